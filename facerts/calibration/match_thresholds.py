@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.repeated import repeated_images
+from facerts.benchmarks.pair_benchmark import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.group_thresholds import ComparedFaces
 from facerts.datasets import Source, Subset

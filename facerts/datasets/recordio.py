@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -156,46 +157,43 @@ def pack_labeled(labels: float | tuple[float, ...], key: int, image: bytes) -> b
     return _HEADER.pack(0, labels, key, 0) + image
 
 
-def unpack_labeled(payload: bytes, where: str) -> tuple[NDArray[np.float32], bytes]:
-    """Labels and image of a payload.
+def unpack_image(payload: bytes, where: Callable[[], str]) -> bytes:
+    """The image in a payload.
+
+    Args:
+        where: names the record in an error; called only then, because building the name takes time.
 
     Raises:
         DataError: the payload is shorter than its header says.
     """
-    if len(payload) < _HEADER.size:
-        raise DataError(f"{where}: {len(payload)} bytes are too few for a header; not an image record")
-    count, label, _, _ = _HEADER.unpack_from(payload)
+    count = _label_count(payload, where)
     begin = _HEADER.size + 4 * count
     if begin > len(payload):
-        raise DataError(f"{where}: its header claims {count} labels, more than the record contains")
-    if count == 0:
-        return np.array([label], dtype=np.float32), payload[begin:]
-    return np.frombuffer(payload, "<f4", count, _HEADER.size).astype(np.float32), payload[begin:]
+        raise DataError(f"{where()}: its header claims {count} labels, more than the record contains")
+    return payload[begin:]
 
 
-def image_bytes(payload: bytes) -> bytes | None:
-    """The image in a payload; None if the payload is shorter than its header says."""
-    if len(payload) < _HEADER.size:
-        return None
-    begin: int = _HEADER.size + 4 * _COUNT.unpack_from(payload)[0]
-    return payload[begin:] if begin <= len(payload) else None
-
-
-def unpack_labels(payload_start: bytes, where: str) -> NDArray[np.float32]:
+def unpack_labels(payload_start: bytes, where: Callable[[], str]) -> NDArray[np.float32]:
     """The first labels, at most two, from the first 32 bytes of a payload.
 
     Raises:
         DataError: the payload is shorter than its header says.
     """
-    if len(payload_start) < _HEADER.size:
-        raise DataError(f"{where}: {len(payload_start)} bytes are too few for a header; not an image record")
-    count, label, _, _ = _HEADER.unpack_from(payload_start)
+    count = _label_count(payload_start, where)
     if count == 0:
-        return np.array([label], dtype=np.float32)
+        return np.array([_HEADER.unpack_from(payload_start)[1]], dtype=np.float32)
     available = min(count, (len(payload_start) - _HEADER.size) // 4, 2)
     if available == 0:
-        raise DataError(f"{where}: its header claims {count} labels, more than the record contains")
+        raise DataError(f"{where()}: its header claims {count} labels, more than the record contains")
     return np.frombuffer(payload_start, "<f4", available, _HEADER.size).astype(np.float32)
+
+
+def _label_count(payload: bytes, where: Callable[[], str]) -> int:
+    """The number of labels after the header; 0 if the only label is in the header."""
+    if len(payload) < _HEADER.size:
+        raise DataError(f"{where()}: {len(payload)} bytes are too few for a header; not an image record")
+    count: int = _COUNT.unpack_from(payload)[0]
+    return count
 
 
 LABELS_START = _HEADER.size + 8  # header and two labels

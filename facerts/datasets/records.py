@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.recordio import LABELS_START, RecordReader, image_bytes, unpack_labeled, unpack_labels
+from facerts.datasets.recordio import LABELS_START, RecordReader, unpack_image, unpack_labels
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
@@ -65,9 +65,7 @@ class Records(Source):
 
     def read(self, index: int) -> bytes:
         row = self._rows.item(index)
-        payload = self._records.read(row)
-        image = image_bytes(payload)
-        return unpack_labeled(payload, self._where(row))[1] if image is None else image
+        return unpack_image(self._records.read(row), lambda: self._where(row))
 
     def _where(self, row: int) -> str:
         return f"{self._records.path}: record {self._records.keys[row]}"
@@ -111,7 +109,7 @@ class Records(Source):
         return row
 
     def _is_identity(self, row: int) -> bool:
-        return len(unpack_labeled(self._records.read(row), self._where(row))[1]) == 0
+        return not unpack_image(self._records.read(row), lambda: self._where(row))
 
     def _agrees(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> bool:
         """Whether a sample of the images carries the labels that the identity records give them."""
@@ -123,7 +121,7 @@ class Records(Source):
         return np.array([int(self._labels_of(int(row))[0]) for row in rows], dtype=np.int64)
 
     def _labels_of(self, row: int) -> NDArray[np.float32]:
-        labels = unpack_labels(self._records.read_start(row, LABELS_START), self._where(row))
+        labels = unpack_labels(self._records.read_start(row, LABELS_START), lambda: self._where(row))
         # Also false for NaN.
         if not (np.abs(labels) < MAX_LABEL).all():
             raise DataError(f"{self._where(row)}: the label is not a valid number")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
 from facerts.benchmarks.enrollment import templates_from_identities
-from facerts.benchmarks.repeated import repeated_images
+from facerts.benchmarks.pair_benchmark import repeated_images
 from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images

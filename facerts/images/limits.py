@@ -29,8 +29,7 @@ class CheckedImage(NamedTuple):
     """An image file that is within the limits.
 
     Attributes:
-        height: in pixels, from the header, before EXIF orientation is applied.
-        width: in pixels, likewise.
+        height, width: in pixels, from the header, before EXIF orientation is applied.
         data: the bytes to decode: pixels and orientation alone.
     """
 
@@ -43,9 +42,6 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
     """Check the size that a header claims.
 
     Args:
-        height: in pixels.
-        width: in pixels.
-        limit: maximum number of pixels.
         scope: appended to the error where the limit does not apply to every image, such as " for lossless WebP".
 
     Raises:

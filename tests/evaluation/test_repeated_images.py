@@ -9,7 +9,7 @@ import pytest
 
 from facerts.benchmarks import PairBenchmark
 from facerts.benchmarks.listed import load_pair_list
-from facerts.benchmarks.repeated import repeated_images
+from facerts.benchmarks.pair_benchmark import repeated_images
 from facerts.datasets import open_images, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
