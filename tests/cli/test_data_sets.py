@@ -30,10 +30,8 @@ def test_split_and_merge_and_shuffle(
     assert run("data", "merge", a, b, "--out", tmp_path / "all.tar") == 0
     assert "64" in capsys.readouterr().out
     assert content(tmp_path / "all.tar") == content(drawn_faces)
-    assert (
-        run("data", "shuffle", tmp_path / "all.tar", "--out", tmp_path / "s", "--shards", "3", "--seed", "5")
-        == 0
-    )
+    shards = ("--out", tmp_path / "s", "--shards", "3", "--seed", "5")
+    assert run("data", "shuffle", tmp_path / "all.tar", *shards) == 0
     assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_faces)
     assert run("data", "shuffle", drawn_faces, "--out", tmp_path / "s") == 2
     assert "exists and is not overwritten" in capsys.readouterr().err
@@ -49,17 +47,14 @@ def test_dedup_by_bytes_and_by_embedding(
     assert run("data", "dedup", faces, "--out", tmp_path / "h") == 0
     assert "equal bytes" in capsys.readouterr().out
     embedding = ["--by", "embedding", "--model", model, "--threshold", "0.99999", "--threads", "1"]
-    assert (
-        run("data", "dedup", faces, "--out", tmp_path / "e", *embedding, "--report", tmp_path / "r.json") == 1
-    )
+    embedding += ["--report", tmp_path / "r.json"]
+    assert run("data", "dedup", faces, "--out", tmp_path / "e", *embedding) == 1
     printed = capsys.readouterr()
     assert "near-duplicate" in printed.out
     assert "cosine to own identity" in printed.out
     assert "1 images could not be read" in printed.err
-    assert json.loads((tmp_path / "r.json").read_text())["dropped"]["by_reason"] == {
-        "near-duplicate": 1,
-        "cannot be read": 1,
-    }
+    dropped = json.loads((tmp_path / "r.json").read_text())["dropped"]["by_reason"]
+    assert dropped == {"near-duplicate": 1, "cannot be read": 1}
     assert content(tmp_path / "e") == content(drawn_faces)
 
 

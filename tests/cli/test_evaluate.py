@@ -191,17 +191,8 @@ def test_notes_are_told_on_standard_error(
     shutil.copy(data / "P1" / "P1_0001.jpg", data / "P2" / "P2_0002.jpg")
     for path in data.rglob("*.jpg"):
         path.write_bytes(encode_jpeg(cv2.resize(read(path), (128, 128))))
-    command = (
-        "evaluate",
-        "verification",
-        "--model",
-        home / "model.onnx",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "r",
-    )
-    assert run(*command, "--json") == 0
+    options = ("--model", home / "model.onnx", "--data", data, "--out", tmp_path / "r")
+    assert run("evaluate", "verification", *options, "--json") == 0
     captured = capsys.readouterr()
     json.loads(captured.out)
     assert "warning: copied: 1 images occur in more than one fold" in captured.err

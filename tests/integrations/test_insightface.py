@@ -120,15 +120,8 @@ def test_options_reach_the_models(model: Path, detector_calls: list[dict[str, An
     providers = ["CPUExecutionProvider"]
     app = FaceAnalysis(model, detector=tmp_path, providers=providers, threads=1)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
-    assert detector_calls == [
-        {
-            "name": tmp_path,
-            "threshold": 0.7,
-            "size": 320,
-            "providers": providers,
-            "threads": 1,
-        }
-    ]
+    options = {"threshold": 0.7, "size": 320, "providers": providers, "threads": 1}
+    assert detector_calls == [{"name": tmp_path, **options}]
     FaceAnalysis(model, providers=["CUDAExecutionProvider"]).prepare(ctx_id=-1)
     assert detector_calls[-1]["providers"] == ["CPUExecutionProvider"]
     assert detector_calls[-1]["size"] is None

@@ -284,17 +284,8 @@ def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tm
     pytest.importorskip("ray", reason=NO_RAY)
     deep = tmp_path.joinpath(*["a_folder_of_a_long_name"] * 5)
     deep.mkdir(parents=True)
-    command = [
-        sys.executable,
-        "-m",
-        "facerts",
-        "score",
-        str(folder),
-        "--model",
-        str(model),
-        "--engine",
-        "ray",
-    ]
+    command = [sys.executable, "-m", "facerts", "score", str(folder)]
+    command += ["--model", str(model), "--engine", "ray"]
     for variables, options, message in (
         ({"RAY_TMPDIR": str(deep)}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
         ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),

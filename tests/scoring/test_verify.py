@@ -60,15 +60,9 @@ def test_decisions_are_those_of_the_cosine_at_the_threshold(
 def test_a_pair_at_the_threshold_matches(tmp_path: Path) -> None:
     images = blocks(1), blocks(2)
     measured = facerts.load(write_matcher(tmp_path / "a.onnx")).verify(*images).similarity
-    at = {
-        "similarity": measured,
-        "achieved_fmr": 0.1,
-        "impostors": 10,
-        "genuine": 10,
-        "fnmr": 0.5,
-        "ci95": [0, 1],
-    }
-    same = facerts.load(write_matcher(tmp_path / "b.onnx", thresholds={"0.1": at}))
+    at = {"achieved_fmr": 0.1, "impostors": 10, "genuine": 10, "fnmr": 0.5, "ci95": [0, 1]}
+    thresholds = {"0.1": {"similarity": measured, **at}}
+    same = facerts.load(write_matcher(tmp_path / "b.onnx", thresholds=thresholds))
     assert same.verify(*images, fmr=0.1).decision == "same"
 
 

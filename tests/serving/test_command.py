@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -16,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import typer
 
 from facerts.cli.app import build_app
-from facerts.images import encode_png
 from facerts.serving import Settings
 from tests.command import run
-from tests.serving.conftest import crop, metric, post
+from tests.serving.conftest import crop, post
 
 
 @contextmanager
@@ -54,31 +51,28 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
             process.stderr.close()
 
 
-def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "status", "last"),
+    [
+        (signal.SIGTERM, -signal.SIGTERM, []),
+        pytest.param(signal.SIGINT, 130, ["error: interrupted"], marks=pytest.mark.slow),
+    ],
+)
+def test_it_listens_answers_logs_nothing_of_the_content_and_ends(
+    model_file: Path, sent: signal.Signals, status: int, last: list[str]
+) -> None:
     with served("--model", model_file, "--keep", "0.95", "--batch-size", "4") as (process, client):
         assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
         response = client.post("/v1/score", files=[("images", ("secret-name.png", crop(200)))] * 3)
         assert [image["faces"][0]["accepted"] for image in response.json()["images"]] == [True] * 3
         assert client.get("/secret-path?secret-query").status_code == 404
         assert client.get("/healthz").status_code == 200
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(sent)
         assert process.stderr is not None
         log = process.stderr.read()
-        assert process.wait(20) == -signal.SIGTERM
+        assert process.wait(20) == status
     lines = [re.sub(r"\d+ ms$", "… ms", line.split(" INFO ")[-1]) for line in log.splitlines()]
-    assert lines == ["POST /v1/score 200 … ms", "GET none 404 … ms"]
-
-
-@pytest.mark.slow
-def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path) -> None:
-    noise = encode_png(np.random.default_rng(0).integers(0, 256, (3000, 3000, 3), dtype=np.uint8))
-    with served("--model", model_file) as (process, client), ThreadPoolExecutor(3) as threads:
-        asked = [threads.submit(post, client, noise, resize_crops=True) for _ in range(3)]
-        while metric(client, "facerts_requests_in_work") < 3 and not all(each.done() for each in asked):
-            pass
-        process.send_signal(signal.SIGINT)
-        assert [each.result().status_code for each in asked] == [200] * 3
-        assert process.wait(20) == 130
+    assert lines == ["POST /v1/score 200 … ms", "GET none 404 … ms", *last]
 
 
 @pytest.mark.slow
