@@ -142,20 +142,14 @@ def _corrupted(
     """Outputs of some images after one corruption, with further scores of the corrupted crops among their extras."""
     parts = []
     for start in range(0, len(rows), batch_size):
-        crops = np.stack(
-            [
-                _step(source.crop(int(row)), kind, severity, (seed, int(row)))
-                for row in rows[start : start + batch_size]
-            ]
-        )
+        batch = {int(row): source.crop(int(row)) for row in rows[start : start + batch_size]}
+        if kind != "clean":
+            batch = {row: degrade(crop, kind, severity, (seed, row)) for row, crop in batch.items()}
+        crops = np.stack(list(batch.values()))
         outputs = embedder(crops)
         scores = {name: score(crops) for name, score in also.items()}
         parts.append(replace(outputs, extras={**outputs.extras, **scores}))
     return concatenate(parts)
-
-
-def _step(crop: NDArray[np.uint8], kind: str, severity: float, seed: tuple[int, ...]) -> NDArray[np.uint8]:
-    return crop if kind == "clean" else degrade(crop, kind, severity, seed)
 
 
 def _to_clean(clean: FaceOutputs, worse: FaceOutputs) -> NDArray[np.float64]:

@@ -198,21 +198,14 @@ def open_without(path: str, exclude: str | None) -> Source:
     return Subset(source, kept)
 
 
-def faces_of(path: str) -> Source:
-    """A source, or the images that a benchmark's pairs name."""
-    if Path(path).is_dir() and is_pair_benchmark(path):
-        return _joined(path)
-    return open_images(path)
+def faces_of(path: str, open_others: Callable[[str], Source] = open_images) -> Source:
+    """The images that a benchmark's pairs name, or another source.
 
-
-def people_of(path: str) -> Source:
-    """A source with identities, or the images of a benchmark that names its people."""
-    if Path(path).is_dir() and is_pair_benchmark(path):
-        return _joined(path)
-    return open_source(path)
-
-
-def _joined(path: str) -> Source:
+    Raises:
+        DataError: no such source, or a folder with several benchmarks.
+    """
+    if not (Path(path).is_dir() and is_pair_benchmark(path)):
+        return open_others(path)
     benchmarks = open_benchmarks(path)
     if len(benchmarks) > 1:
         names = ", ".join(benchmark.name for benchmark in benchmarks)
@@ -220,3 +213,8 @@ def _joined(path: str) -> Source:
             f"{path}: it holds several benchmarks ({names}); name the folder of their images instead"
         )
     return benchmarks[0].images
+
+
+def people_of(path: str) -> Source:
+    """The images of a benchmark that names its people, or a source with identities."""
+    return faces_of(path, open_source)

@@ -27,8 +27,9 @@ from facerts.metrics.error_versus_reject import (
     error_versus_reject,
     pair_quality,
 )
+from facerts.metrics.error_versus_reject import check_fmr as refuse_fmr
 from facerts.metrics.reliability import reliability, spearman
-from facerts.metrics.verification import fmr_threshold, reachable
+from facerts.metrics.verification import fmr_threshold
 
 FMR = 1e-3
 REPLICATES = 300
@@ -130,18 +131,15 @@ def reject_result(
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
-    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
+    """Refuse a false match rate that cannot be measured on the benchmark of this name.
 
     Raises:
         Error: the rate is invalid, or there are too few impostor pairs.
     """
-    if not 0 < fmr < 1:
-        raise Error(f"{name}: {fmr:g} is not a valid FMR; it must be between 0 and 1")
-    if not reachable([fmr], impostors):
-        raise Error(
-            f"{name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "
-            f"{impostors:,}; choose a higher rate"
-        )
+    try:
+        refuse_fmr(fmr, impostors)
+    except ValueError as error:
+        raise Error(f"{name}: {error}") from error
 
 
 def calibration_of(

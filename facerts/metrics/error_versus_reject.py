@@ -152,7 +152,7 @@ def error_versus_reject(
     _check_same_pairs(pairs, source, convention)
     checked = {label: _checked(label, quality, pairs) for label, quality in qualities.items()}
     for fmr in fmrs:
-        _check_fmr(fmr, source.impostors)
+        check_fmr(fmr, source.impostors)
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
     limits, drawn = _replicates(source, fmrs, 0 if convention == "per_rate" else replicates, seed)
     fnmr = _without_rejection(pairs, thresholds, limits, drawn)
@@ -187,7 +187,12 @@ def error_versus_reject(
     }
 
 
-def _check_fmr(fmr: float, impostors: int) -> None:
+def check_fmr(fmr: float, impostors: int) -> None:
+    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
+
+    Raises:
+        ValueError: the rate is invalid, or there are too few impostor pairs.
+    """
     if not 0 < fmr < 1:
         raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
     if fmr * impostors < 1 - 1e-9:

@@ -41,16 +41,13 @@ def _without_names(result: Result, names: Sequence[str]) -> Result:
     result.command = []
     if result.ood is not None:
         result.ood.excluded = None
-    for league in result.fiqa.values():
-        if league.non_faces is not None:
-            league.non_faces.excluded = None
-    for sections in (
-        *(result.verification, result.identification, result.corruptions, result.fiqa),
-        {} if result.ood is None else {"ood": result.ood},
-    ):
+    ood = {} if result.ood is None else {"ood": result.ood}
+    for sections in (result.verification, result.identification, result.corruptions, result.fiqa, ood):
         for section in sections.values():
             section.notes = [_without(note, names) for note in section.notes]
     for league in result.fiqa.values():
+        if league.non_faces is not None:
+            league.non_faces.excluded = None
         # They name images, whose names a league does not keep.
         if league.groups is not None:
             league.groups.notes = []

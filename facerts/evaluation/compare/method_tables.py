@@ -75,9 +75,7 @@ def rows_of(
     method: MethodRuns, scores: Sequence[str], columns: Sequence[str], measure: Measure
 ) -> list[MethodRow]:
     """A row for each score; a row without numbers where there is none."""
-    if not scores:
-        return [row_of(method, None, columns, measure)]
-    return [row_of(method, score, columns, measure) for score in scores]
+    return [row_of(method, score, columns, measure) for score in scores or (None,)]
 
 
 def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> bool:
