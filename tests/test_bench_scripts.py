@@ -27,6 +27,10 @@ SLOW = {
         "--identities 64 --size 16 --batch 4 --device cpu --steps 1 --implementations 'in chunks'",
         r"64 in chunks .* loss [\d.]+",
     ),
+    "attack_serve": (
+        f"--model {FAST} --options '--detector none' --connections 2 --seconds 0.5 --only bombs 'slow headers'",
+        r"\| bombs \| \d+ x [\s\S]*The service is alive: 200",
+    ),
     "bench_train": (
         "--identities 16 --steps 2 --images 100 --price 2 compute.device=cpu compute.compile=false "
         "optim.batch_size=4 backbone.name=mobilefacenet backbone.width=0.125 backbone.embedding_size=16",

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import resource
 import socket
 import statistics
-import struct
-import subprocess
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -30,9 +26,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from bench import parser_of, read_status, score_request, service
 
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.hostile import images as hostile_images
 
 FACE = encode_jpeg(draw_face(0, 0))
 PAUSE = 0.25
@@ -45,13 +45,7 @@ CLOSED, HANGING, OPEN = "closed unanswered", "HANGING", "still open at the end"
 
 @dataclass
 class Target:
-    """The service, and what an attack is told.
-
-    Attributes:
-        port: of the service on the loopback.
-        end: when the attack is over, in the loop's time.
-        answers: what the attackers got, counted.
-    """
+    """The service on a port of the loopback, the loop's time when the attack ends, and the answers, counted."""
 
     port: int
     end: float
@@ -66,22 +60,26 @@ Attack = Callable[[Target, int], Awaitable[None]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", default="facerts-small")
-    parser.add_argument("--connections", type=int, default=500, help="of each attack; default: 500")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each attack; default: 15")
-    parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS), metavar="ATTACK")
-    parser.add_argument(
-        "--options", default="--timeout 10 --header-timeout 3", help="of the service; default: %(default)s"
+    parser = parser_of(
+        __doc__,
+        {
+            "--model": ("facerts-small", "name or file"),
+            "--connections": (500, "of each attack"),
+            "--seconds": (15.0, "of each attack"),
+            "--options": ("--timeout 10 --header-timeout 3", "of the service"),
+        },
     )
+    parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS), metavar="ATTACK")
     options = parser.parse_args()
-    _allow_many_files()
+    # As many connections as the system allows, for the service too.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print(f"{options.connections} connections, {options.seconds:g} s each; the service: {options.options}")
     print(
         "| attack | what it got | honest requests: answered, median s, slowest s | MiB before, at most, after |"
     )
     print("|---|---|---|---|")
-    with _service(["--model", options.model, *options.options.split()]) as (process, port):
+    with service(["--model", options.model, *options.options.split()]) as (process, port):
         for name in ("nobody", *options.only):
             print(asyncio.run(_measure(name, process, port, options)), flush=True)
         print(f"\nThe service is alive: {asyncio.run(_honest_request(port))}.")
@@ -102,10 +100,10 @@ async def _measure(name: str, process: int, port: int, options: argparse.Namespa
     watching.cancel()
     # What is given back when all have gone.
     await asyncio.sleep(2)
-    told = Counter(status for status, _ in taken)
+    statuses = Counter(status for status, _ in taken)
     times = [seconds for _, seconds in taken]
     return (
-        f"| {name} | {_told(target.answers)} | {_told(told)}, {statistics.median(times):.2f}, {max(times):.2f} "
+        f"| {name} | {_counts(target.answers)} | {_counts(statuses)}, {statistics.median(times):.2f}, {max(times):.2f} "
         f"| {before:.0f}, {max(most):.0f}, {_memory(process):.0f} |"
     )
 
@@ -135,24 +133,11 @@ def _ask_honestly(port: int, seconds: float) -> list[tuple[str, float]]:
 
 async def _honest_request(port: int) -> str:
     try:
-        return await asyncio.wait_for(_ask(port, _request(FACE)), PATIENCE)
+        return await asyncio.wait_for(_ask(port, score_request(FACE)), PATIENCE)
     except TimeoutError:
         return HANGING
     except (ConnectionError, asyncio.IncompleteReadError):
         return CLOSED
-
-
-def _request(
-    body: bytes, *, kind: str = "application/octet-stream", more: str = "", size: int | None = None
-) -> bytes:
-    length = len(body) if size is None else size
-    lines = (
-        "POST /v1/score HTTP/1.1",
-        f"Host: localhost{more}",
-        f"Content-Type: {kind}",
-        f"Content-Length: {length}",
-    )
-    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 @contextmanager
@@ -168,14 +153,7 @@ async def _ask(port: int, request: bytes) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with _closing(writer):
         writer.write(request)
-        return await _status(reader)
-
-
-async def _status(reader: asyncio.StreamReader) -> str:
-    head = await reader.readuntil(b"\r\n\r\n")
-    if length := re.search(rb"content-length: (\d+)", head):
-        await reader.readexactly(int(length[1]))
-    return head.split(b" ", 2)[1].decode()
+        return await read_status(reader)
 
 
 async def _drip(target: Target, begin: bytes, drop: bytes) -> None:
@@ -183,7 +161,7 @@ async def _drip(target: Target, begin: bytes, drop: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
     with _closing(writer):
         writer.write(begin)
-        answer = asyncio.ensure_future(_status(reader))
+        answer = asyncio.ensure_future(read_status(reader))
         while not answer.done():
             if target.over:
                 answer.cancel()
@@ -197,7 +175,7 @@ async def _drip(target: Target, begin: bytes, drop: bytes) -> None:
 
 async def requests(target: Target, number: int) -> None:
     """Honest ones, but from everybody at once."""
-    target.answers[await _ask(target.port, _request(FACE))] += 1
+    target.answers[await _ask(target.port, score_request(FACE))] += 1
 
 
 async def slow_headers(target: Target, number: int) -> None:
@@ -207,7 +185,7 @@ async def slow_headers(target: Target, number: int) -> None:
 
 async def slow_bodies(target: Target, number: int) -> None:
     if number % 2:
-        await _drip(target, _request(b"", size=10_000_000), b"\0")
+        await _drip(target, score_request(b"", size=10_000_000), b"\0")
     else:
         chunked = b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
         await _drip(target, chunked + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n\0\r\n")
@@ -217,8 +195,8 @@ async def large_bodies(target: Target, number: int) -> None:
     """As much as is taken, as fast as it is taken; the last byte never comes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
     with _closing(writer):
-        writer.write(_request(b"", size=LARGEST))
-        answer = asyncio.ensure_future(_status(reader))
+        writer.write(score_request(b"", size=LARGEST))
+        answer = asyncio.ensure_future(read_status(reader))
         piece = bytes(1 << 16)
         try:
             for _ in range(LARGEST // len(piece) - 1):
@@ -248,10 +226,10 @@ async def unread_answers(target: Target, number: int) -> None:
 async def bombs(target: Target, number: int) -> None:
     """Small files that claim or unpack to much, one by one and sixteen in a form."""
     bomb = BOMBS[number % len(BOMBS)]
-    request = _request(bomb)
+    request = score_request(bomb)
     if number % 5 == 0:
         part = b'--X\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n' + bomb + b"\r\n"
-        request = _request(part * 16 + b"--X--\r\n", kind="multipart/form-data; boundary=X")
+        request = score_request(part * 16 + b"--X--\r\n", kind="multipart/form-data; boundary=X")
     target.answers[await _ask(target.port, request)] += 1
 
 
@@ -263,7 +241,7 @@ async def broken_forms(target: Target, number: int) -> None:
         b"--X" + b"-" * 500_000,
     )
     body = forms[number % len(forms)]
-    target.answers[await _ask(target.port, _request(body, kind="multipart/form-data; boundary=X"))] += 1
+    target.answers[await _ask(target.port, score_request(body, kind="multipart/form-data; boundary=X"))] += 1
 
 
 async def noise(target: Target, number: int) -> None:
@@ -275,7 +253,7 @@ async def noise(target: Target, number: int) -> None:
 async def foreign_pages(target: Target, number: int) -> None:
     """Pages of other sites, by names that resolve here (DNS rebinding) and by posts across origins."""
     more = ".evil.example" if number % 2 else "\r\nOrigin: http://evil.example"
-    target.answers[await _ask(target.port, _request(FACE, more=more))] += 1
+    target.answers[await _ask(target.port, score_request(FACE, more=more))] += 1
 
 
 ATTACKS: dict[str, Attack] = {
@@ -291,53 +269,15 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def _png(width: int, height: int, data: bytes, claimed: int | None = None) -> bytes:
-    """A PNG of one bit for each pixel, whose pixels' chunk may claim another length than it has."""
-
-    def chunk(kind: bytes, content: bytes, length: int | None = None) -> bytes:
-        size = struct.pack(">I", len(content) if length is None else length)
-        return size + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    end = chunk(b"IDAT", data, claimed) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + end
-
-
-def _bombs() -> list[bytes]:
-    side = 5600
-    rows = zlib.compress(bytes((1 + side // 8) * side), 9)
-    jpeg = bytearray(FACE)
-    frame = jpeg.index(b"\xff\xc0") + 5
-    jpeg[frame : frame + 4] = b"\xff\xff\xff\xff"
-    huge = bytes(jpeg)
-    jpeg[frame : frame + 4] = struct.pack(">HH", side, side)
-    return [
-        _png(side, side, rows),
-        _png(112, 112, b"", claimed=0x7FFF_FFFF),
-        _png(side, side, b"", claimed=0x7FFF_FFF0),
-        _png(60_000, 60_000, rows),
-        _png(112, 112, zlib.compress(bytes(100_000_000), 9)),
-        huge,
-        bytes(jpeg),
-        b"BM" + struct.pack("<IIIIiiHHIIiiII", 54, 0, 54, 40, side, side, 1, 24, 0, 0, 0, 0, 0, 0),
-        b"RIFF"
-        + struct.pack("<I", 22)
-        + b"WEBPVP8X"
-        + struct.pack("<I", 10)
-        + b"\0\0\0\0"
-        + b"\xff\xff\x00" * 2,
-    ]
-
-
-BOMBS = _bombs()
+# The hostile images of the tests: those that cost the most, and those that are refused.
+BOMBS = [*hostile_images.costly().values(), *(content for content, _ in hostile_images.refused().values())]
 
 
 def _memory(process: int) -> float:
     """MiB of it that are in use."""
-    told = Path(f"/proc/{process}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", told)
-    assert found is not None
-    return int(found[1]) / 1024
+    resident = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert resident is not None
+    return int(resident[1]) / 1024
 
 
 async def _watch(process: int, most: list[float]) -> None:
@@ -346,35 +286,8 @@ async def _watch(process: int, most: list[float]) -> None:
         await asyncio.sleep(0.05)
 
 
-def _told(counted: Counter[str]) -> str:
+def _counts(counted: Counter[str]) -> str:
     return ", ".join(f"{count} x {what}" for what, count in sorted(counted.items())) or "–"
-
-
-def _allow_many_files() -> None:
-    """As many connections as the system allows, for the service too."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-@contextmanager
-def _service(options: list[str]) -> Iterator[tuple[int, int]]:
-    """Process and port of a service."""
-    command = [sys.executable, "-m", "facerts", "serve", "--port", "0", *options]
-    environment = {key: value for key, value in os.environ.items() if key != "FACERTS_TOKEN"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if found := re.search(r"listening on http://\S+:(\d+)/", line):
-                break
-        else:
-            raise SystemExit(f"{' '.join(command)} ended without listening")
-        # Nobody reads its log, so it must not fill the pipe.
-        subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
-        yield process.pid, int(found[1])
-    finally:
-        process.terminate()
-        process.wait()
 
 
 if __name__ == "__main__":

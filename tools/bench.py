@@ -142,11 +142,12 @@ def service(options: Sequence[str]) -> Iterator[tuple[int, int]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     try:
+        line = ""
         for line in process.stderr:
             if listening := re.search(r"listening on http://\S+:(\d+)/", line):
                 break
         else:
-            raise SystemExit(f"{' '.join(command)} ended without listening")
+            raise SystemExit(f"{' '.join(command)} ended without listening: {line}")
         # Nobody reads its log, so it must not fill the pipe.
         subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
         yield process.pid, int(listening[1])

@@ -14,7 +14,6 @@ Exits with status 0 if all comparisons pass, and 1 if one fails.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from bench import parser_of
 from numpy.typing import NDArray
 
 import facerts
@@ -58,16 +58,7 @@ Arrays = Mapping[str, NDArray]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison.
-
-    Attributes:
-        package: the package and its version.
-        compared: what was compared.
-        number: number of faces or examples.
-        worst: the worst result.
-        required: the bound; empty if there is none, because the packages differ by design.
-        ok: whether the bound holds.
-    """
+    """The worst of a number of faces or examples; the packages differ by design where nothing is required."""
 
     package: str
     compared: str
@@ -78,51 +69,37 @@ class Comparison:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--python",
-        type=Path,
-        required=True,
-        help="interpreter of an environment with facerts[cpu,integrations]",
+    parser = parser_of(
+        __doc__,
+        {
+            "--model": (str, "name or .onnx file, with a quality (default: the default model)"),
+            "--photos": (Path, "folder of photos, see --number"),
+            "--detector": (Path, "path of an .onnx file of SCRFD, for --photos"),
+            "--number": (12, "number of photos"),
+            "--json": (False, "print the comparisons as JSON"),
+        },
     )
-    parser.add_argument("--model", help="name or .onnx file, with a quality (default: the default model)")
-    parser.add_argument("--only", choices=PACKAGES, help="check one package (default: all)")
-    parser.add_argument("--photos", type=Path, help="folder of photos, see --number")
-    parser.add_argument("--detector", type=Path, help="path of an .onnx file of SCRFD, for --photos")
-    parser.add_argument("--number", type=int, default=12, help="number of photos (default: 12)")
-    parser.add_argument("--json", action="store_true", help="print the comparisons as JSON")
+    parser.add_argument(
+        "--python", type=Path, required=True, help="of an environment with facerts[cpu,integrations]"
+    )
     options = parser.parse_args()
     if (options.photos is None) != (options.detector is None):
         parser.error("--photos and --detector must be used together")
+    photos = [] if options.photos is None else sorted(options.photos.iterdir())[: options.number]
     with ending(), tempfile.TemporaryDirectory(prefix="facerts") as scratch:
-        rows = check(
-            Path(scratch),
-            find_model(options.model),
-            # Not resolved: the link in an environment is what makes it one.
-            python=options.python.absolute(),
-            packages=[options.only] if options.only else list(PACKAGES),
-            photos=None if options.photos is None else sorted(options.photos.iterdir())[: options.number],
-            detector=options.detector,
-        )
+        # The interpreter is not resolved: the link in an environment is what makes it one.
+        python = options.python.absolute()
+        rows = check(Path(scratch), find_model(options.model), python, photos, options.detector)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
-        cells = [
-            [row.package, row.compared, str(row.number), row.worst, row.required, "yes" if row.ok else "NO"]
-            for row in rows
-        ]
+        cells = [[*map(str, asdict(row).values())] for row in rows]
         print(markdown_table(["package", "compared", "number", "worst", "required", "ok"], cells, words=2))
     sys.exit(0 if all(row.ok for row in rows) else 1)
 
 
 def check(
-    scratch: Path,
-    model: Path,
-    *,
-    python: Path,
-    packages: list[str],
-    photos: list[Path] | None,
-    detector: Path | None,
+    scratch: Path, model: Path, python: Path, photos: list[Path], detector: Path | None
 ) -> list[Comparison]:
     """Compare facerts with each package, as an interpreter imports it."""
     inputs = scratch / "inputs"
@@ -136,19 +113,18 @@ def check(
         scene, points[f"{number:03}"] = draw_scene(number)
         (inputs / f"{number:03}.png").write_bytes(encode_png(scene))
     np.savez(inputs / "points.npz", **points)
-    if photos is not None and detector is not None:
+    if photos and detector:
         (inputs / "photos").mkdir()
         shutil.copy(detector, inputs / "detector.onnx")
         for number, photo in enumerate(photos):
             (inputs / "photos" / f"{number:03}.png").write_bytes(encode_png(read(photo)))
 
     rows = []
-    for package in packages:
+    for package in PACKAGES:
         folder = scratch / package
         shutil.copytree(inputs, folder)
-        script = ROOT / "tools" / "integrations" / f"in_{package}.py"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run([python, "-W", "ignore", script, folder], env=environment, check=True)
+        command = [python, "-W", "ignore", ROOT / "tools" / "embed_elsewhere.py", package, folder]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
         with np.load(folder / "outputs.npz") as outputs:
             rows += compare(folder, package, dict(outputs))
         rows.append(run_documented(python, folder, package, rows[-1].package))
@@ -199,18 +175,9 @@ def compare(folder: Path, package: str, outputs: Arrays) -> list[Comparison]:
     rows.append(_cosines(name, "synthetic faces in scenes", np.concatenate(theirs), np.concatenate(ours)))
     if qualities:
         errors = np.concatenate(qualities)
-        worst = float(errors.max())
-        required = f"error at most {MAX_QUALITY_ERROR:g}"
-        rows.append(
-            Comparison(
-                name,
-                "add_quality, its Face",
-                len(errors),
-                f"{worst:.1e}",
-                required,
-                worst <= MAX_QUALITY_ERROR,
-            )
-        )
+        worst, required = float(errors.max()), f"error at most {MAX_QUALITY_ERROR:g}"
+        ok = worst <= MAX_QUALITY_ERROR
+        rows.append(Comparison(name, "add_quality, its Face", len(errors), f"{worst:.1e}", required, ok))
     return rows + (_compare_photos(folder, name, outputs) if "photo_000_kps" in outputs else [])
 
 

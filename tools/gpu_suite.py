@@ -22,23 +22,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TOOLS = Path(__file__).resolve().parent
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
-@dataclass(frozen=True)
-class Item:
-    """A measurement.
+class Item(NamedTuple):
+    """A measurement: a script of this folder and its arguments, in a rehearsal others.
 
-    Attributes:
-        name: unique name.
-        command: a script of this folder and its arguments, without ``--json``.
-        rehearsal: the arguments of a rehearsal instead.
-        minimum_s: it is not started with less time.
+    It is not started with less time than ``minimum_s``.
     """
 
     name: str
@@ -47,17 +41,8 @@ class Item:
     minimum_s: float = 20.0
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What some results should be.
-
-    Attributes:
-        text: the goal in words.
-        items: what the names of the items start with.
-        value: the value in an item's result.
-        reached: whether a value is good enough.
-        form: format of a value.
-    """
+class Goal(NamedTuple):
+    """What a value should be in the results of all items whose names start with a text."""
 
     text: str
     items: str
@@ -149,19 +134,9 @@ def items() -> Iterator[Item]:
             f"classes, {identities:,} identities",
             [*common, "B x C", "--identities", str(identities), "--device", "cuda", "--steps", "10"],
             [
-                *common,
-                "--identities",
-                "64",
-                "--size",
-                "16",
-                "--batch",
-                "4",
-                "--device",
-                "cpu",
-                "--steps",
-                "1",
+                *common, "--identities", "64", "--size", "16", "--batch", "4", "--device", "cpu", "--steps", "1",
             ],
-        )
+        )  # fmt: skip
 
     yield own("machine")
     yield own("same as on the CPU", 60.0)
@@ -177,13 +152,8 @@ def items() -> Iterator[Item]:
     yield steps("ArcFace", "iresnet50", 512, 181_000)
     for identities in (10_000, 181_000, 1_000_000):
         yield classes(identities)
-    for batch, identities in (
-        (256, 10_000),
-        (1024, 10_000),
-        (128, 1_000_000),
-        (128, 2_000_000),
-        (1024, 181_000),
-    ):
+    sizes = ((256, 10_000), (1024, 10_000), (128, 1_000_000), (128, 2_000_000), (1024, 181_000))
+    for batch, identities in sizes:
         yield steps("ArcFace", "iresnet50", batch, identities)
     yield own("two processes", 60.0)
     cores = os.cpu_count() or 1
@@ -206,20 +176,17 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     suite = read_suite(options.out / "suite.json", options.rehearse)
     for number, item in enumerate(planned, 1):
-        found = suite["items"].get(item.name, {})
+        before = suite["items"].get(item.name, {})
         print(f"[{number}/{len(planned)}] {item.name}: ", end="", flush=True)
-        if found.get("status") == "done" and found["code"] == suite["code"]:
+        if before.get("status") == "done" and before["code"] == suite["code"]:
             print("done before")
             continue
-        left = deadline - time.monotonic()
-        outcome = (
-            measured(item, options.rehearse, left) if left >= item.minimum_s else {"status": "did not fit"}
-        )
+        outcome = measured(item, options.rehearse, deadline - time.monotonic())
         suite["items"][item.name] = {**outcome, "code": suite["code"]}
         print(outcome["status"], f"in {outcome['seconds']:.0f} s" if "seconds" in outcome else "", flush=True)
         write(options.out, suite)
     print(options.out / "summary.md")
-    sys.exit(1 if any(found["status"] == "failed" for found in suite["items"].values()) else 0)
+    sys.exit(1 if any(item["status"] == "failed" for item in suite["items"].values()) else 0)
 
 
 def read_options() -> argparse.Namespace:
@@ -250,11 +217,10 @@ def duration(text: str) -> float:
 
 def read_suite(path: Path, rehearsal: bool) -> dict[str, Any]:
     """The results so far; none if they are of a rehearsal and this is none, or the reverse."""
-    empty = {"rehearsal": rehearsal, "items": {}}
-    found = json.loads(path.read_text()) if path.exists() else empty
-    if found["rehearsal"] != rehearsal:
-        found = empty
-    return {**found, "code": code_version()}
+    suite = json.loads(path.read_text()) if path.exists() else {}
+    if suite.get("rehearsal") != rehearsal:
+        suite = {"rehearsal": rehearsal, "items": {}}
+    return {**suite, "code": code_version()}
 
 
 def code_version() -> str:
@@ -268,45 +234,37 @@ def code_version() -> str:
 
 def measured(item: Item, rehearse: bool, limit_s: float) -> dict[str, Any]:
     """Status, duration, output and result of an item."""
+    if limit_s < item.minimum_s:
+        return {"status": "did not fit"}
     script, *arguments = item.rehearsal if rehearse else item.command
     path = os.pathsep.join([str(TOOLS.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.json"
-        command = [sys.executable, str(TOOLS / script), *arguments, "--json", str(result)]
+        file = Path(folder) / "result.json"
+        command = [sys.executable, str(TOOLS / script), *arguments, "--json", str(file)]
         started = time.monotonic()
         try:
             process = subprocess.run(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
                 timeout=limit_s,
                 env={**os.environ, "PYTHONPATH": path},
                 check=False,
             )
+            output, status = process.stdout, process.returncode
         except subprocess.TimeoutExpired as late:
-            return {
-                "status": "did not fit",
-                "seconds": time.monotonic() - started,
-                "output": text_of(late.stdout),
-            }
-        outcome = {"seconds": time.monotonic() - started, "output": process.stdout}
-        if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", process.stdout):
+            output, status = late.stdout or b"", None
+        text = output.decode(errors="replace")
+        outcome = {"seconds": time.monotonic() - started, "output": text}
+        if status is None:
+            return {"status": "did not fit", **outcome}
+        if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
             return {"status": "missing", "missing": missing[1], **outcome}
-        if process.returncode or not result.exists():
-            return {"status": "failed", "exit_status": process.returncode, **outcome}
-        content = json.loads(result.read_text())
-        status = "missing" if "missing" in content else "done"
-        return {
-            "status": status,
-            **({"missing": content["missing"]} if status == "missing" else {}),
-            **outcome,
-            "result": content,
-        }
-
-
-def text_of(output: bytes | str | None) -> str:
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
+        if status or not file.exists():
+            return {"status": "failed", "exit_status": status, **outcome}
+        result = json.loads(file.read_text())
+    needs = {"missing": result["missing"]} if "missing" in result else {}
+    return {"status": "missing" if needs else "done", **needs, **outcome, "result": result}
 
 
 def write(out: Path, suite: dict[str, Any]) -> None:
@@ -322,43 +280,36 @@ def write(out: Path, suite: dict[str, Any]) -> None:
 
 def summary(suite: dict[str, Any]) -> str:
     """The results as a page of Markdown."""
-    found: dict[str, Any] = suite["items"]
+    items: dict[str, Any] = suite["items"]
+    results = {name: item["result"] for name, item in items.items() if item["status"] == "done"}
+    steps = {name: result for name, result in results.items() if "ratio" in result}
+    rows = [row for result in results.values() for row in result.get("rows", ())]
     lines = ["# GPU suite", ""]
     if suite["rehearsal"]:
         lines += ["A rehearsal with tiny sizes on a CPU: the numbers mean nothing.", ""]
     lines += [f"Code: {suite['code'] or 'unknown'}.", ""]
-    if not suite["rehearsal"]:
-        lines += ["## Goals", "", *goal_table(found), ""]
-    steps = {name: item["result"] for name, item in found.items() if "ratio" in item.get("result", {})}
+    sections = {} if suite["rehearsal"] else {"goals": goal_table(results)}
     if steps:
-        lines += ["## Training steps", "", *step_table(steps), ""]
-    rows = [row for item in found.values() for row in item.get("result", {}).get("rows", ())]
+        sections["training steps"] = step_table(steps)
     if rows:
-        lines += ["## Softmax over all identities", "", *class_table(rows), ""]
-    for name, item in found.items():
-        if item["status"] == "done" and name not in steps and "rows" not in item["result"]:
-            lines += [f"## {name[:1].upper()}{name[1:]}", "", *value_table(item["result"]), ""]
-    lines += [
-        "## Items",
-        "",
-        *table(["item", "", "seconds"], [item_row(*pair) for pair in found.items()]),
-        "",
-    ]
+        sections["softmax over all identities"] = class_table(rows)
+    for name, result in results.items():
+        if name not in steps and "rows" not in result:
+            sections[name] = value_table(result)
+    sections["items"] = table(["item", "", "seconds"], [item_row(*pair) for pair in items.items()])
+    for name, section in sections.items():
+        lines += [f"## {name[:1].upper()}{name[1:]}", "", *section, ""]
     return "\n".join(lines)
 
 
-def goal_table(found: dict[str, Any]) -> list[str]:
+def goal_table(results: dict[str, Any]) -> list[str]:
     rows = []
     for goal in GOALS:
-        done = {
-            n: item["result"]
-            for n, item in found.items()
-            if n.startswith(goal.items) and item["status"] == "done"
-        }
-        for name, result in done.items():
-            value = goal.value(result)
+        names = [name for name in results if name.startswith(goal.items)]
+        for name in names:
+            value = goal.value(results[name])
             rows.append([goal.text, name, goal.form.format(value), "yes" if goal.reached(value) else "no"])
-        if not done:
+        if not names:
             rows.append([goal.text, "", "not measured", ""])
     return table(["goal", "measured in", "value", "reached"], rows)
 
@@ -368,42 +319,25 @@ def step_table(steps: dict[str, Any]) -> list[str]:
     for name, result in steps.items():
         ours, other = result["learners"]
         low, high = result["ratio"]["quartiles"]
-        rows.append(
-            [
-                name,
-                f"{ours['images_per_s']:,.0f}",
-                f"{other['images_per_s']:,.0f}",
-                f"{result['ratio']['median']:.3f} ({low:.3f} to {high:.3f})",
-                f"{ours['mib']:,.0f}",
-                f"{other['mib']:,.0f}",
-                f"{ours['share_of_product']:.1%}",
-            ]
-        )
-    header = [
-        "RTS against",
-        "images/s",
-        "of the other",
-        "time / the other's (quartiles)",
-        "MiB",
-        "of the other",
-        "of the matrix product",
-    ]
-    return table(header, rows)
+        rates = [f"{learner['images_per_s']:,.0f}" for learner in (ours, other)]
+        memory = [f"{learner['mib']:,.0f}" for learner in (ours, other)]
+        ratio = f"{result['ratio']['median']:.3f} ({low:.3f} to {high:.3f})"
+        rows.append([name, *rates, ratio, *memory, f"{ours['share_of_product']:.1%}"])
+    header = ["RTS against", "images/s", "of the other", "time / the other's (quartiles)"]
+    return table([*header, "MiB", "of the other", "of the matrix product"], rows)
 
 
 def class_table(rows: list[dict[str, Any]]) -> list[str]:
-    return table(
-        ["identities", "implementation", "GB in all", "ms per step"],
+    cells = [
         [
-            [
-                f"{row['identities']:,}",
-                row["implementation"],
-                f"{(row['mib'] + row['base_mib']) * 2**20 / 1e9:.2f}",
-                f"{row['ms']:,.1f}",
-            ]
-            for row in rows
-        ],
-    )
+            f"{row['identities']:,}",
+            row["implementation"],
+            f"{(row['mib'] + row['base_mib']) * 2**20 / 1e9:.2f}",
+            f"{row['ms']:,.1f}",
+        ]
+        for row in rows
+    ]
+    return table(["identities", "implementation", "GB in all", "ms per step"], cells)
 
 
 def value_table(result: dict[str, Any]) -> list[str]:
