@@ -104,11 +104,6 @@ def veiled(image: Image, severity: float, random: np.random.Generator) -> Image:
 # Noise.
 
 
-def noise(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """Normal noise on every channel; standard deviation up to 60."""
-    return KINDS["noise"](image, severity, random)
-
-
 def photon_noise(image: Image, severity: float, random: np.random.Generator) -> Image:
     """Poisson noise; white is 60 to 4 photons."""
     photons = 60 / (1 + 14 * severity) / 255
@@ -120,20 +115,7 @@ def film_grain(image: Image, severity: float, random: np.random.Generator) -> Im
     return _uint8(image + 60 * severity * random.standard_normal(image.shape[:2])[..., None])
 
 
-# Compression.
-
-
-def jpeg(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """JPEG quality down to 3."""
-    return KINDS["jpeg"](image, severity, random)
-
-
 # Occlusion.
-
-
-def rectangle(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """A rectangle of one color, up to 75 % of each side."""
-    return KINDS["occlusion"](image, severity, random)
 
 
 def textured_rectangle(image: Image, severity: float, random: np.random.Generator) -> Image:
@@ -235,12 +217,12 @@ CHOSEN_ON: dict[str, tuple[str, Degradation]] = {
     "low resolution, some pixelated": (reasons.BLURRED, low_resolution),
     "dark": (reasons.UNDER_EXPOSED, dark),
     "bright": (reasons.OVER_EXPOSED, bright),
-    "noise": (reasons.NOISY, noise),
-    "rectangle": (OCCLUDED, rectangle),
+    "noise": (reasons.NOISY, KINDS["noise"]),
+    "rectangle": (OCCLUDED, KINDS["occlusion"]),
     "textured rectangle": (OCCLUDED, textured_rectangle),
     "textured ellipse": (OCCLUDED, textured_ellipse),
     "one side covered": (OCCLUDED, one_side),
-    "JPEG": (COMPRESSED, jpeg),
+    "JPEG": (COMPRESSED, KINDS["jpeg"]),
 }
 CONFIRMED_ON: dict[str, tuple[str, Degradation]] = {
     "Gaussian blur": (reasons.BLURRED, KINDS["blur"]),
@@ -253,10 +235,10 @@ CONFIRMED_ON: dict[str, tuple[str, Degradation]] = {
     "dark midtones": (reasons.UNDER_EXPOSED, dark_midtones),
     "bright": (reasons.OVER_EXPOSED, bright),
     "veiled by light": (reasons.OVER_EXPOSED, veiled),
-    "noise": (reasons.NOISY, noise),
+    "noise": (reasons.NOISY, KINDS["noise"]),
     "photon noise": (reasons.NOISY, photon_noise),
     "film grain": (reasons.NOISY, film_grain),
-    "rectangle": (OCCLUDED, rectangle),
+    "rectangle": (OCCLUDED, KINDS["occlusion"]),
     "sunglasses": (OCCLUDED, sunglasses),
     "mask": (OCCLUDED, mask),
     "hand": (OCCLUDED, hand),

@@ -21,10 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, resampled_rate, run
+from common import open_people, parser_of, percent, resampled_rate, run
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON
 from numpy.typing import NDArray
-from reasons import FMR, KEEP, crop_names
+from reasons import KEEP, crop_names, is_poor
 
 import facerts
 from facerts.datasets import Source, open_source
@@ -93,11 +93,9 @@ class Rates:
 def main() -> None:
     options = arguments()
     scorer = facerts.load(options.model)
-    source = open_source(options.people)
-    assert source.labels is not None
+    source, labels = open_people(options.people)
     pools = embeddings(scorer, source, options)
     half = len(source.identities) // 2
-    labels = source.labels
     results = []
     for number in range(2):
         rates = Rates(half)
@@ -123,9 +121,8 @@ def arguments() -> argparse.Namespace:
 
 def embeddings(scorer: Scorer, source: Source, options: argparse.Namespace) -> dict[str, Enrollments]:
     """Embeddings of the images as they are, of degraded ones for each seed, of strangers and of pets."""
-    strangers, pets = open_source(options.strangers), open_source(options.pets)
-    assert strangers.labels is not None
-    first = np.unique(strangers.labels, return_index=True)[1][:STRANGERS]
+    (strangers, people), pets = open_people(options.strangers), open_source(options.pets)
+    first = np.unique(people, return_index=True)[1][:STRANGERS]
     parts: dict[str, tuple[int, Callable[[int], Crop]]] = {
         "clean": (len(source), source.crop),
         "strangers": (len(first), lambda index: strangers.crop(int(first[index]))),
@@ -209,7 +206,7 @@ def measure(
     for pool_name, kinds in (("further", FURTHER), ("degraded", KINDS)):
         random.bit_generator.state = before
         changed = pools[f"{pool_name} {seed}"].take(enrolled)
-        poor = became_poor(scorer, changed, clean)
+        poor = is_poor(scorer, changed, clean)
         spoiled, spoils = spoil(clean, changed, pools, number, random)
         gallery = gallery_of(scorer, spoiled)
         findings = check_gallery(gallery)
@@ -293,12 +290,6 @@ def count_reasons(clean: Enrollments, owner: NDArray[np.int64], rates: Rates) ->
     rates.add("a reason", owner, has_reason)
     rates.add("a reason, of those below percentile 30", owner[low], has_reason[low])
     rates.add("`not_a_face`", owner, np.char.find(clean.reasons, NOT_A_FACE) >= 0)
-
-
-def became_poor(scorer: Scorer, changed: Enrollments, clean: Enrollments) -> NDArray[np.bool_]:
-    """As eval/reasons.py defines it."""
-    cosine = np.sum(changed.embedding * clean.embedding, axis=1)
-    return np.asarray((changed.quality < scorer.threshold(KEEP)) | (cosine < scorer.match_threshold(FMR)))
 
 
 def spoil(
@@ -404,8 +395,7 @@ def shown_limits(limits: Limits) -> str:
 
 
 def shown(values: NDArray[np.float64]) -> str:
-    low, high = percentile_interval(values[1:])
-    return f"{100 * values[0]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return percent(values[0], percentile_interval(values[1:]), form=".1f")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import cv2
@@ -85,11 +84,3 @@ def open_image_set(name: str, source: Source, seed: int) -> Source:
         return degraded_at_random(source, seed)
     change = IMAGE_SETS[name]
     return ChangedCrops(source, name, lambda image, index: change(image, index, seed), f"{name}, seed {seed}")
-
-
-def hash_crops(source: Source) -> str:
-    """SHA-256 of the pixels of all crops, in order."""
-    digest = hashlib.sha256()
-    for index in range(len(source)):
-        digest.update(np.ascontiguousarray(source.crop(index)).data)
-    return digest.hexdigest()

@@ -35,6 +35,7 @@ from facerts.datasets import Source, open_images
 from facerts.detection import Detection, Detector, open_detector
 from facerts.detection.pose import MODEL, head_pose
 from facerts.embedding import FaceOutputs
+from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
 from facerts.metrics.intervals import wilson
@@ -131,7 +132,10 @@ def degrade_all(crops: Crops, degradation: Degradation, seed: tuple[int, ...]) -
     return np.stack([degradation(crop, random.uniform(*SEVERITIES), random) for crop in crops])
 
 
-def is_poor(scorer: Scorer, outputs: FaceOutputs, clean: FaceOutputs) -> NDArray[np.bool_]:
+def is_poor(
+    scorer: Scorer, outputs: FaceOutputs | Enrollments, clean: FaceOutputs | Enrollments
+) -> NDArray[np.bool_]:
+    """Whether the quality is too low, or the similarity to the clean image."""
     assert outputs.quality is not None
     cosines = np.sum(outputs.embedding * clean.embedding, axis=1)
     return np.asarray((outputs.quality < scorer.threshold(KEEP)) | (cosines < scorer.match_threshold(FMR)))

@@ -55,14 +55,7 @@ class StepError(Error):
 
 
 class Step(NamedTuple):
-    """A `facerts` command of a run.
-
-    Attributes:
-        name: name of the step in messages and in the record.
-        command: arguments of `facerts`.
-        reads: input file; the step is repeated if its content or the command changes.
-        writes: output file; the step is repeated if it is missing.
-    """
+    """The arguments of `facerts`, repeated if they, the file it reads or the existence of the one it writes change."""
 
     name: str
     command: list[str]
@@ -72,12 +65,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A recipe with one seed.
-
-    Attributes:
-        folder: folder of the run, OUT/LABEL_seedN.
-        recipe: the complete recipe.
-    """
+    """A complete recipe with one seed, and its folder OUT/LABEL_seedN."""
 
     folder: Path
     recipe: Recipe

@@ -11,9 +11,9 @@ import pytest
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.evaluation.result_folder import load_result
-from tests.scripts import run_script
+from tests.scripts import EVAL, run_script
 
-SCRIPT = Path(__file__).parents[1] / "eval" / "fiqa_league.py"
+SCRIPT = EVAL / "fiqa_league.py"
 PEOPLE, IMAGES = 12, 4
 
 

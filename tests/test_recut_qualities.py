@@ -12,9 +12,9 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.hub.registry import find_model
-from tests.scripts import run_script
+from tests.scripts import EVAL, run_script
 
-SCRIPT = Path(__file__).parents[1] / "eval" / "recut_qualities.py"
+SCRIPT = EVAL / "recut_qualities.py"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -28,9 +27,9 @@ from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
 from facerts.io.files import locked
 from facerts.training.checkpoint import load_checkpoint, load_network
-from tests.scripts import run_script
+from tests.scripts import EVAL, load_script, run_script
 
-SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_evaluate.py"
+SCRIPT = EVAL / "train_and_evaluate.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 
 
@@ -184,10 +183,9 @@ def test_errors_are_found_before_anything_is_trained(
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The script's module and the runs that it plans for the given arguments."""
-    monkeypatch.syspath_prepend(SCRIPT.parent)
     for name in ("FACERTS_DATA", "FACERTS_MODELS", "ALIGNED"):
         monkeypatch.setenv(name, f"/{name.lower()}")
-    script = importlib.import_module("train_and_evaluate")
+    script = load_script("train_and_evaluate")
 
     def planned(*arguments: object) -> Any:
         monkeypatch.setattr(sys, "argv", [SCRIPT.name, *map(str, arguments)])
