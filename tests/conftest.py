@@ -19,6 +19,9 @@ os.environ["FACERTS_OFFLINE"] = "1"
 
 from hypothesis import settings
 
+from facerts.benchmarks import PairBenchmark, pairs_from_identities
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_pairs, compare_separations
@@ -75,6 +78,17 @@ def crops() -> NDArray[np.uint8]:
     return np.stack([draw_face(identity, image) for identity in range(4) for image in range(3)])
 
 
+def write_pairs(benchmark: PairBenchmark, path: Path) -> Path:
+    """A .csv list of pairs of files by person (``person_0000/0000.jpg``), beside their folders."""
+    lines = ["first,second,same,fold,first_subject,second_subject"]
+    for (first, second), same, fold in zip(benchmark.pairs, benchmark.same, benchmark.folds, strict=True):
+        keys = [benchmark.images.key(int(row)) for row in (first, second)]
+        people = [key.split("/")[0] for key in keys]
+        lines.append(f"{','.join(keys)},{int(same)},{fold},{','.join(people)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def shared_folder(variable: str, name: str, holds: str) -> Path:
     """A folder of real data: where the environment says, or below ../shared.
 
@@ -124,3 +138,20 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That run as ONNX."""
     stored = Path(__file__).parent / "data" / "short.onnx"
     return Path(shutil.copy(stored, tmp_path_factory.mktemp("exported")))
+
+
+@pytest.fixture(scope="session")
+def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 pairs of 30 people, as people.bin and as a list beside the people."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
+    pairs = pairs_from_identities(open_source(folder / "people"), genuine=100, impostors=100, seed=2)
+    save_bin(pairs, folder / "people.bin")
+    write_pairs(pairs, folder / "people" / "named.csv")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def named(benchmark_folder: Path) -> Path:
+    """The same pairs as a list that names the people, so that all pairs of the images can be measured."""
+    return benchmark_folder / "people" / "named.csv"

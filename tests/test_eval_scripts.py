@@ -268,27 +268,25 @@ def test_scores_of_scales_are_compared_on_models_of_rts_only(
 
 @pytest.mark.slow
 def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path) -> None:
-    ran = script("paper_tables", seeds, "c")
-    assert ran.returncode == 2
-    assert "no results of 'c'" in ran.stderr
-    ran = script("paper_tables", seeds, "norm=a:norm", "norm=b:norm")
-    assert ran.returncode == 2
-    assert "2 rows have the name 'norm'" in ran.stderr
-    ran = script("paper_tables", seeds, "a", *PAPER_TABLE, "--measures", "accuracy")
-    assert ran.returncode == 2
-    assert "--measures 'accuracy': must be one of 'first, accuracy', 'non-faces, AUROC'" in ran.stderr
-    shutil.copytree(seeds / "a_seed1", tmp_path / "a_seed1")
-    shutil.copytree(seeds / "b_seed2", tmp_path / "b_seed2")
-    ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
-    assert ran.returncode == 2
-    assert "no seed in common" in ran.stderr
-    shutil.copytree(seeds / "b_seed1", tmp_path / "b_seed1")
-    result = content(tmp_path / "b_seed1")
+    apart, other = tmp_path / "apart", tmp_path / "other"
+    for name, folder in (("a_seed1", apart), ("b_seed2", apart), ("a_seed1", other), ("b_seed1", other)):
+        shutil.copytree(seeds / name, folder / name)
+    result = content(other / "b_seed1")
     result["ood"]["data_sha256"]["things"] = 64 * "0"
-    (tmp_path / "b_seed1" / "result.json").write_text(json.dumps(result), encoding="utf-8")
-    ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
-    assert ran.returncode == 2
-    assert "b_seed1 was measured on other images than" in ran.stderr
+    (other / "b_seed1" / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    for arguments, message in (
+        ([seeds, "c"], "no results of 'c'"),
+        ([seeds, "norm=a:norm", "norm=b:norm"], "2 rows have the name 'norm'"),
+        (
+            [seeds, "a", *PAPER_TABLE, "--measures", "accuracy"],
+            "must be one of 'first, accuracy', 'non-faces",
+        ),
+        ([apart, "a", "b", *PAPER_TABLE], "no seed in common"),
+        ([other, "a", "b", *PAPER_TABLE], "b_seed1 was measured on other images than"),
+    ):
+        ran = script("paper_tables", *arguments)
+        assert ran.returncode == 2
+        assert message in ran.stderr
 
 
 def test_photos_are_aligned_by_a_detector_and_others_left_out(

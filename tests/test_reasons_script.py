@@ -35,13 +35,6 @@ def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity() -> No
         assert 0 < errors[0] < errors[1], name
 
 
-def test_kinds_to_confirm_on_include_others_for_each_reason() -> None:
-    chosen = {(reason, degradation) for reason, degradation in kinds.CHOSEN_ON.values()}
-    for reason in ("blurred", "under_exposed", "over_exposed", "noisy", kinds.OCCLUDED):
-        confirmed = {(r, degradation) for r, degradation in kinds.CONFIRMED_ON.values() if r == reason}
-        assert confirmed - chosen
-
-
 class Found:
     """A detector that finds one face, or none."""
 
@@ -71,12 +64,6 @@ def test_the_formula_names_its_lowest_component() -> None:
     turned = points + np.array([[0, 0], [0, 0], [30, 0], [0, 0], [0, 0]])
     assert lowest(points=turned) == "turned_away"
     assert script.lowest_component(photo, Found(None)) == "not_a_face"
-
-
-def test_a_rate_has_wilsons_interval() -> None:
-    """For 9 of 10: (0.9 + z²/20 ± z √(0.09/10 + z²/400)) / (1 + z²/10), with z = 1.96."""
-    assert script.rate(np.array([True] * 9 + [False])) == "90.0 [59.6, 98.2]"
-    assert script.rate(np.zeros(0, dtype=bool)) == "–"
 
 
 def test_simulated_heads_turn_as_cameras_see_them() -> None:

@@ -8,7 +8,6 @@ import json
 import math
 import shutil
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -35,29 +34,11 @@ from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.resample import pair_weights
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
-from facerts.scoring.row import Row
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_entry, write_manifest
 
 KEEP = ("0.99", "0.95", "0.9", "0.8")
-PEOPLE, IMAGES = 15, 8
-
-
-@pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder by identity: 120 faces, 420 genuine and 6,720 impostor pairs."""
-    folder = tmp_path_factory.mktemp("own") / "people"
-    write_synthetic_faces(folder, identities=PEOPLE, images=IMAGES, seed=5)
-    return folder
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A foreign model whose norm is its quality."""
-    path = write_embedder(tmp_path / "model.onnx")
-    write_description(path, license="custom")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -155,30 +136,21 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Pat
         assert [row.percentile for row in rows] == pytest.approx(lower, abs=1.9)
 
 
-def test_rows_have_a_percentile_next_to_the_quality(calibrated: Path, model: Path, tmp_path: Path) -> None:
-    assert [field.name for field in fields(Row)] == [
-        *("path", "face", "box", "points", "det_score", "quality", "percentile", "uncertainty"),
-        *("accepted", "reason", "error", "model_sha256", "reasons"),
-    ]
+def test_rows_have_a_percentile_where_the_model_is_calibrated(
+    calibrated: Path, model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))
-    (tmp_path / "in" / "bad.png").write_bytes(b"no")
-    percentiles = {}
-    for name, path in (("with", calibrated), ("without", model)):
-        assert run("score", tmp_path / "in", "--model", path, "--out", tmp_path / f"{name}.csv") == 1
-        with (tmp_path / f"{name}.csv").open() as file:
-            percentiles[name] = [row["percentile"] for row in csv.DictReader(file)]
-    assert percentiles["without"] == ["", ""]
-    assert percentiles["with"][0] == ""  # bad.png
-    assert 0 <= float(percentiles["with"][1]) <= 100
-    assert (
-        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.95", "--out", tmp_path / "k.csv")
-        == 1
-    )
-    assert (
-        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.5", "--out", tmp_path / "k.csv")
-        == 2
-    )
+    for path, keep in ((calibrated, "0.95"), (model, "0.95"), (calibrated, "0.5")):
+        out = tmp_path / f"{path.parent.name}{keep}.csv"
+        known = path is calibrated and keep in KEEP
+        assert run("score", tmp_path / "in", "--model", path, "--keep", keep, "--out", out) == (
+            0 if known else 2
+        )
+        if known:
+            with out.open() as file:
+                (row,) = csv.DictReader(file)
+            assert 0 <= float(row["percentile"]) <= 100
 
 
 # Match thresholds
@@ -241,13 +213,10 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
     assert list(matching.thresholds) == ["0.01"]
     check_threshold(matching.thresholds["0.01"], 0.01, *slow, minimums)
     assert (matching.pairs, matching.flip, matching.interval) == ("all", flip, "bootstrap over subjects")
-    assert (matching.data, matching.images, matching.identities) == ("people", 120, PEOPLE)
+    assert (matching.data, matching.images, matching.identities) == ("people", 120, 15)
     # 6,720 impostor pairs give fewer than ten false matches at a rate of one in a thousand.
-    notes = calibration_of(out).notes
-    assert [note[:70] for note in notes] == [
-        "FMR 0.001 is left out: it needs 10,000 impostor pairs for 10 false mat",
-        "FMR 0.0001 is left out: it needs 100,000 impostor pairs for 10 false m",
-    ]
+    assert len(calibration_of(out).notes) == 2
+    assert "FMR 0.001 is left out: it needs 10,000 impostor pairs" in calibration_of(out).notes[0]
     scorer = facerts.load(out)
     assert scorer.match_threshold(0.01, flip=flip) == matching.thresholds["0.01"].similarity
     with pytest.raises(ModelError, match="calibrate it again with"):
@@ -575,19 +544,10 @@ def test_the_command_shows_thresholds_with_their_error_rates(
     model: Path, people: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.05", "--keep", "0.8") == 0
-    captured = capsys.readouterr()
+    shown = capsys.readouterr().out
     match = matching_of(model).thresholds["0.05"]
     kept = match.kept["0.8"]
-    assert kept.ci95 is not None
-    for text in (
-        f"{match.similarity:.4f}",
-        "6,720",
-        f"{match.fnmr:.4f} [{match.ci95[0]:.4f}, {match.ci95[1]:.4f}]",
-        f"{kept.fnmr:.4f} [{kept.ci95[0]:.4f}, {kept.ci95[1]:.4f}]",
-        f"{facerts.load(model).threshold(0.8):.4f}",
-        "embeddings of only the crop",
-    ):
-        assert text in captured.out
-    assert "warning" not in captured.err
+    for number in (match.similarity, match.fnmr, *match.ci95, kept.fnmr, facerts.load(model).threshold(0.8)):
+        assert f"{number:.4f}" in shown
     assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.001") == 2
     assert "it needs 10,000 impostor pairs" in capsys.readouterr().err

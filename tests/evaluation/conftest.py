@@ -9,10 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
-from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
-from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
@@ -34,6 +32,22 @@ class Plain:
         vector = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4)).reshape(len(x), 147)
         norm = np.linalg.norm(vector, axis=1)
         quality = x.std(axis=(1, 2, 3))
+        return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
+
+
+class Seeded(Plain):
+    """Plain with noise of a seed in its embedding and quality."""
+
+    def __init__(self, name: str, seed: int, noise: float = 0.05) -> None:
+        super().__init__(name, f"{seed:064d}")
+        self.seed, self.noise = seed, noise
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        seen = super().__call__(crops)
+        random = np.random.default_rng([self.seed, int(crops.astype(np.int64).sum())])
+        vector = seen.embedding + self.noise * random.normal(size=seen.embedding.shape).astype(np.float32)
+        norm = np.linalg.norm(vector, axis=1)
+        quality = random.normal(size=len(crops)).astype(np.float32)
         return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
 
 
@@ -67,36 +81,31 @@ class Images(Source):
         return self._data[index]
 
 
-def write_pairs(benchmark: PairBenchmark, path: Path) -> Path:
-    """A .csv list of pairs of files by person (``person_0000/0000.jpg``), beside their folders."""
-    lines = ["first,second,same,fold,first_subject,second_subject"]
-    for (first, second), same, fold in zip(benchmark.pairs, benchmark.same, benchmark.folds, strict=True):
-        keys = [benchmark.images.key(int(row)) for row in (first, second)]
-        people = [key.split("/")[0] for key in keys]
-        lines.append(f"{','.join(keys)},{int(same)},{fold},{','.join(people)}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
+class Unread(Source):
+    """Images that are only counted."""
+
+    name, labels, identities = "unread", None, ()
+
+    def __init__(self, images: int) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return self.images
+
+    def key(self, index: int) -> str:
+        return str(index)
+
+    def read(self, index: int) -> bytes:
+        raise AssertionError("templates are made of outputs, not of images")
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
 
 
 @pytest.fixture
 def plain() -> Plain:
     return Plain()
-
-
-@pytest.fixture(scope="session")
-def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("benchmark")
-    write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
-    pairs = pairs_from_identities(open_source(folder / "people"), genuine=100, impostors=100, seed=2)
-    save_bin(pairs, folder / "people.bin")
-    write_pairs(pairs, folder / "people" / "named.csv")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def named(benchmark_folder: Path) -> Path:
-    """The same pairs as a list that names the people, so that all pairs of the images can be measured."""
-    return benchmark_folder / "people" / "named.csv"
 
 
 @pytest.fixture

@@ -52,12 +52,8 @@ def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Pa
     content, arrays = load_result(tmp_path)
     section = content.verification["named"].all_pairs
     _, pairs, same, cosine = slow_pairs(repeated)
-    images = len(np.unique(pairs))
-    assert images == content.verification["named"].images - 1
-    assert section.images == images
-    assert section.subjects == content.verification["named"].subjects
-    assert section.genuine == same.sum()
-    assert section.impostors == (~same).sum()
+    assert section.images == len(np.unique(pairs)) == content.verification["named"].images - 1
+    assert (section.genuine, section.impostors) == (same.sum(), (~same).sum())
     curve = roc(cosine, same)
     assert section.auroc == pytest.approx(curve.auroc(), abs=section.auroc_error + 1e-9)
     assert section.auroc_error < 1e-3
@@ -107,23 +103,15 @@ def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
     assert bool(plain.batches) == every
 
 
-@pytest.mark.parametrize(
-    ("every", "far"), [(False, 0.0), (False, -0.1), (False, 1.5), (False, float("nan")), (True, 0.0)]
-)
-def test_a_rate_that_is_none_is_refused(
-    plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
-) -> None:
-    options = EvaluationOptions(every_pair=every, fars=(far,), keep_crops=False)
-    with pytest.raises(Error, match=r"not a valid FAR; .* above 0 and at most 1"):
-        run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
-
-
-@pytest.mark.parametrize("fmr", [0.0, 1.0, float("nan")])
-def test_an_fmr_that_no_threshold_has_is_refused(
-    plain: Plain, named: Path, tmp_path: Path, fmr: float
-) -> None:
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, float("nan")])
+def test_a_rate_that_is_none_is_refused(plain: Plain, named: Path, tmp_path: Path, rate: float) -> None:
+    for every in (False, True):
+        options = EvaluationOptions(every_pair=every, fars=(rate,), keep_crops=False)
+        with pytest.raises(Error, match=r"not a valid FAR; .* above 0 and at most 1"):
+            run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
+    plain.batches.clear()
     with pytest.raises(Error, match=r"not a valid FMR; .* between 0 and 1"):
-        run_pairs(plain, ["reject"], [named], tmp_path / "r", EvaluationOptions(fmr=fmr))
+        run_pairs(plain, ["reject"], [named], tmp_path / "r", EvaluationOptions(fmr=min(rate, 1.0)))
     assert not plain.batches
 
 

@@ -7,31 +7,23 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from facerts.benchmarks import PairBenchmark
 from facerts.datasets import open_source
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.detection.detector import Detection
 from facerts.evaluation.baselines import (
-    BASELINES,
     detector_score,
     face_sizes,
     neighbor_similarity,
     sharpness,
 )
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.evaluation_options import EvaluationOptions, measured_outputs
-from facerts.evaluation.image_scores import image_arrays, image_scores
-from facerts.evaluation.rejection import calibration_of, reject_of
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from tests.evaluation.conftest import Plain
+from tests.evaluation.conftest import Plain, unit
 
 # Gray of ITU-R BT.601, and the Laplacian of four neighbors.
 GREY = (0.299, 0.587, 0.114)
 LAPLACIAN = [[0, 1, 0], [1, -4, 1], [0, 1, 0]]
-
-
-def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def test_sharpness_is_the_variance_of_a_slow_laplacian(crops: NDArray[np.uint8]) -> None:
@@ -75,27 +67,6 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     found = neighbor_similarity(asked, reference, k)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
-
-
-def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_faces: Path) -> None:
-    folder = open_source(drawn_faces)
-    keys = [folder.key(row) for row in range(len(folder))]
-    random = np.random.default_rng(0)
-    template = np.array([[38.3, 51.7], [73.5, 51.5], [56.0, 71.7], [41.5, 92.4], [70.7, 92.2]])
-    points = template + random.normal(size=(len(keys), 5, 2))
-    images = LandmarkedFiles("points", drawn_faces, keys, points, [key.split("/")[0] for key in keys])
-    first, second = np.triu_indices(len(keys), 1)
-    pairs = np.stack([first, second], axis=1)
-    assert images.labels is not None
-    same = images.labels[first] == images.labels[second]
-    benchmark = PairBenchmark("points", images, pairs, same, np.arange(len(pairs)) % 10)
-    outputs = measured_outputs(plain, images, EvaluationOptions(), flip=False)
-    assert list(image_scores(outputs)) == ["quality", "norm", "sharpness", "face_size"]
-    assert "face_size" in image_arrays(outputs, keys)
-    curves = reject_of(outputs, benchmark, fmr=0.01)
-    assert [c.by for c in curves if c.convention == "fixed"][-1] == "face_size"
-    assert "face_size" in calibration_of(outputs, benchmark, fmr=0.01).by
-    assert set(BASELINES) >= {"sharpness", "face_size"}
 
 
 def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(

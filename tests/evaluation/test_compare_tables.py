@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.compare import compare
@@ -21,27 +19,11 @@ from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.comparison_result import Comparison, ComparisonTable, TableCell
 from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.error_versus_reject import error_versus_reject
-from tests.evaluation.conftest import Plain
+from tests.evaluation.conftest import Plain, Seeded
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_replicates")]
 
 OPTIONS = EvaluationOptions(keep_crops=False, flip=False, fmr=0.05)
-
-
-class Seeded(Plain):
-    """Plain with noise of a seed in its embedding and quality."""
-
-    def __init__(self, name: str, seed: int, noise: float = 0.05) -> None:
-        super().__init__(name, f"{seed:064d}")
-        self.seed, self.noise = seed, noise
-
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        seen = super().__call__(crops)
-        random = np.random.default_rng([self.seed, int(crops.astype(np.int64).sum())])
-        vector = seen.embedding + self.noise * random.normal(size=seen.embedding.shape).astype(np.float32)
-        norm = np.linalg.norm(vector, axis=1)
-        quality = random.normal(size=len(crops)).astype(np.float32)
-        return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +47,8 @@ def folders(
 
 @pytest.fixture(scope="module")
 def comparison(folders: dict[str, Path]) -> Comparison:
-    return compare(
-        [
-            f"good={folders['plain']}",
-            f"seeded={folders['one']}",
-            f"bad={folders['poor']}",
-            f"seeded={folders['two']}",
-        ]
-    )
+    labels = {"plain": "good", "one": "seeded", "poor": "bad", "two": "seeded"}
+    return compare([f"{label}={folders[key]}" for key, label in labels.items()])
 
 
 def content(folder: Path) -> dict[str, Any]:

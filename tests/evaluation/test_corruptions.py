@@ -86,9 +86,3 @@ def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: 
     with pytest.raises(Error, match="the corruption benchmark creates new images, so it needs a model"):
         run_corruptions(load_table(tmp_path / "t.npz"), [str(drawn_faces)], tmp_path / "r")
     assert not (tmp_path / "r").exists()
-
-
-def test_two_sources_of_one_name_are_refused(plain: Plain, drawn_faces: Path, tmp_path: Path) -> None:
-    with pytest.raises(Error, match="two sources have the same name"):
-        run_corruptions(plain, [str(drawn_faces), str(drawn_faces)], tmp_path / "r", images=2)
-    assert not (tmp_path / "r").exists()

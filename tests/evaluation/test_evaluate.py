@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluation import embed_source, evaluate_verification
 from facerts.evaluation.benchmark_runs import run_identification, run_pairs
 from facerts.evaluation.compare import compare
+from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import ood_of, run_ood
 from facerts.evaluation.pair_verification import verification_of
@@ -153,22 +155,15 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
     plain: Plain, templates: TemplateBenchmark, tmp_path: Path
 ) -> None:
     impostors = int((~templates.same).sum())
+    all_pairs, rate = EvaluationOptions(every_pair=True), EvaluationOptions(fars=(1e-5,))
     for kind, options, message in (
         (
             "reject",
             EvaluationOptions(),
             "pooled: error versus reject needs pairs of images, .* has templates",
         ),
-        (
-            "verification",
-            EvaluationOptions(every_pair=True),
-            "pooled: all pairs are pairs of images, .* templates",
-        ),
-        (
-            "verification",
-            EvaluationOptions(fars=(1e-5,)),
-            f"pooled: FAR 1e-05 needs .* there are {impostors:,}",
-        ),
+        ("verification", all_pairs, "pooled: all pairs are pairs of images, .* templates"),
+        ("verification", rate, f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
     ):
         with pytest.raises(Error, match=message):
             run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)  # type: ignore[list-item]
@@ -180,12 +175,8 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
 def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
     curves = reject_of(outputs, drawn_benchmark, fmr=0.01)
-    assert [(c.by, c.convention) for c in curves] == [
-        ("quality", "fixed"),
-        ("quality", "per_rate"),
-        ("norm", "fixed"),
-        ("norm", "per_rate"),
-    ]
+    conventions = ("fixed", "per_rate")
+    assert [(c.by, c.convention) for c in curves] == [*product(("quality", "norm"), conventions)]
     for curve in curves:
         assert curve.fnmr[0] == curve.random_area
         assert curve.oracle_area["0.2"] <= curve.area["0.2"]
@@ -233,15 +224,7 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
     run_pairs(plain, ["verification"], data, out)
     content, arrays = load_result(out)
     assert content.verification["people"] == first
-    assert content.to_json().keys() >= {
-        "schema",
-        "model",
-        "versions",
-        "created",
-        "verification",
-        "reject",
-        "ood",
-    }
+    assert content.to_json().keys() >= {"schema", "versions", "created", "verification", "reject", "ood"}
     assert content.ood.others == {"things": 18}
     assert len(content.command) == 4
     assert len(content.verification["people"].data_sha256) == 64
@@ -263,6 +246,8 @@ def test_names_that_would_overwrite_each_other_are_refused(
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
     with pytest.raises(Error, match="two sources have the same name"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
+    with pytest.raises(Error, match="two sources have the same name"):
+        run_corruptions(plain, [str(drawn_faces)] * 2, tmp_path / "r", images=2)
     with pytest.raises(Error, match="two benchmarks are called 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
     with pytest.raises(DataError, match="excludes every image"):

@@ -63,18 +63,15 @@ def test_accepted_shares_at_the_threshold_that_keeps_a_share_of_all(
     assert accepted.contrast.difference < accepted.contrast.difference_ci95[1] < 0
     assert (found.by["age"].images, found.by["age"].unknown) == (PEOPLE * IMAGES, IMAGES)
     assert (found.interval, found.notes) == ("Wilson's, over images", ["A note."])
+    given = (
+        groups_of(values, {"quality": quality}, thresholds={"quality": 0.25}).by["age"].accepted["quality"]
+    )
+    assert (given.threshold, given.keep) == (0.25, None)
     # Ten images are shown, but too few to be called the worst or the best.
     camera = found.by["camera"].accepted["quality"]
     assert camera.groups["door"].images == 9
     assert camera.contrast is None
     assert groups_of(values, {"q": quality}, min_images=9).by["camera"].accepted["q"].contrast is not None
-
-
-def test_thresholds_can_be_given(values: dict[str, np.ndarray], quality: np.ndarray) -> None:
-    found = groups_of(values, {"a": quality, "b": quality}, keep=0.5, thresholds={"a": 0.25})
-    accepted = found.by["age"].accepted
-    assert (accepted["a"].threshold, accepted["a"].keep) == (0.25, None)
-    assert (accepted["b"].threshold, accepted["b"].keep) == (np.nanquantile(quality, 0.5), 0.5)
 
 
 def test_errors_with_and_without_rejected_images(
@@ -120,16 +117,6 @@ def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people
     assert errors.groups["one person"].fnmr.pairs == IMAGES * (IMAGES - 1) // 2
     assert (errors.groups["one image"].fnmr.pairs, errors.groups["one image"].fmr.pairs) == (0, 0)
     assert errors.fmr_contrast is errors.fnmr_contrast is None
-    # 20 images have 30 genuine pairs, but are too few.
-    few = groups_of(
-        {"age": np.where(people < 5, "few", "others")},
-        {},
-        compared={"net": MatchedPairs(pairs, 0.6)},
-        replicates=20,
-    )
-    errors = few.by["age"].matching["net"].every_pair
-    assert (errors.groups["few"].images, errors.groups["few"].fnmr.pairs) == (20, 30)
-    assert errors.fnmr_contrast is None
 
 
 def test_groups_with_too_few_expected_matches_have_no_worst_fmr(

@@ -57,16 +57,10 @@ def content(folder: Path) -> tuple[Any, dict[str, Any]]:
     return fields, {name: values.tolist() for name, values in arrays.items()}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "reject",
-        pytest.param("verification", marks=pytest.mark.slow),
-        pytest.param("identification", marks=pytest.mark.slow),
-        pytest.param("ood", marks=pytest.mark.slow),
-        pytest.param("corruptions", marks=pytest.mark.slow),
-    ],
-)
+SLOW_KINDS = ("verification", "identification", "ood", "corruptions")
+
+
+@pytest.mark.parametrize("kind", ["reject", *(pytest.param(k, marks=pytest.mark.slow) for k in SLOW_KINDS)])
 def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
     kind: str,
     model: Path,
@@ -207,21 +201,10 @@ def test_photos_keep_what_was_detected_in_them(
     options = EvaluationOptions(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
 
     def evaluate(name: str, detector: Detects) -> Any:
-        run_ood(
-            load_embedder(model),
-            [str(photos)],
-            [str(non_faces)],
-            tmp_path / name,
-            replace(options, detector=detector),
-        )
-        run_corruptions(
-            load_embedder(model),
-            [str(photos)],
-            tmp_path / name,
-            replace(options, detector=detector),
-            images=2,
-        )
-        return content(tmp_path / name)
+        embedder, settings, out = load_embedder(model), replace(options, detector=detector), tmp_path / name
+        run_ood(embedder, [str(photos)], [str(non_faces)], out, settings)
+        run_corruptions(embedder, [str(photos)], out, settings, images=2)
+        return content(out)
 
     first = evaluate("a", Detects("forty"))
     before, again = len(passes), Detects("forty")

@@ -59,34 +59,36 @@ def test_a_name_that_is_not_valid_text_is_hashed(tmp_path: Path) -> None:
     assert len(hash_images(open_images(tmp_path)).sha256) == 64
 
 
-def test_one_image_twice_in_a_genuine_pair_is_noted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "same", "notes"),
+    [
+        (
+            [(0, 1), (1, 2), (3, 3), (0, 3)],
+            [1, 1, 1, 0],
+            ("2 genuine pairs consist of the same image twice, the first is b.jpg.",),
+        ),
+        (
+            [(0, 3), (1, 2), (0, 1), (3, 3)],
+            [1, 0, 0, 0],
+            ("2 impostor pairs consist of the same image twice, the first is b.jpg: they are mislabeled.",),
+        ),
+        ([(0, 1), (0, 2), (0, 3), (1, 3)], [1, 0, 0, 0], ()),
+    ],
+    ids=["genuine", "impostor", "neither"],
+)
+def test_one_image_twice_in_a_pair_is_noted(
+    tmp_path: Path, pairs: list[tuple[int, int]], same: list[int], notes: tuple[str, ...]
+) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
-    benchmark = pairs_of(source, [(0, 1), (1, 2), (3, 3), (0, 3)], [1, 1, 1, 0], [0, 0, 0, 0])
-    assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 genuine pairs consist of the same image twice, the first is b.jpg.",
-    )
+    assert repeated_images(pairs_of(source, pairs, same, [0] * 4), hash_images(source).first) == notes
 
 
-def test_one_image_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
-    benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
-    assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 impostor pairs consist of the same image twice, the first is b.jpg: they are mislabeled.",
-    )
-
-
-def test_a_image_in_several_folds_is_noted_with_the_folds(tmp_path: Path) -> None:
+def test_an_image_in_several_folds_is_noted_with_the_folds(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"2", e=b"4", f=b"3")
     pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
     benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
     (note,) = repeated_images(benchmark, hash_images(source).first)
     assert note.startswith("2 images occur in more than one fold, the first is b.jpg in folds 2, 7: ")
-
-
-def test_images_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"4", e=b"5")
-    benchmark = pairs_of(source, [(0, 1), (0, 2), (3, 4)], [1, 0, 0], [7, 7, 2])
-    assert repeated_images(benchmark, hash_images(source).first) == ()
 
 
 @pytest.mark.parametrize("flip", [False, True])

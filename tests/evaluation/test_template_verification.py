@@ -9,35 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.benchmarks import Roster, TemplateBenchmark
-from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.template_verification import POOLINGS, pooled, template_verification_of
+from tests.evaluation.conftest import Unread, unit
 
 SIZE = 32
 FARS = (0.1, 0.01, 0.001)
-
-
-class Unread(Source):
-    """Images that are only counted."""
-
-    name, labels, identities = "unread", None, ()
-
-    def __init__(self, images: int) -> None:
-        self.images = images
-
-    def __len__(self) -> int:
-        return self.images
-
-    def key(self, index: int) -> str:
-        return str(index)
-
-    def read(self, index: int) -> bytes:
-        raise AssertionError("templates are made of outputs, not of images")
-
-
-def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
 
 
 def noisy(people: int = 60, templates: int = 3, images: int = 5) -> tuple[FaceOutputs, TemplateBenchmark]:

@@ -12,10 +12,11 @@ from facerts.metrics.all_pairs import AllPairs, all_pairs
 from facerts.metrics.group_rates import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
 
 IMAGES, GROUPS = 60, 3
+Drawn = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+def drawn() -> Drawn:
     """Embeddings of 14 people, whose images are in one of three groups or none."""
     random = np.random.default_rng(4)
     people = np.sort(random.integers(0, 14, IMAGES)) * 7
@@ -25,7 +26,7 @@ def drawn() -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
 
 
 @pytest.fixture(scope="module")
-def pairs(drawn: tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]) -> AllPairs:
+def pairs(drawn: Drawn) -> AllPairs:
     return all_pairs(drawn[0], drawn[1])
 
 
@@ -84,9 +85,7 @@ def slow_replicates(
     return np.array(rates)
 
 
-def test_the_bootstrap_over_people_is_that_of_a_slow_loop(
-    drawn: tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]],
-) -> None:
+def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn: Drawn) -> None:
     quality, people, group = drawn[0][:, 0], drawn[1], drawn[2]
     found = share_by_group(quality > 0, group, GROUPS, people, replicates=30, seed=5)
     slow = slow_replicates(quality > 0, group, [{int(person)} for person in people], 5)
@@ -99,7 +98,7 @@ def test_the_bootstrap_over_people_is_that_of_a_slow_loop(
 
 @pytest.mark.parametrize("rejecting", [False, True])
 def test_error_rates_are_those_of_every_pair_one_by_one(
-    drawn: tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], pairs: AllPairs, rejecting: bool
+    drawn: Drawn, pairs: AllPairs, rejecting: bool
 ) -> None:
     vectors, people, group = drawn
     kept = vectors[:, 1] > -0.4 if rejecting else None
@@ -163,9 +162,7 @@ def test_without_an_error_the_interval_extends_to_the_rule_of_three() -> None:
     assert (every.low[0], every.high[0]) == (pytest.approx(1 - 3 / 40), 1.0)
 
 
-def test_thresholds_below_the_tail_are_refused(
-    drawn: tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]],
-) -> None:
+def test_thresholds_below_the_tail_are_refused(drawn: Drawn) -> None:
     short = all_pairs(drawn[0], drawn[1], tail=100)
     assert len(short.tail) < short.impostors
     end = float(short.tail[-1])
@@ -245,9 +242,7 @@ def test_a_rate_of_zero_has_no_ratio() -> None:
     assert (found.ratio, found.ratio_ci95) == (pytest.approx(4), None)
 
 
-def test_groups_without_images_have_no_rates(
-    drawn: tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], pairs: AllPairs
-) -> None:
+def test_groups_without_images_have_no_rates(drawn: Drawn, pairs: AllPairs) -> None:
     nowhere = np.full(IMAGES, -1)
     for found in (
         fnmr_by_group(pairs, nowhere, 2, 0.5),

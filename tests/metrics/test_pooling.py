@@ -50,6 +50,17 @@ def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.Mon
     np.testing.assert_array_equal(pool(vectors, template, media=media, weights=weights, templates=20), whole)
 
 
+def test_inverse_variance_is_the_best_weight_for_known_noise() -> None:
+    deviations = np.tile([0.1, 0.1, 2.0, 2.0], 500)
+    noisy = np.eye(5)[0] + np.random.default_rng(3).normal(size=(2000, 5)) * deviations[:, None]
+    template = np.repeat(np.arange(500), 4)
+    inverse, mean, wrong = (
+        np.mean(1 - pool(noisy, template, weights=weights)[:, 0])
+        for weights in (1 / deviations**2, None, deviations**2)
+    )
+    assert inverse < 0.2 * mean < wrong
+
+
 def test_invalid_input_is_refused() -> None:
     with pytest.raises(ValueError, match="weight 1 is 0"):
         pool(unit(2, 0), [0, 0], weights=[1.0, 0.0])

@@ -35,7 +35,8 @@ from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.figures.style import new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
 from facerts.report.subject import load_subjects
-from tests.evaluation.conftest import Plain, write_pairs
+from tests.conftest import write_pairs
+from tests.evaluation.conftest import Plain
 from tests.serving.browser import CHROMIUM, Tab, browser
 
 PEOPLE = ("Ada_Lovelace", "Grace Hopper", "Zoë", "Kurt_Gödel", "Emmy_Noether", "Alan_Turing")

@@ -88,7 +88,10 @@ def test_verification_in_words() -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_clearly_better_than_chance_is_called_so() -> None:
+def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_so() -> None:
+    few = verified(0.98, 0.97, 0.99)
+    few["tar_at_far"]["0.001"]["impostors_accepted"] = 3
+    assert "only 3 of them decide the threshold" in said(subject(verification={"lfw": few}))["a"]["lfw"]
     close = said(subject(verification={"lfw": verified(0.52, 0.49, 0.55)}))["a"]["lfw"]
     assert "52.0 % [49.0, 55.0] of 6,000 pairs correctly, not clearly better than chance (50.0 %)." in close
     # Who always says "two people" is right in 4 of 6 cases.
@@ -97,15 +100,6 @@ def test_what_is_not_clearly_better_than_chance_is_called_so() -> None:
     assert (
         "not clearly better than chance (5.0 %)"
         in said(subject(ood=separated(0.06, 0.04, 0.09)))["a"]["Non-faces"]
-    )
-
-
-def test_a_threshold_that_few_pairs_decide_is_named() -> None:
-    section = verified(0.98, 0.97, 0.99)
-    section["tar_at_far"]["0.001"]["impostors_accepted"] = 3
-    assert (
-        "1,000 different-person pairs; only 3 of them decide the threshold, it misses"
-        in (said(subject(verification={"lfw": section}))["a"]["lfw"])
     )
 
 
@@ -130,25 +124,11 @@ def test_rejection_in_words(
     assert sentence.endswith(words)
 
 
-def test_rejection_is_by_the_models_first_score() -> None:
-    curves = [rejected(0.1, 0.05, (0.04, 0.06), "norm"), rejected(0.1, 0.01, (0.0, 0.02), "sharpness")]
-    sentence = said(subject(reject={"lfw": curves}))["a"]["lfw"]
-    assert "the 20 % of lowest embedding norm lowers its misses from 10.0 % to 5.0 %" in sentence
-
-
-def test_rejection_goes_on_from_the_same_fnmr_alone() -> None:
-    def last(before: float) -> str:
-        curve = rejected(before, 0.063, (0.05, 0.075))
-        model = subject(verification={"lfw": verified(0.98, 0.97, 0.99)}, reject={"lfw": [curve]})
-        return said(model)["a"]["lfw"].split("same-person pairs. ")[1]
-
-    assert last(0.081) == (
-        "Leaving out the 20 % of lowest quality lowers that to 6.3 % [5.0, 7.5], where random rejection would leave "
-        "8.1 %."
-    )
-    assert last(0.085).startswith(
-        "At one false match in 1,000, leaving out the 20 % of lowest quality lowers its misses"
-    )
+@pytest.mark.parametrize(("before", "words"), [(0.081, "lowers that to 6.3 %"), (0.085, "lowers its misses")])
+def test_rejection_goes_on_from_the_same_fnmr_alone(before: float, words: str) -> None:
+    curve = rejected(before, 0.063, (0.05, 0.075))
+    model = subject(verification={"lfw": verified(0.98, 0.97, 0.99)}, reject={"lfw": [curve]})
+    assert words in said(model)["a"]["lfw"].split("same-person pairs. ")[1]
 
 
 def test_non_faces_in_words() -> None:
@@ -230,7 +210,3 @@ def test_paired_differences_say_which_model_is_better() -> None:
         "than a in FNMR at FMR 0.1 %: −2.00 percentage points [−3.00, −1.00].",
         "Non-faces": "b is worse than a in TNR at TPR 95 % by quality: −10.00 percentage points [−20.00, −5.00].",
     }  # fmt: skip
-
-
-def test_runs_without_results_have_no_verdict() -> None:
-    assert said(Subject("run", None, {}, [{"kind": "train"}])) == {}

@@ -1,0 +1,26 @@
+"""People whose faces thresholds are calibrated on, and a model to calibrate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from facerts.datasets.synthetic import write_synthetic_faces
+from tests.foreign import write_description, write_embedder
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder by identity: 15 people with 8 images each, so 420 genuine and 6,720 impostor pairs."""
+    folder = tmp_path_factory.mktemp("own") / "people"
+    write_synthetic_faces(folder, identities=15, images=8, seed=5)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A foreign model whose norm is its quality."""
+    path = write_embedder(tmp_path / "model.onnx")
+    write_description(path, license="custom")
+    return path
