@@ -37,14 +37,6 @@ def temperature_density(t: NDArray[np.floating], delta: float, v: float) -> NDAr
 
     This is the Gamma distribution with shape δ/2 and rate (δ/2 − 1)/v: its mode is v, its mean v·δ/(δ − 2).
 
-    Args:
-        t: ``(N,)`` temperatures, above 0.
-        delta: degrees of freedom, above 2.
-        v: the shared uncertainty, above 0.
-
-    Returns:
-        ``(N,)`` densities.
-
     Raises:
         DataError: δ or v is out of range.
     """

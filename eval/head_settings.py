@@ -51,13 +51,9 @@ QualityOf = Callable[[Features], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Measured:
-    """What the heads are measured on.
+    """Features of the images of ``open_sources``, all pairs of the held-out faces, and which of these are degraded.
 
-    Attributes:
-        parts: features of the "faces", the "others", and the "clean" and "degraded" held-out faces.
-        degraded: ``(N,)`` which of the held-out faces are degraded among the pairs.
-        pairs: all pairs of the held-out faces.
-        key: what the measurements depend on.
+    The key is what the measurements depend on.
     """
 
     parts: dict[str, Features]

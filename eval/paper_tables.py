@@ -40,13 +40,7 @@ MIN_SEVERITY = 0.4
 
 @dataclass(frozen=True)
 class Row:
-    """A method or setting with its training runs.
-
-    Attributes:
-        name: its name in the table.
-        score: image score: "quality" or another of the result.
-        runs: its results, by seed.
-    """
+    """A method or setting, its image score ("quality" or another), and the results of its training runs by seed."""
 
     name: str
     score: str
@@ -58,12 +52,7 @@ class Row:
 
 
 class Measured(NamedTuple):
-    """A measure of a row, or its difference between two rows.
-
-    Attributes:
-        values: one number for each seed.
-        ci95: interval of their mean over people or images; None if it was not resampled.
-    """
+    """A measure of a row, or its difference between two rows: for each seed, with an interval over people or images."""
 
     values: list[float]
     ci95: Interval | None = None
@@ -71,13 +60,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the table.
-
-    Attributes:
-        name: its heading.
-        of: the measure of one training run, by a score.
-        interval: interval over people or images of the difference of two rows over some seeds; None for none.
-    """
+    """A column: the measure of a run by a score, and the interval of a difference over people or images, if any."""
 
     name: str
     of: Callable[[SavedResult, str], float]
@@ -105,15 +88,10 @@ def main() -> None:
         raise DataError(f"{count} rows have the name {name!r}; give each its own with NAME=LABEL")
     columns = chosen(list(measures(options, rows)), options.measures)
     header = ["", "seeds", *(measure.name for measure in columns)]
-    print(
-        markdown_table(
-            header,
-            [
-                [row.name, str(len(row.runs)), *(cell(measure.measured(row)) for measure in columns)]
-                for row in rows
-            ],
-        )
-    )
+    means = [
+        [row.name, str(len(row.runs)), *(cell(measure.measured(row)) for measure in columns)] for row in rows
+    ]
+    print(markdown_table(header, means))
     reference, *others = rows
     if not others:
         return
@@ -131,7 +109,13 @@ def main() -> None:
     print(f"\nDifference from {reference.name}:\n")
     print(markdown_table(header, lines))
     if options.figure:
-        write_svg(options.figure, figure(differences, reference.name))
+        drawn = {
+            row: {
+                name: Effect.of_runs(measured.values, measured.ci95) for name, measured in by_measure.items()
+            }
+            for row, by_measure in differences.items()
+        }
+        write_svg(options.figure, effects(drawn, reference.name))
 
 
 def arguments() -> argparse.Namespace:
@@ -202,16 +186,7 @@ def cell(measured: Measured, *, signed: bool = False) -> str:
     text = over_runs(measured.values, form=form, of_shares=not signed)
     if measured.ci95 is None:
         return text
-    return f"{text} {{{percent(0, measured.ci95, form=form).split('[')[1].rstrip(']')}}}"
-
-
-def figure(differences: dict[str, dict[str, Measured]], reference: str) -> str:
-    """Differences from the reference, a panel for each measure, as SVG."""
-    drawn = {
-        row: {name: Effect.of_runs(measured.values, measured.ci95) for name, measured in by_measure.items()}
-        for row, by_measure in differences.items()
-    }
-    return effects(drawn, reference)
+    return f"{text} {{{', '.join(percent(end, form=form) for end in measured.ci95)}}}"
 
 
 # Measures.

@@ -42,11 +42,10 @@ def brightness(crops: Crop) -> NDArray[np.float64]:
 
 def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_path: Path) -> None:
     model = write_matcher(tmp_path / "matcher.onnx")
-    for person, name in enumerate(PEOPLE):
-        (tmp_path / "lfw" / name).mkdir(parents=True)
-        for image in range(IMAGES):
-            data = encode_jpeg(face(person, image), 100)
-            (tmp_path / "lfw" / name / f"{name}_{image + 1:04d}.jpg").write_bytes(data)
+    for person, image in np.ndindex(len(PEOPLE), IMAGES):
+        path = tmp_path / "lfw" / PEOPLE[person] / f"{PEOPLE[person]}_{image + 1:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_jpeg(face(person, image), 100))
     same = [(p, i, p, k) for p in range(6) for i, k in combinations(range(IMAGES), 2)]
     different = [(p, i, q, 1 + i % 2) for p, q in combinations(range(6), 2) for i in range(IMAGES)][:18]
     lines = [f"{PEOPLE[p]} {i + 1} {k + 1}" for p, i, _, k in same]
