@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -151,6 +152,10 @@ def test_the_command_says_which_is_better(
     shipped = write_model(tmp_path / "facerts-small.onnx")
     embedder = write_embedder(tmp_path / "theirs.onnx")
     write_description(embedder)
+    # An image of a stranger in each folder, which no recognizer can match.
+    faces = Path(shutil.copytree(faces, tmp_path / "faces"))
+    for person in range(PEOPLE):
+        (faces / f"{person:02d}" / "2.png").write_bytes(encode_png(draw_face(100 + person, 0)))
     monkeypatch.setattr(posthoc_quality, "find_shipped", lambda name: shipped)
     common = ("posthoc", "rts", "--model", embedder, "--data", faces, "--epochs", "1", "--train-batch", "16")
     many = ("--holdout", "0.85", "--out", tmp_path / "scored.onnx")
