@@ -8,11 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import (
-    TemplateBenchmark,
-    is_template_benchmark,
-    open_templates,
-)
+from facerts.benchmarks import TemplateBenchmark, is_template_benchmark, open_templates
 from facerts.benchmarks.template_benchmark import Roster
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError

@@ -39,19 +39,8 @@ def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_pat
 def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for layout in ("rec", "tar"):
         out = tmp_path / layout
-        options = (
-            "--identities",
-            "12",
-            "--images",
-            "2",
-            "--people",
-            "5",
-            "--out",
-            str(out),
-            "--format",
-            layout,
-        )
-        assert run("data", "generate", *options, "--json") == 0
+        options = ["--identities", "12", "--images", "2", "--people", "5", "--json", "--format"]
+        assert run("data", "generate", "--out", out, *options, layout) == 0
         summary = json.loads(capsys.readouterr().out)
         assert (summary["images"], summary["identities"]) == (24, 12)
         source = open_source(out if layout == "rec" else str(out / "*.tar"))
