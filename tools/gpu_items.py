@@ -14,13 +14,13 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from bench import seconds_of
 
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.training.learner import Learner
@@ -47,52 +47,38 @@ def main() -> None:
 
 def machine(device: str, rehearse: bool) -> dict[str, Any]:
     """What the machine is, and its rates of copying and of matrix products."""
-    found: dict[str, Any] = {
+    rates: dict[str, Any] = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "device": device,
     }
     if device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        found |= {
-            "device": properties.name,
-            "memory_gb": properties.total_memory / 1e9,
-            "cuda": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version(),
-        }
+        card = torch.cuda.get_device_properties(0)
+        rates |= {"device": card.name, "memory_gb": card.total_memory / 1e9}
+        rates |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
     side, copied = (256, 1 << 20) if rehearse else (8192, 1 << 30)
     buffer = torch.randint(0, 255, (copied,), dtype=torch.uint8, device=device)
     target = torch.empty_like(buffer)
     # Each byte is read and written.
-    found["copy_gb_per_s"] = 2 * copied / best_time(lambda: target.copy_(buffer), device) / 1e9
-    for name, dtype, tf32 in (
-        ("fp32", torch.float32, False),
-        ("tf32", torch.float32, True),
-        ("bf16", torch.bfloat16, False),
-    ):
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+    rates["copy_gb_per_s"] = 2 * copied / best_time(lambda: target.copy_(buffer), device) / 1e9
+    for name, dtype in (("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)):
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         matrix = torch.randn(side, side, device=device).to(dtype)
         rate = 2 * side**3 / best_time(lambda matrix=matrix: matrix @ matrix, device)
-        found[f"{name}_product_tflops"] = rate / 1e12
-    return found
+        rates[f"{name}_product_tflops"] = rate / 1e12
+    return rates
 
 
-def best_time(work: Callable[[], Any], device: str, repeats: int = 10) -> float:
-    """Shortest time of some runs, after a warm-up."""
-    times = []
-    for _ in range(repeats + 1):
-        synchronize(device)
-        start = time.perf_counter()
+def best_time(work: Callable[[], Any], device: str) -> float:
+    """Shortest time of ten runs, after a warm-up."""
+
+    def run() -> None:
         work()
-        synchronize(device)
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
+        if device == "cuda":
+            torch.cuda.synchronize()
 
-
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+    return min([seconds_of(run) for _ in range(11)][1:])
 
 
 def small_recipe(device: str, *overrides: str) -> Recipe:
@@ -116,6 +102,11 @@ def random_step(views: int, step: int, device: str) -> tuple[torch.Tensor, Batch
     return crops, Batch(labels.to(device), torch.arange(size).repeat(views), step, seed=1)
 
 
+def weights(learner: Learner) -> torch.Tensor:
+    """All weights of its network, on the CPU."""
+    return torch.cat([p.detach().cpu().flatten() for p in learner.network.parameters()])
+
+
 def same_as_on_the_cpu(device: str, rehearse: bool) -> dict[str, Any]:
     """Relative differences from the CPU of each method's loss and of the weights' change in one step.
 
@@ -131,13 +122,12 @@ def same_as_on_the_cpu(device: str, rehearse: bool) -> dict[str, Any]:
             for where in (device, "cpu")
         )
         own.load_state_dict(reference.state_dict())
-        before = torch.cat([p.detach().flatten() for p in reference.network.parameters()])
+        before = weights(reference)
         losses, changes = [], []
         for learner, where in ((own, device), (reference, "cpu")):
             crops, batch = random_step(learner.method.views, 0, where)
             losses.append(learner.step(crops, batch, 0.05).total.double().item())
-            after = torch.cat([p.detach().cpu().flatten() for p in learner.network.parameters()])
-            changes.append((after - before).double())
+            changes.append((weights(learner) - before).double())
         found[name] = {
             "loss": abs(losses[0] - losses[1]) / abs(losses[1]),
             "weights": float((changes[0] - changes[1]).norm() / changes[1].norm()),
@@ -155,19 +145,16 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
             learner.step(crops, batch, 0.01)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            set_debug_mode(device, "warn")
+            if device == "cuda":
+                torch.cuda.set_sync_debug_mode("warn")
             for crops, batch in inputs[steps:]:
                 learner.step(crops, batch, 0.01)
                 learner.reports.take()
-            set_debug_mode(device, "default")
+            if device == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
         count = sum("synchroniz" in str(warning.message).lower() for warning in caught)
         found[name] = 10 * count / steps
     return found
-
-
-def set_debug_mode(device: str, mode: str) -> None:
-    if device == "cuda":
-        torch.cuda.set_sync_debug_mode(mode)
 
 
 def resume(device: str, rehearse: bool) -> dict[str, Any]:
@@ -179,12 +166,16 @@ def resume(device: str, rehearse: bool) -> dict[str, Any]:
         for step in range(6):
             if step == cut:
                 with tempfile.TemporaryDirectory() as folder:
-                    save_checkpoint(Path(folder) / FILE, recipe, {"step": step, **learner.state_dict()})
+                    save_checkpoint(
+                        Path(folder) / FILE,
+                        recipe,
+                        {"step": step, "position": step / 6, **learner.state_dict()},
+                    )
                     state = load_checkpoint(Path(folder) / FILE)[1]
                 learner = Learner(recipe, PEOPLE)
                 learner.load_state_dict(state)
             learner.step(*random_step(1, step, device), 0.05)
-        return torch.cat([p.detach().cpu().flatten() for p in learner.network.parameters()])
+        return weights(learner)
 
     whole = trained(None)
     return {
@@ -277,10 +268,9 @@ def two_processes(device: str, rehearse: bool) -> dict[str, Any]:
         )
         errors = [line for line in process.stderr.splitlines() if "rror" in line]
         trained = (folder / "run" / FILE).exists()
-    return {
-        "trained": trained,
-        **({} if trained else {"error": (errors or [process.stderr[-300:]])[0][:300]}),
-    }
+    # NCCL says why it failed in a line on standard error.
+    why = {} if trained else {"error": (errors or [process.stderr[-300:]])[0][:300]}
+    return {"trained": trained, **why}
 
 
 ITEMS = {

@@ -114,9 +114,8 @@ NAMED_OBJECT = re.compile(r"`(facerts\.[a-z][\w.]*\w)\b[^`/]*`|^from (facerts[\w
 def name_faults(page: Path) -> Iterator[Fault]:
     """Files that a page names and that do not exist, and modules, functions and classes likewise."""
     for number, line, _ in lines(page):
-        if (
-            "NAME" in line or "normface" in line
-        ):  # a placeholder; the method that docs/adding-a-method.md adds
+        # A placeholder; the method that docs/adding-a-method.md adds.
+        if "NAME" in line or "normface" in line:
             continue
         for path in NAMED_PATH.findall(line):
             if not (ROOT / path).exists():
@@ -272,24 +271,23 @@ def parts(part: type[ResultPart]) -> Iterator[type[ResultPart]]:
 
 
 def citation_faults(path: Path) -> Iterator[Fault]:
-    """What CITATION.cff lacks of version 1.2.0 of its format, and whether it names this version.
+    """What CITATION.cff lacks of version 1.2.0 of its format, and whether it names this version and license.
 
     https://github.com/citation-file-format/citation-file-format
     """
     citation: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for entry, required in (
-        (citation, {"cff-version", "message", "title", "authors"}),
-        *((reference, {"type", "title", "authors"}) for reference in citation.get("references", [])),
-    ):
+    for entry in (citation, *citation.get("references", [])):
+        required = {"title", "authors", *(("cff-version", "message") if entry is citation else ("type",))}
         if missing := required - set(entry):
             yield path, 1, f"lacks {', '.join(sorted(missing))}"
-        for author in entry.get("authors", []):
-            if not {"name", "family-names"} & set(author):
-                yield path, 1, f"an author without a name: {author}"
-    if citation.get("cff-version") != "1.2.0":
-        yield path, 1, "is not of version 1.2.0 of the format"
-    if citation.get("version") != __version__:
-        yield path, 1, f"names version {citation.get('version')}, and the package {__version__}"
+        if any(not {"name", "family-names"} & set(author) for author in entry.get("authors", [])):
+            yield path, 1, f"an author of {entry.get('title')} without a name"
+    if (citation.get("cff-version"), citation.get("version")) != ("1.2.0", __version__):
+        yield (
+            path,
+            1,
+            f"is not of version 1.2.0 of the format, or not of version {__version__} of the package",
+        )
     if f"license = {citation.get('license')}\n" not in (ROOT / "setup.cfg").read_text(encoding="utf-8"):
         yield path, 1, "names another license than setup.cfg"
 

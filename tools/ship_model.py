@@ -10,10 +10,10 @@ the training data and the terms of use.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from pathlib import Path
 
+from bench import parser_of
 from pydantic import ValidationError
 
 from facerts.cli.ending import ending
@@ -31,40 +31,29 @@ SMALL, SMALL_BYTES = "-small", 12_000_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", type=Path, help="ONNX file written by facerts export.")
-    parser.add_argument(
-        "--name", required=True, help="Name of the model for users; its description must have the same name."
+    parser = parser_of(
+        __doc__,
+        {
+            "--default": (False, "make it the default model"),
+            "--models": (MODELS, "folder with the manifest"),
+        },
     )
-    parser.add_argument("--summary", required=True, help="Purpose of the model, in one line.")
-    parser.add_argument("--default", action="store_true", help="Make it the default model.")
-    parser.add_argument("--models", type=Path, default=MODELS, help="Folder with the manifest.")
+    parser.add_argument("model", type=Path, help="ONNX file written by facerts export")
+    parser.add_argument("--name", required=True, help="for users; the model's description must have the same")
+    parser.add_argument("--summary", required=True, help="purpose of the model, in one line")
     options = parser.parse_args()
     with ending():
-        entry = ship(
-            options.model,
-            options.models,
-            name=options.name,
-            summary=options.summary,
-            default=options.default,
-        )
+        entry = ship(options.model, options.models, options.name, options.summary, default=options.default)
     print(f"{options.models / entry.file}: {entry.bytes:,} bytes, SHA-256 {entry.sha256}")
 
 
-def ship(model: Path, folder: Path, *, name: str, summary: str, default: bool) -> ShippedModel:
-    """Check a model, copy it and add it to the manifest; the first model of a manifest becomes its default.
-
-    Args:
-        model: the ONNX file.
-        folder: folder with the manifest.
-        name: name of the model.
-        summary: purpose of the model, in one line.
-        default: make it the default model.
+def ship(model: Path, folder: Path, name: str, summary: str, *, default: bool) -> ShippedModel:
+    """Check a model, copy it into the folder of the manifest and add it there; the first becomes the default.
 
     Raises:
         Error: the model cannot ship as it is; nothing was written.
     """
-    entry = check(model, folder, name=name, summary=summary)
+    entry = check(model, folder, name, summary)
     manifest = read_manifest(folder)
     models = {shipped.name: shipped for shipped in manifest.models} | {name: entry}
     default_name = name if default or manifest.default is None else manifest.default
@@ -78,7 +67,7 @@ def ship(model: Path, folder: Path, *, name: str, summary: str, default: bool) -
     return entry
 
 
-def check(model: Path, folder: Path, *, name: str, summary: str) -> ShippedModel:
+def check(model: Path, folder: Path, name: str, summary: str) -> ShippedModel:
     """The manifest entry of a model.
 
     Raises:
