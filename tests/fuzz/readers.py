@@ -424,7 +424,8 @@ def _results() -> list[Files]:
     from facerts.benchmarks import pairs_from_identities
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.evaluation_options import EvaluationOptions
-    from tests.evaluation.conftest import Plain, write_pairs
+    from tests.conftest import write_pairs
+    from tests.evaluation.conftest import Plain
 
     with TemporaryDirectory() as folder:
         people, out = Path(folder) / "people", Path(folder) / "out"
