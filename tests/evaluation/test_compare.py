@@ -33,7 +33,7 @@ def folders(
     return {"plain": home / "plain", "poor": home / "poor"}
 
 
-def told(comparison: Comparison, name: str) -> VerificationDifference:
+def difference_of(comparison: Comparison, name: str) -> VerificationDifference:
     (row,) = comparison.verification[name]
     return row
 
@@ -45,7 +45,7 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
     assert [(model.label, model.folder) for model in comparison.models] == [("poor", "poor")]
     results = {name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()}
     for name, unit in (("named", "subjects"), ("people", "pairs")):
-        row = told(comparison, name)
+        row = difference_of(comparison, name)
         assert row.model == comparison.models[0]
         # The lowest rate that 100 impostor pairs can show.
         assert row.far == 0.01
@@ -65,7 +65,7 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
             assert difference.value < -0.05
             assert difference.ci95[0] <= difference.value <= difference.ci95[1] < 0
             assert difference.p_value < 0.01
-        turned = told(compare([folders["poor"], folders["plain"]]), name)
+        turned = difference_of(compare([folders["poor"], folders["plain"]]), name)
         assert turned.auroc.value == pytest.approx(-row.auroc.value)
         assert turned.auroc.ci95[0] > 0
 
@@ -101,7 +101,7 @@ def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_
     few = beside(named, tmp_path / "few", [lines[0], *genuine[:30], *impostors[::20]])
     for name, model in (("plain", Plain()), ("poor", Seeded("poor", 9, 0.5))):
         run_pairs(model, ["verification"], [few], tmp_path / name, BARE)
-    row = told(compare([tmp_path / "plain", tmp_path / "poor"]), "named")
+    row = difference_of(compare([tmp_path / "plain", tmp_path / "poor"]), "named")
     assert row.accuracy.value < 0
 
 

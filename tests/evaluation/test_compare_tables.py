@@ -102,14 +102,14 @@ def test_rejection_of_others_is_told_pooled_and_by_source(
     comparison: Comparison, folders: dict[str, Path]
 ) -> None:
     own = content(folders["plain"])["ood"]["by"]["norm"]
-    for title, told in (
+    for title, entries in (
         ("All faces against things", own),
         ("people against things", own["per_source"]["people"]),
     ):
         cells = row(table(comparison, title), "good", "norm")
-        assert cells["AUROC"].value == told["auroc"]
-        assert cells["TNR@TPR90"].value == told["tnr_at_tpr"]["0.90"]
-        assert cells["TNR@TPR95"].ci95 == tuple(told["ci95"]["0.95"])
+        assert cells["AUROC"].value == entries["auroc"]
+        assert cells["TNR@TPR90"].value == entries["tnr_at_tpr"]["0.90"]
+        assert cells["TNR@TPR95"].ci95 == tuple(entries["ci95"]["0.95"])
     # Sharpness is of the images alone: it is nobody's, and stands once.
     scores = [(one.method, one.score) for one in table(comparison, "All faces against things").rows]
     assert [method for method, score in scores if score == "sharpness"] == ["any"]
@@ -181,11 +181,11 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
                 )
                 expected.append(measured[OPTIONS.fmr].by[score])
             np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
-            told = cells[method, score]
-            assert told["pAUC to 20 %"].value == pytest.approx(
+            entries = cells[method, score]
+            assert entries["pAUC to 20 %"].value == pytest.approx(
                 np.mean([curve.pauc[0.2].value for curve in expected])
             )
-            assert told["20 %"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
+            assert entries["20 %"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
     # On its own embedding a quality has what its own section says, with the same intervals.
     own = next(curve for curve in content(folders[key])["reject"]["named"] if curve["by"] == "quality")
     assert cells[name, "quality"]["pAUC to 20 %"].ci95 == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
@@ -206,9 +206,9 @@ def test_sections_that_are_missing_are_empty_cells(
 
 def changed(folder: Path, out: Path, change: Any) -> Path:
     shutil.copytree(folder, out)
-    told = content(out)
-    change(told)
-    (out / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    entries = content(out)
+    change(entries)
+    (out / "result.json").write_text(json.dumps(entries), encoding="utf-8")
     return out
 
 
@@ -218,7 +218,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
     other = changed(
         folders["poor"],
         tmp_path / "other",
-        lambda told: told["verification"]["named"].update(data_sha256="0" * 64),
+        lambda entries: entries["verification"]["named"].update(data_sha256="0" * 64),
     )
     found = compare([folders["plain"], other])
     assert sum("named" in note and "other images" in note for note in found.notes) == 2
@@ -236,13 +236,15 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
         return str(error.value)
 
     assert "results of the same model" in refused(folders["one"])
-    less = changed(folders["two"], tmp_path / "less", lambda told: told["verification"].pop("people"))
+    less = changed(folders["two"], tmp_path / "less", lambda entries: entries["verification"].pop("people"))
     assert f"{less} has no verification of people" in refused(less)
     other = changed(
-        folders["two"], tmp_path / "other", lambda told: told["ood"]["data_sha256"].update(things="0" * 64)
+        folders["two"],
+        tmp_path / "other",
+        lambda entries: entries["ood"]["data_sha256"].update(things="0" * 64),
     )
     assert "other images" in refused(other)
-    of_rts = changed(folders["two"], tmp_path / "rts", lambda told: told["model"].update(method="rts"))
+    of_rts = changed(folders["two"], tmp_path / "rts", lambda entries: entries["model"].update(method="rts"))
     assert "of method unknown" in refused(of_rts)
 
 

@@ -29,13 +29,13 @@ def test_every_kind_severity_and_score_is_measured(plain: Plain, drawn_faces: Pa
     assert list(section.kinds) == list(KINDS)
     for kind in section.kinds.values():
         assert list(kind.by) == ["quality", "norm", "sharpness"]
-        for told in (kind.cosine, *kind.by.values()):
-            p5, p50, p95 = (np.array(getattr(told, f"p{at}")) for at in PERCENTILES)
+        for measured in (kind.cosine, *kind.by.values()):
+            p5, p50, p95 = (np.array(getattr(measured, f"p{at}")) for at in PERCENTILES)
             assert len(p50) == len(STEPS)
             assert ((p5 <= p50) & (p50 <= p95)).all()
-        for told in kind.by.values():
-            assert len(told.auroc) == len(SEVERITIES)
-            assert isinstance(told.monotone, bool)
+        for measured in kind.by.values():
+            assert len(measured.auroc) == len(SEVERITIES)
+            assert isinstance(measured.monotone, bool)
     for name in ("quality", "norm", "sharpness"):
         wanted = ["clean", *(f"{kind}/{severity:g}" for kind in KINDS for severity in SEVERITIES)]
         for step in wanted:
@@ -59,15 +59,15 @@ def test_a_step_is_each_image_degraded_and_measured_by_itself(
     assert worse.quality is not None
     assert clean.quality is not None
     np.testing.assert_allclose(arrays[f"{kind}/0.6/quality"], worse.quality, atol=1e-6)
-    told, place = section.kinds[kind], STEPS.index(0.6)
+    measured, place = section.kinds[kind], STEPS.index(0.6)
     cosine = np.sum(worse.embedding * clean.embedding, axis=1)
     for at in PERCENTILES:
-        assert getattr(told.cosine, f"p{at}")[place] == pytest.approx(np.percentile(cosine, at), abs=1e-6)
+        assert getattr(measured.cosine, f"p{at}")[place] == pytest.approx(np.percentile(cosine, at), abs=1e-6)
         expected = np.percentile(worse.quality, at)
-        assert getattr(told.by["quality"], f"p{at}")[place] == pytest.approx(expected, abs=1e-6)
+        assert getattr(measured.by["quality"], f"p{at}")[place] == pytest.approx(expected, abs=1e-6)
     above = clean.quality[:, None] > worse.quality
     ties = clean.quality[:, None] == worse.quality
-    assert told.by["quality"].auroc[place - 1] == pytest.approx(above.mean() + ties.mean() / 2)
+    assert measured.by["quality"].auroc[place - 1] == pytest.approx(above.mean() + ties.mean() / 2)
 
 
 def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) -> None:

@@ -67,10 +67,10 @@ def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good: Path, tmp_
         shutil.copytree(good, folder)
     for folder, change in zip(folders[:-1], results.CHANGES.values(), strict=True):
         (folder / "result.json").write_bytes(change(content))
-    *told, unchanged = read_bounded("result", folders).values()
+    *messages, unchanged = read_bounded("result", folders).values()
     assert unchanged == ""
-    assert {what for what, sentence in zip(results.CHANGES, told, strict=True) if not sentence} == set()
-    for folder, (what, sentence) in zip(folders, zip(results.CHANGES, told, strict=True), strict=False):
+    assert {what for what, sentence in zip(results.CHANGES, messages, strict=True) if not sentence} == set()
+    for folder, (what, sentence) in zip(folders, zip(results.CHANGES, messages, strict=True), strict=False):
         assert sentence.startswith(f"{folder / 'result.json'}: {results.KEYS[what]}"), sentence
         assert sentence.endswith(("; evaluate again", "than any result", "not a finite number")), sentence
         assert "\n" not in sentence
@@ -84,5 +84,5 @@ def test_no_log_ends_a_report_otherwise_than_with_a_sentence(tmp_path: Path) -> 
     for log, line in zip(logs, lines, strict=True):
         log.parent.mkdir()
         log.write_bytes(b'{"kind": "train", "epoch": 1, "lr": 0.1}\n' + line + b"\n")
-    told = read_bounded("log", logs).values()
-    assert [line for line, sentence in zip(lines, told, strict=True) if not sentence] == [lines[3]]
+    messages = read_bounded("log", logs).values()
+    assert [line for line, sentence in zip(lines, messages, strict=True) if not sentence] == [lines[3]]

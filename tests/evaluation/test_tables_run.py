@@ -36,13 +36,13 @@ def table_of(path: Path, *sources: Source, flip: bool = False) -> EmbeddingTable
     return load_table(path)
 
 
-def approximately(told: Any) -> Any:
+def approximately(values: Any) -> Any:
     """The same, with numbers that may differ by rounding."""
-    if isinstance(told, dict):
-        return {key: approximately(value) for key, value in told.items()}
-    if isinstance(told, list):
-        return [approximately(value) for value in told]
-    return pytest.approx(told, abs=1e-5) if isinstance(told, float) else told
+    if isinstance(values, dict):
+        return {key: approximately(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [approximately(value) for value in values]
+    return pytest.approx(values, abs=1e-5) if isinstance(values, float) else values
 
 
 def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Path, tmp_path: Path) -> None:

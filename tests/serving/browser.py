@@ -93,7 +93,7 @@ class Tab:
             )
 
     def named(self) -> list[tuple[str, str]]:
-        """Role and name of everything that assistive technology is told of."""
+        """Role and name of everything that assistive technology announces."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [
             (node["role"]["value"], node.get("name", {}).get("value", ""))
@@ -122,10 +122,10 @@ class Tab:
         return found
 
     def _note(self, event: dict[str, Any]) -> None:
-        told = event.get("params", {})
+        details = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
-            self.errors.append(str(told["exceptionDetails"]))
-        entry = told.get("entry", {})
+            self.errors.append(str(details["exceptionDetails"]))
+        entry = details.get("entry", {})
         # Requests that are refused are what some tests are about.
         if entry.get("level") == "error" and entry["source"] != "network":
             self.errors.append(entry["text"])

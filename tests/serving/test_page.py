@@ -286,10 +286,10 @@ def test_what_was_found_can_be_saved(page: Tab, images: list[Path]) -> None:
         HTMLAnchorElement.prototype.click = () => {};
         el('save').click(); URL.createObjectURL = old; return kept.text(); })()"""
     )
-    told = json.loads(saved)
-    assert told["model"] == "bright"
-    assert [len(image.get("faces", [])) for image in told["images"]] == [2, 0, 0]
-    assert "not a JPEG" in told["images"][2]["error"]
+    saved_json = json.loads(saved)
+    assert saved_json["model"] == "bright"
+    assert [len(image.get("faces", [])) for image in saved_json["images"]] == [2, 0, 0]
+    assert "not a JPEG" in saved_json["images"][2]["error"]
 
 
 @pytest.mark.parametrize("path", ["", "docs"])
@@ -327,10 +327,10 @@ def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, imag
         tab.open(str(client.base_url))
         tab.wait("!el('key').hidden")
         assert tab.run("document.activeElement.id") == "token"
-        for given, told in (("wrong", "Wrong token."), ("sesame", "")):
+        for given, saved_json in (("wrong", "Wrong token."), ("sesame", "")):
             tab.run(f"el('token').value = {given!r}; el('key').requestSubmit()")
             tab.wait(
-                f"el('key-problem').innerText === {told!r} && (model !== null) === {str(not told).lower()}"
+                f"el('key-problem').innerText === {saved_json!r} && (model !== null) === {str(not saved_json).lower()}"
             )
         assert tab.run("el('key').hidden") is True
         choose(tab, images[:1])

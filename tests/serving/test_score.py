@@ -152,10 +152,10 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     assert errors == ["not a JPEG, PNG, WebP or BMP image", None, "the PNG is truncated"]
     response = post(client, b"no", b"", crop(3)[:60])
     assert problem(response) == (422, "unusable_images")
-    told = response.json()
-    assert told["error"].startswith("none of the 3 images could be scored; the first: ")
-    assert [image["name"] for image in told["images"]] == ["0.png", "1.png", "2.png"]
-    assert "empty" in told["images"][1]["error"]
+    body = response.json()
+    assert body["error"].startswith("none of the 3 images could be scored; the first: ")
+    assert [image["name"] for image in body["images"]] == ["0.png", "1.png", "2.png"]
+    assert "empty" in body["images"][1]["error"]
     small = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)), resize_crops=True)
     assert small.json()["images"][0]["error"].startswith("1 x 1 pixels are too few for a face")
 

@@ -106,9 +106,9 @@ def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model
 def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
     client: httpx.Client, searcher: Scorer, gallery_file: Path
 ) -> None:
-    told = client.get("/v1/model").json()["gallery"]
-    assert told.pop("threshold") == read_gallery(gallery_file).threshold(0.2).cosine
-    assert told == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
+    body = client.get("/v1/model").json()["gallery"]
+    assert body.pop("threshold") == read_gallery(gallery_file).threshold(0.2).cosine
+    assert body == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
     for path in ("/", "/docs", "/openapi.json", "/v1/model", "/metrics"):
         assert not [name for name in NAMES if name in client.get(path).text]
     with running(searcher, Settings(gallery=gallery_file)) as other:
@@ -184,8 +184,8 @@ def test_searches_are_counted(searcher: Scorer, gallery_file: Path) -> None:
         known, stranger = encode_png(variant(0, 0)), encode_png(variant(8, 0))
         assert search(client, known, known, stranger, crop(0), b"no image").status_code == 200
         assert search(client, b"no image").json()["code"] == "unusable_images"
-        told = client.get("/metrics").text
+        body = client.get("/metrics").text
     for decision, count in (("match", 2), ("unknown", 1), ("too poor to say", 1)):
-        assert f'facerts_searches_total{{decision="{decision}"}} {count}.0' in told
-    assert 'facerts_images_total{outcome="failed"} 2.0' in told
-    assert 'facerts_requests_total{route="/v1/search",status="200"} 1.0' in told
+        assert f'facerts_searches_total{{decision="{decision}"}} {count}.0' in body
+    assert 'facerts_images_total{outcome="failed"} 2.0' in body
+    assert 'facerts_requests_total{route="/v1/search",status="200"} 1.0' in body
