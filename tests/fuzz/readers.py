@@ -403,6 +403,10 @@ def _models() -> list[Files]:
         return [{file.name: file.read_bytes() for file in sorted(Path(folder).iterdir(), reverse=True)}]
 
 
+def _read_exported(folder: Path) -> None:
+    read_exported(folder / "a.onnx")
+
+
 def _read_model(folder: Path) -> None:
     read_model(folder / "a.onnx")
 
@@ -537,7 +541,7 @@ READERS = {
     ),
     "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
     "checkpoint": Reader(partial(_read_alone, read_checkpoint), _checkpoints),
-    "exported": Reader(partial(_read_alone, read_exported), _exported_files, hostile=corpus.hostile_models),
+    "exported": Reader(_read_exported, _exported_files, hostile=corpus.hostile_models),
     "result": Reader(
         _read_result,
         _results,
