@@ -21,7 +21,7 @@ from torch import Tensor
 from facerts.training.device import to_device
 from facerts.training.methods.kl_prior import normal_kl
 from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
-from facerts.training.methods.mls import bounded, harmonic_mean
+from facerts.training.methods.mls import LOG_VARIANCES, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.twin_heads import HeadSpec
 
@@ -43,17 +43,20 @@ class DUL(ClassificationMethod):
         return {"log_variance": HeadSpec(self.embedding_size, batch_norm=True)}
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
-        mean, log_variance = outputs["embedding"], bounded(outputs["log_variance"])
+        mean, log_variance = outputs["embedding"], LOG_VARIANCES(outputs["log_variance"])
         noise = keyed_normal(batch.seed, batch.step, batch.samples, self.embedding_size)
         kl = normal_kl(mean, log_variance)
         return ImageTerms(
             mean + to_device(noise, mean.device).to(mean) * (0.5 * log_variance).exp(),
             penalty=self.config.kl_weight * kl,
-            parts={"kl": kl.detach().mean()},
+            parts={
+                "kl": kl.detach().mean(),
+                "out_of_bounds": LOG_VARIANCES.images_outside(outputs["log_variance"]),
+            },
             per_image={"variance": harmonic_mean(log_variance.detach().exp())},
         )
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        variance = bounded(outputs["log_variance"]).exp()
+        variance = outputs["log_variance"].clamp(*LOG_VARIANCES).exp()
         uncertainty = harmonic_mean(variance)
         return self.scored(outputs, quality=-uncertainty, uncertainty=uncertainty, variance=variance)

@@ -1,4 +1,4 @@
-"""Gaussian embeddings: bounded variances, their harmonic mean, and the mutual likelihood score (MLS).
+"""Gaussian embeddings: bounds of variances, their harmonic mean, and the mutual likelihood score (MLS).
 
 Shi, Jain: "Probabilistic Face Embeddings", ICCV 2019.
 """
@@ -10,17 +10,10 @@ import math
 import torch
 from torch import Tensor
 
+from facerts.training.methods.log_bounds import LogBounds
+
 # Variances are divisors and arguments of logarithms. At 1e-6 the noise is negligible; 1e6 is far from overflow.
-MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = math.log(1e-6), math.log(1e6)
-
-
-def bounded(log_variance: Tensor) -> Tensor:
-    """Log variances clamped to [log 1e-6, log 1e6], with a straight-through gradient.
-
-    The gradient of a plain clamp is 0 outside the bounds, so a value that left them could never come back.
-    """
-    clamped = log_variance.clamp(MIN_LOG_VARIANCE, MAX_LOG_VARIANCE)
-    return log_variance + (clamped - log_variance).detach()
+LOG_VARIANCES = LogBounds(math.log(1e-6), math.log(1e6))
 
 
 def harmonic_mean(variance: Tensor) -> Tensor:

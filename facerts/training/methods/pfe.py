@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from facerts.training.device import to_device
 from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
-from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
+from facerts.training.methods.mls import LOG_VARIANCES, harmonic_mean, mutual_likelihood
 from facerts.training.nn.twin_heads import HeadSpec
 
 
@@ -48,23 +48,27 @@ class PFE(Method):
         # Without BatchNorm, the flattened features of a large network make the variances diverge within a few steps.
         return {"log_variance": HeadSpec(self.embedding_size, batch_norm=True)}
 
-    def variance(self, outputs: Outputs) -> Tensor:
-        """σ² ``(B, d)``; where the head outputs 0 it is 1/d, the mean square of a unit vector's components."""
-        return bounded(outputs["log_variance"] - math.log(self.embedding_size)).exp()
+    def log_variance(self, outputs: Outputs) -> Tensor:
+        """log σ² ``(B, d)``; where the head outputs 0, σ² is 1/d, the mean square of a unit vector's components."""
+        return outputs["log_variance"] - math.log(self.embedding_size)
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        mean, variance = F.normalize(outputs["embedding"].detach()), self.variance(outputs)
+        mean, log_variance = F.normalize(outputs["embedding"].detach()), self.log_variance(outputs)
+        variance = LOG_VARIANCES(log_variance).exp()
         first, second = genuine_pairs(batch.labels, batch.samples)
         likelihood = mutual_likelihood(mean[first], variance[first], mean[second], variance[second])
         # A batch without genuine pairs contributes nothing.
         total = -likelihood.sum() / max(len(first), 1)
         return Loss(
             total,
-            {"pairs": torch.full((), len(first), device=variance.device)},
+            {
+                "pairs": torch.full((), len(first), device=variance.device),
+                "out_of_bounds": LOG_VARIANCES.images_outside(log_variance),
+            },
             {"variance": harmonic_mean(variance.detach())},
         )
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        variance = self.variance(outputs)
+        variance = self.log_variance(outputs).clamp(*LOG_VARIANCES).exp()
         uncertainty = harmonic_mean(variance)
         return self.scored(outputs, quality=-uncertainty, uncertainty=uncertainty, variance=variance)

@@ -27,12 +27,18 @@ from torch import Tensor
 
 from facerts.training.device import to_device
 from facerts.training.methods.kl_prior import gamma_kl
+from facerts.training.methods.log_bounds import LogBounds
 from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.twin_heads import HeadSpec
 
 # A draw with almost no noise would make the logits explode.
 MIN_TEMPERATURE = 1e-4
+# Beyond what a run needs: the head starts at 0 ± 1, and since the cross-entropy falls by at most 2γ/v as v grows, the
+# loss of an image is lowest at some v ≤ 1 + √(4γ/λ): 6 (z = 1.8) with the paper's settings. Short runs reached a z of
+# 4.5 on the way with λ = 10, and 9.7 with λ = 0.1. Small scales need no bound: the divergence is linear in z there, and
+# the temperature has a minimum.
+LOG_SCALES = LogBounds(-math.inf, 12.0)
 
 
 class RTSConfig(MarginConfig):
@@ -73,13 +79,16 @@ class RTS(ClassificationMethod):
         return {"log_scale": HeadSpec(size, batch_norm=True)}
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
-        z = outputs["log_scale"]
+        z = LOG_SCALES(outputs["log_scale"])
         v = z.exp()
         kl = gamma_kl(z)
         terms = ImageTerms(
             outputs["embedding"],
             penalty=self.config.kl_weight * kl,
-            parts={"kl": kl.detach().mean()},
+            parts={
+                "kl": kl.detach().mean(),
+                "out_of_bounds": LOG_SCALES.images_outside(outputs["log_scale"]),
+            },
             per_image={"v": v.detach().mean(dim=1)},
         )
         if self.config.temperature == "none":

@@ -1,0 +1,118 @@
+"""Predicted logarithms far outside: finite losses, gradients that lead back, and nothing changed inside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from facerts.training.class_head.partial_fc import ClassCenters
+from facerts.training.learner import Learner
+from facerts.training.methods import METHODS, dul, pfe, rts
+from facerts.training.methods.log_bounds import LogBounds
+from facerts.training.methods.method import Batch, Loss
+from facerts.training.methods.rts import LOG_SCALES, RTS, RTSConfig
+from tests.losses import batch_of
+from tests.training.conftest import MakeRecipe
+
+HEADS = [name for name, method in METHODS.items() if method(method.Config(), 12).heads()]
+BOUNDS = {"rts": (rts, "LOG_SCALES"), "dul": (dul, "LOG_VARIANCES"), "pfe": (pfe, "LOG_VARIANCES")}
+
+
+def loss_at(name: str, z: float | Tensor) -> tuple[Loss, Tensor, Tensor]:
+    """The loss where all heads output z, and its gradients with respect to the embeddings and the first head."""
+    torch.manual_seed(3)
+    method = METHODS[name](METHODS[name].Config(), 12)
+    batch = batch_of([0, 1, 2, 3, 0, 1, 2, 3], method.views)
+    rows = len(batch.labels)
+    outputs = {"embedding": torch.randn(rows, 12).requires_grad_()}
+    for head, spec in method.heads().items():
+        value = torch.as_tensor(z, dtype=torch.float32).expand(rows, spec.size)
+        outputs[head] = value.clone().requires_grad_()
+    loss = method.loss(outputs, batch, ClassCenters(7, 12))
+    own = next(iter(method.heads()))
+    # PFE does not use the embeddings' gradient.
+    gradients = torch.autograd.grad(
+        loss.total, [outputs["embedding"], outputs[own]], allow_unused=True, materialize_grads=True
+    )
+    return loss, gradients[0], gradients[1]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_far_predictions_leave_loss_and_gradients_finite(name: str) -> None:
+    for z in (-200.0, -88.0, -40.0, 40.0, 88.0, 89.0, 200.0):
+        loss, *gradients = loss_at(name, z)
+        values = [loss.total, *loss.parts.values(), *loss.per_image.values(), *gradients]
+        assert all(value.isfinite().all() for value in values), z
+        assert loss.total < 1e7
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_inside_the_bounds_nothing_changes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unguarded(LogBounds):
+        def __call__(self, log: Tensor) -> Tensor:
+            return log
+
+    module, constant = BOUNDS[name]
+    bounds = getattr(module, constant)
+    # PFE's log variances are relative to 1/12.
+    z = torch.linspace(max(bounds.low, -50) + 3, bounds.high, 8).unsqueeze(1)
+    guarded = loss_at(name, z)
+    monkeypatch.setattr(module, constant, Unguarded(*bounds))
+    unguarded = loss_at(name, z)
+    assert torch.equal(guarded[0].total, unguarded[0].total)
+    assert all(torch.equal(a, b) for a, b in zip(guarded[1:], unguarded[1:], strict=True))
+    assert guarded[0].parts["out_of_bounds"] == 0
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name: str) -> None:
+    for z, sign in ((200.0, 1), (-200.0, -1)):
+        loss, _, gradient = loss_at(name, z)
+        assert (gradient * sign >= 0).all()
+        assert (gradient != 0).any(dim=1).all()
+        # Small scales of RTS need no bound.
+        assert loss.parts["out_of_bounds"] == (0 if name == "rts" and z < 0 else len(gradient))
+
+
+def test_the_divergence_pulls_as_at_the_nearer_bound() -> None:
+    z = torch.linspace(-200, 200, 41).unsqueeze(1).requires_grad_()
+    method = RTS(RTSConfig(temperature="none", scale="shared", kl_weight=10))
+    outputs = {"embedding": torch.randn(41, 5), "log_scale": z}
+    loss = method.loss(outputs, batch_of([0] * 41), ClassCenters(3, 5))
+    (gradient,) = torch.autograd.grad(loss.total, z)
+    v = np.exp(np.minimum(z.detach().double().numpy(), 12))
+    np.testing.assert_allclose(gradient.numpy(), 10 * (v - 1) / (2 * 41), rtol=1e-5)
+
+
+def test_a_gradient_that_leads_out_is_dropped_and_broken_values_stay() -> None:
+    bounds = LogBounds(-2.0, 3.0)
+    values = torch.tensor([-5.0, -5.0, -2.0, -2.0, 3.0, 3.0, 4.0, 4.0], requires_grad=True)
+    weights = torch.tensor([1.0, -1.0] * 4)
+    (gradient,) = torch.autograd.grad((weights * bounds(values)).sum(), values)
+    assert gradient.tolist() == [0, -1, 1, -1, 1, -1, 1, 0]
+    assert bounds(values).tolist() == [-2, -2, -2, -2, 3, 3, 3, 3]
+    broken = bounds(torch.tensor([math.inf, -math.inf, math.nan]))
+    assert broken.tolist()[:2] == [math.inf, -math.inf]
+    assert broken[2].isnan()
+    assert bounds.images_outside(torch.tensor([[0.0, 3.0], [0.0, 3.1], [-9.0, 9.0]])) == 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_run_whose_scales_overflow_goes_on_and_comes_back(make_recipe: MakeRecipe, precision: str) -> None:
+    settings = ("backbone.dropout=0", "optim.weight_decay=0", f"compute.precision={precision}")
+    learner = Learner(make_recipe(*settings), identities=4)
+    bias: Any = learner.network.heads["log_scale"][1].bias
+    with torch.no_grad():
+        bias.fill_(90.0)
+    generator = torch.Generator().manual_seed(1)
+    crops = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8, generator=generator)
+    for step in range(2):
+        batch = Batch(torch.arange(8) % 4, torch.arange(8), step=step, seed=0)
+        loss = learner.step(crops, batch, 1e-5)
+        assert loss.parts["out_of_bounds"] == 8
+        assert LOG_SCALES.high < bias.min() <= bias.max() < 89.9 - step
