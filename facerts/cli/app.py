@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -13,6 +15,7 @@ from typer.core import TyperGroup
 
 from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
 from facerts.cli.option_groups import Commands
+from facerts.io.console import printable
 from facerts.version import __version__
 
 # One file per command, with a function or a group of that name.
@@ -35,14 +38,33 @@ COMMANDS = (
 )
 
 
+# What is wrong with arguments: of Click, which some versions of Typer have inside.
+_UsageError: Any = typer.BadParameter.__base__
+
+
 class _Group(TyperGroup):
     """The subcommands; Typer would map some errors to statuses that have another meaning here."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _printable_usage_errors():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _printable_usage_errors():
+                return super().invoke(ctx)
         except (BrokenPipeError, EOFError, KeyboardInterrupt) as error:
             sys.exit(report_error(error))
+
+
+@contextmanager
+def _printable_usage_errors() -> Iterator[None]:
+    """A pattern of the shell makes arguments of file names; Typer would print them as they are."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = printable(error.message, keep="\n")
+        raise
 
 
 def build_app() -> typer.Typer:

@@ -17,6 +17,7 @@ from facerts.cli.output import (
     print_error,
 )
 from facerts.errors import Error, NonFiniteLossError, first_line
+from facerts.io.console import printable
 
 DEBUG_VARIABLE = "FACERTS_DEBUG"
 # Optional packages. Module name: (names on the package index, extra of facerts that installs them).
@@ -58,7 +59,7 @@ def report_error(error: BaseException) -> int:
         print_error("interrupted")
         return EXIT_INTERRUPTED
     if debugging():
-        traceback.print_exception(error)
+        sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n"))
     if isinstance(error, Error):
         print_error(error)
         return EXIT_NON_FINITE if isinstance(error, NonFiniteLossError) else EXIT_UNUSABLE

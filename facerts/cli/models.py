@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, stdout, warn
+from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, print_raw, stdout, text_cell, warn
 from facerts.cli.shared_options import Json
 
 NO_MODELS = "no model ships with this copy of facerts"
@@ -49,7 +48,7 @@ def list_models(json: Json = False) -> None:
             name, where = f"{name} (default)" if entry["default"] else name, "ships"
         else:
             where = entry["path"] or f"facerts models pull {name}"
-        table.add_row(*map(escape, (name, size, entry["summary"], entry["terms"], where)))
+        table.add_row(*map(text_cell, (name, size, entry["summary"], entry["terms"], where)))
     stdout.print(table)
 
 
@@ -108,6 +107,6 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
     from facerts.hub.registry import find_shipped
 
     if name is not None and name in {model.name for model in downloadable_models()}:
-        print(find_downloaded(name))
+        print_raw(find_downloaded(name))
     else:
-        print(find_shipped(name))
+        print_raw(find_shipped(name))

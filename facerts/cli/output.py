@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from facerts.io.console import printable, say
 from facerts.io.console import warn as warn
+from facerts.io.json_file import json_text
 
 if TYPE_CHECKING:
     from facerts.report.table import Table as ResultTable
@@ -43,17 +43,33 @@ stdout = _Output(width=None if sys.stdout.isatty() else 160)
 
 def print_json(result: Any) -> None:
     """Print a result as one JSON document."""
-    print(json.dumps(result, ensure_ascii=False, indent=1))
+    print(json_text(result, indent=1))
 
 
 def print_sentence(text: object) -> None:
     """Print a sentence of a result."""
-    stdout.print(escape(printable(text)), highlight=False, soft_wrap=True)
+    stdout.print(text_cell(text), soft_wrap=True)
+
+
+class RawOutput:
+    """Standard output for what other programs read, such as CSV: unchanged, except on a terminal, as in ``ls``."""
+
+    def __init__(self) -> None:
+        # Chosen now, as a progress bar redirects standard output.
+        self._file = sys.stdout
+
+    def write(self, text: str) -> int:
+        return self._file.write(printable(text, keep="\n") if self._file.isatty() else text)
+
+
+def print_raw(text: object) -> None:
+    """Print one line that other programs read, such as a path."""
+    RawOutput().write(f"{text}\n")
 
 
 def print_error(text: object) -> None:
-    """Print why the command failed; brackets in the text are not markup."""
-    say(text, before="[red]error:[/red] ")
+    """Print why the command failed."""
+    say(text, before="error: ", style="red")
 
 
 def warn_first(problems: Sequence[object], where: str) -> None:
@@ -64,21 +80,26 @@ def warn_first(problems: Sequence[object], where: str) -> None:
         warn(f"and {len(problems) - SHOWN_ERRORS:,} more; {where} them all")
 
 
+def text_cell(text: object, style: str = "") -> Text:
+    """Text from outside as a cell of a table; brackets in it are not markup."""
+    return Text(printable(text), style)
+
+
 def fields_table(fields: Mapping[str, Any], console: Console | None = None) -> None:
     """Print names and values, one row each, on standard output or another console."""
     table = Table(show_header=False, box=None)
     for name, value in fields.items():
-        table.add_row(name.replace("_", " "), escape(_text(value)))
+        table.add_row(text_cell(name.replace("_", " ")), text_cell(_text(value)))
     (console or stdout).print(table)
 
 
 def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> None:
     """Print a table with a header; so many of its first columns are text, the others numbers."""
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=text_cell(title, "table.title"), title_justify="left")
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position < words else "right")
+        table.add_column(text_cell(name), justify="left" if position < words else "right")
     for row in rows:
-        table.add_row(*[escape(cell) for cell in row])
+        table.add_row(*map(text_cell, row))
     stdout.print(table)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from facerts.cli.output import print_sentence
+
 
 def report(
     folders: list[Path],
@@ -28,4 +30,4 @@ def report(
     from facerts.report import write_report
 
     write_report(folders, out, title=title, images=images)
-    typer.echo(out)
+    print_sentence(out)

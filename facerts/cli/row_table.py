@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from facerts.cli.output import stdout
+from facerts.cli.output import stdout, text_cell
 
 if TYPE_CHECKING:
     from facerts.scoring import Row
@@ -18,7 +18,7 @@ def print_rows(rows: Sequence[Row]) -> None:
     """Print one line per row; columns that no row has a value for are left out."""
     table = Table()
     columns = {
-        "image": [Text(row.path, overflow="fold") for row in rows],
+        "image": [text_cell(row.path) for row in rows],
         "face": [_cell(row.face, "d") for row in rows],
         "quality": [_cell(row.quality, ".3f") for row in rows],
         "percentile": [_cell(row.percentile, ".0f") for row in rows],
@@ -44,5 +44,5 @@ def _accepted(accepted: bool | None) -> Text:
 def _note(row: Row) -> Text:
     """Why there is no quality, why the face was not accepted, and what makes it poor."""
     if row.error is not None:
-        return Text(row.error.removeprefix(f"{row.path}: "), "red")
-    return Text("; ".join(filter(None, [row.reason, *row.reasons])).replace("_", " "))
+        return text_cell(row.error.removeprefix(f"{row.path}: "), "red")
+    return text_cell("; ".join(filter(None, [row.reason, *row.reasons])).replace("_", " "))

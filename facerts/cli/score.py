@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, warn
+from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, RawOutput, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
 from facerts.cli.shared_options import Images, Json, ScorerOptions
 from facerts.io.console import stderr
@@ -103,8 +103,7 @@ def score(
         result = {**counts.summary(), "file": str(out)}
         print_json(result) if json else fields_table(result)
     elif out == STDOUT:
-        # Chosen now, as a progress bar redirects standard output.
-        put = put_json_lines(sys.stdout) if json else put_csv(sys.stdout)
+        put = put_json_lines(RawOutput()) if json else put_csv(RawOutput())
         for row in _score(scorer, source, task, bar=not sys.stdout.isatty()):
             counts.add(row)
             put(row)

@@ -14,6 +14,7 @@ import typer
 from facerts.cli.output import warn
 from facerts.cli.shared_options import ScorerOptions
 from facerts.errors import Error
+from facerts.io.console import printable
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"
 
@@ -109,9 +110,18 @@ def serve(
     if settings.token is None and not _is_loopback(host):
         warn(f"anyone who can reach {host} can use this service; protect it with a token ({TOKEN_VARIABLE})")
     listener = listen(host, port)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("facerts").setLevel(logging.INFO)
     run_server(app, listener, settings)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Records and tracebacks with control characters as escapes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
 
 
 def _token(token: str | None, file: Path | None) -> str | None:

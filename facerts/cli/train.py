@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from facerts.cli.output import print_raw, print_sentence
 from facerts.io.progress import parse_duration
 
 
@@ -57,7 +58,7 @@ def train(
         fields.append(f"data.corrupt_fraction={corrupt_fraction}")
     loaded = load_recipe(recipe, fields)
     if show:
-        typer.echo(loaded.to_yaml(), nl=False)
+        print_raw(loaded.to_yaml().rstrip("\n"))
         return
     require_sets(loaded.validation, {field.partition("=")[0] for field in fields})
-    typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume, budget_s=budget))
+    print_sentence(run(loaded, out or Path("runs") / loaded.name, resume=resume, budget_s=budget))

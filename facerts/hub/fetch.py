@@ -22,7 +22,7 @@ from pydantic import Field, StringConstraints
 
 from facerts.errors import MissingModelError, ModelError, WriteError, did_you_mean
 from facerts.hub.registry import ListedModel, StrictModel, read_list
-from facerts.io.console import stderr
+from facerts.io.console import say
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
@@ -150,7 +150,7 @@ def _fetch(model: DownloadableModel, target: Path, *, progress: bool = True) -> 
     problems = []
     for url in model.urls:
         size = f"{model.bytes / 1e6:.1f} MB"
-        stderr.print(f"downloading {model.name} ({size}) from {url}", highlight=False, soft_wrap=True)
+        say(f"downloading {model.name} ({size}) from {url}")
         for attempt in range(ATTEMPTS):
             time.sleep(attempt * PAUSE_S)
             try:

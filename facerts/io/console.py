@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 stderr = Console(stderr=True)
 
@@ -13,16 +13,22 @@ def is_live() -> bool:
     return stderr.is_jupyter or (stderr.is_terminal and not stderr.is_dumb_terminal)
 
 
-def printable(text: object) -> str:
-    """Text without control characters, which file names may contain."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+def printable(text: object, *, keep: str = "") -> str:
+    r"""Text with control characters as escapes (``\x1b``): names may contain what drives a terminal or hides text.
+
+    Args:
+        keep: characters to leave as they are, such as line breaks.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in str(text)
+    )
 
 
-def say(text: object, *, before: str = "") -> None:
-    """Print one line, however long; brackets in the text are not markup."""
-    stderr.print(before + escape(printable(text)), highlight=False, soft_wrap=True)
+def say(text: object, *, before: str = "", style: str = "") -> None:
+    """Print one line, however long, after a word in a style of its own."""
+    stderr.print(Text.assemble((before, style), printable(text)), soft_wrap=True)
 
 
 def warn(text: object) -> None:
     """Print a warning."""
-    say(text, before="[yellow]warning:[/yellow] ")
+    say(text, before="warning: ", style="yellow")

@@ -1,4 +1,4 @@
-"""JSON from untrusted files."""
+"""JSON: from untrusted files, and in a form that is safe to print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import DataError, Error
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON, with control characters as escapes and all other characters as they are."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
+    )
 
 
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:

@@ -88,8 +88,13 @@ def run_session(
     Raises:
         ModelError: the forward pass failed.
     """
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    # It would also print an error, with names of the graph as they are.
+    options.log_severity_level = LOG_FATAL
     try:
-        values: list[Any] = session.run(outputs, feeds)
+        values: list[Any] = session.run(outputs, feeds, options)
     except Exception as error:  # as above
         raise ModelError(f"{path}: ONNX Runtime cannot run it ({first_line(error)})") from error
     return values

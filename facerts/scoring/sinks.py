@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write
+from facerts.io.json_file import json_text
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import ScoredFace
 
 Put = Callable[[Any], None]
+
+
+class Writable(Protocol):
+    """A text file, or what takes text in the place of one."""
+
+    def write(self, text: str, /) -> int: ...
+
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
@@ -61,7 +68,7 @@ def check_sink(path: str | Path) -> None:
         _pyarrow()
 
 
-def put_csv(file: IO[str], row_type: type[Any] = Row) -> Put:
+def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
     """A function that writes one row as CSV; the header is written now."""
     # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -73,11 +80,11 @@ def put_csv(file: IO[str], row_type: type[Any] = Row) -> Put:
     return put
 
 
-def put_json_lines(file: IO[str]) -> Put:
+def put_json_lines(file: Writable) -> Put:
     """A function that writes one row as a line of JSON."""
 
     def put(row: Any) -> None:
-        file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+        file.write(json_text(asdict(row)) + "\n")
 
     return put
 

@@ -30,19 +30,14 @@ def accepted_by_group(groups: AttributeGroups) -> str:
             color=color(number),
             elinewidth=1.4,
             capsize=2,
-            label=_text(quality),
+            label=quality,
             clip_on=False,
         )
         axes.axvline(accepted.accepted, linestyle="--", linewidth=1, color=REFERENCE, zorder=0)
-    axes.set_yticks(range(len(names)), [_text(name) for name in names])
+    axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlabel("accepted share of the images")
     rate_axes(axes, "x")
     if len(groups.accepted) > 1:
         legend_below(figure, axes)
     return svg(figure)
-
-
-def _text(name: str) -> str:
-    """A name whose dollar signs are not mathematics."""
-    return name.replace("$", r"\$")

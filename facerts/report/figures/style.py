@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import ArrayLike
+
+from facerts.io.console import printable
+from facerts.report.numbers import SPACE
 
 # Distinct for most eyes, on white and on black.
 COLORS = (
@@ -29,6 +34,8 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "facerts",
     "text.color": INK,
+    # Names may have dollar signs.
+    "text.parse_math": False,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.titlesize": 10,
@@ -77,7 +84,7 @@ def panels(
 
 def rate_axes(axes: Axes, which: str = "y") -> None:
     """Let an axis (or "xy") show shares in percent, from 0 (a logarithmic one: from where it begins) to 100 %."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     for axis in which:
         low, high = getattr(axes, f"get_{axis}lim")()
@@ -85,6 +92,7 @@ def rate_axes(axes: Axes, which: str = "y") -> None:
         logarithmic = ticks.get_scale() == "log"
         if logarithmic:
             ticks.set_major_locator(LogLocator(numticks=6))
+            ticks.set_minor_formatter(NullFormatter())
         getattr(axes, f"set_{axis}lim")(low if logarithmic else max(low, 0), min(high, 1))
         ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %")
 
@@ -94,9 +102,13 @@ def svg(figure: Figure) -> str:
     import matplotlib
 
     text = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE), catch_warnings():
+        # The viewer chooses the font: whether matplotlib's has a letter does not matter.
+        simplefilter("ignore", UserWarning)
+        for label in figure.findobj(Text):
+            label.set_parse_math(False)
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    drawn = text.getvalue()
+    drawn = printable(text.getvalue(), keep=f"\n{SPACE}")
     return drawn[drawn.index("<svg") :].replace(INK, "currentColor")
 
 

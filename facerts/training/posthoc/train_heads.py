@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from facerts.datasets.sampler import epoch_order, identity_order
 from facerts.errors import DataError, Error, NonFiniteLossError
+from facerts.io.console import say
 from facerts.io.progress import progress_bar
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.device import choose_device
@@ -261,7 +262,7 @@ class _Training:
                 if len(self._heldout):
                     heldout_losses.append(self._measure())
                     message += f", on held-out identities {heldout_losses[-1]:.4f}"
-                bar.console.print(message, highlight=False)
+                say(message)
                 if heldout_losses and heldout_losses[-1] > min(heldout_losses):
                     break
                 best = copy.deepcopy(self._learned.state_dict())

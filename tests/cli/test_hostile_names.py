@@ -1,0 +1,270 @@
+"""No name reaches the terminal as it is: control characters are escapes, whichever command prints it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from typer.main import get_command
+
+from facerts.cli.app import build_app
+from facerts.cli.output import rows_table
+from facerts.cli.serve import PrintableFormatter
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.errors import ModelError
+from facerts.io.console import warn
+from facerts.io.json_file import json_text
+from facerts.onnx.session import open_session, run_session
+from tests.cli.test_cli import leaves
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+# An escape sequence, C1 controls, overrides and isolates of direction, a line separator, and markup.
+NAME = "\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:"
+SHOWN = r"\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:"
+# A file's name may have bytes that are not UTF-8.
+FILE = f"{NAME}\udcff"
+
+
+class World(NamedTuple):
+    """Files with hostile names."""
+
+    model: Path
+    people: Path
+    flat: Path
+    pairs: Path
+    gallery: Path
+    result: Path
+    out: Path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> World:
+    """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
+    folder = tmp_path_factory.mktemp("hostile") / NAME
+    names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")
+    world = World(*(folder / f"{NAME}{name}" for name in names))
+    write_synthetic_faces(world.people, identities=3, images=2, seed=5)
+    for person in sorted(world.people.iterdir()):
+        person.rename(person.with_name(f"{NAME}{person.name}"))
+    write_description(write_embedder(world.model, quality=True), quality="output:bright")
+    images = sorted(world.people.rglob("*.jpg"))
+    keys = [str(image.relative_to(world.people)) for image in images]
+    with world.pairs.open("w", newline="") as file:
+        rows = [
+            (one, two, int(i // 2 == k // 2))
+            for i, one in enumerate(keys)
+            for k, two in enumerate(keys)
+            if i < k
+        ]
+        csv.writer(file).writerows([("first", "second", "same"), *rows])
+    world.flat.mkdir()
+    for number, image in enumerate(images):
+        shutil.copy(image, world.flat / f"{FILE}{number}.jpg")
+    (world.flat / f"{FILE}broken.jpg").write_bytes(b"no image")
+    model = ("--model", world.model)
+    assert run("gallery", "build", world.people, *model, "--out", world.gallery) == 0
+    assert run("evaluate", "verification", *model, "--data", world.pairs, "--out", world.result) == 0
+    return world
+
+
+Arguments = Callable[[World], tuple[str | Path, ...]]
+
+
+def evaluated(world: World) -> tuple[str | Path, ...]:
+    return "--model", world.model, "--out", world.out, "--data", world.people
+
+
+def packed(world: World) -> tuple[str | Path, ...]:
+    return world.people, "--out", world.out
+
+
+# Arguments of each command with which it prints names.
+COMMANDS: dict[str, Arguments] = {
+    "calibrate": lambda world: ("--model", world.model, "--faces", world.people),
+    "compare": lambda world: (f"{NAME}={world.result}", f"2={world.result}", "--out", world.out),
+    "data bin": lambda world: (world.flat, "--out", world.out),
+    "data dedup": packed,
+    "data exclude-overlap": lambda world: (
+        *packed(world),
+        "--benchmark",
+        world.people,
+        "--model",
+        world.model,
+    ),
+    "data generate": lambda world: (
+        "--out",
+        world.out,
+        "--identities",
+        "2",
+        "--images",
+        "1",
+        "--people",
+        "2",
+    ),
+    "data inspect": lambda world: (world.flat,),
+    "data merge": packed,
+    "data pack": packed,
+    "data shuffle": packed,
+    "data split": lambda world: (*packed(world), "--held-out", f"{world.out}2", "--share", "0.4"),
+    "data unpack": packed,
+    "embed": lambda world: (world.flat, "--model", world.model, "--out", f"{world.out}.npz"),
+    "evaluate corruptions": lambda world: (*evaluated(world), "--images", "2"),
+    "evaluate fiqa": lambda world: (
+        *("--data", world.people, "--model", world.model, "--quality", f"{NAME}={world.model}"),
+        *("--out", world.out),
+    ),
+    "evaluate identification": evaluated,
+    "evaluate ood": lambda world: (
+        *("--model", world.model, "--in", world.people, "--out-of", world.flat, "--out", world.out),
+    ),
+    "evaluate reject": lambda world: (*evaluated(world)[:-1], world.pairs, "--fmr", "0.1"),
+    "evaluate verification": lambda world: (*evaluated(world)[:-1], world.pairs),
+    "export": lambda world: (world.flat, "--out", world.out),
+    "gallery add": lambda world: (world.gallery, world.flat, "--model", world.model, "--person", NAME),
+    "gallery best": lambda world: (world.gallery,),
+    "gallery build": lambda world: (world.people, "--model", world.model, "--out", f"{world.out}.npz"),
+    "gallery check": lambda world: (world.gallery,),
+    "gallery remove": lambda world: (world.gallery, "--person", NAME),
+    "gallery search": lambda world: (world.gallery, world.flat, "--model", world.model, "--fpir", "0.5"),
+    "models path": lambda world: (NAME,),
+    "models pull": lambda world: (NAME,),
+    "posthoc METHOD": lambda world: ("--model", world.model, "--data", world.flat, "--out", world.out),
+    "posthoc graft": lambda world: (
+        "--model",
+        world.model,
+        "--quality",
+        world.flat,
+        "--out",
+        f"{world.out}.onnx",
+    ),
+    "report": lambda world: (world.result, "--out", world.out),
+    "score": lambda world: (world.flat, "--model", world.model),
+    "serve": lambda world: ("--model", world.flat),
+    "train": lambda world: (world.flat,),
+    "verify": lambda world: (*sorted(world.flat.iterdir())[:2], "--model", world.model),
+}
+# These print no names but the package's own.
+NAMELESS = {"doctor", "models list", "models verify"}
+# These have no --json.
+WITHOUT_JSON = {"models path", "report", "serve", "train"}
+
+
+def test_every_command_is_tested() -> None:
+    assert {" ".join(names) for names in leaves(get_command(build_app()))} == {*COMMANDS, *NAMELESS}
+
+
+def check_printable(text: str) -> None:
+    assert {letter for letter in text if not letter.isprintable()} <= {"\n"}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        (command, form)
+        for command in COMMANDS
+        for form in ([], ["--json"])
+        if not (form and command in WITHOUT_JSON)
+    ],
+)
+def test_a_command_prints_no_control_characters(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
+) -> None:
+    out = tmp_path / NAME / "out"
+    out.parent.mkdir()
+    status = run(
+        *command.replace("METHOD", "rts").split(), *COMMANDS[command](world._replace(out=out)), *form
+    )
+    shown = capsys.readouterr()
+    assert status in (0, 1, 2)
+    check_printable(shown.out + shown.err)
+    assert r"\x1b[2J" in shown.out + shown.err or r"\u001b[2J" in shown.out
+    if form and status < 2:
+        json.loads(shown.out)
+
+
+def test_errors_of_arguments_and_tracebacks_are_printable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACERTS_DEBUG", "1")
+    for arguments in (
+        (f"--{NAME}",),
+        (NAME,),
+        ("score", f"--{NAME}"),
+        ("score", "a", "--engine", NAME),
+        ("score", NAME),
+    ):
+        assert run(*arguments) == 2
+        shown = capsys.readouterr()
+        check_printable(shown.out + shown.err)
+        assert r"\x1b[2J" in re.sub(r"[│\s]", "", shown.err)
+    assert "Traceback" in shown.err
+
+
+def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    rows_table(NAME, [NAME, "number"], [[NAME, "1"]])
+    warn(NAME)
+    shown = capsys.readouterr()
+    assert shown.out.count(SHOWN) == 3
+    assert shown.err == f"warning: {SHOWN}\n"
+
+
+def test_csv_is_escaped_on_a_terminal_only(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("score", world.people, "--model", world.model, "--out", "-")
+    assert run(*command) == 0
+    piped = capsys.readouterr().out
+    assert str(world.people) in next(csv.DictReader(io.StringIO(piped, newline="")))["path"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(*command) == 0
+    shown = capsys.readouterr().out
+    check_printable(shown)
+    assert shown.count("\n") == piped.count("\n")
+
+
+def test_json_is_escaped_but_keeps_the_value() -> None:
+    value = {FILE: [FILE, "ä 人 😀", "\U000e0001"]}
+    for indent in (None, 1):
+        text = json_text(value, indent=indent)
+        check_printable(text)
+        assert json.loads(text) == value
+        assert "ä 人 😀" in text
+
+
+def test_the_log_of_the_service_is_printable() -> None:
+    try:
+        raise ValueError(NAME)
+    except ValueError:
+        record = logging.LogRecord("facerts", logging.ERROR, "", 0, "%s", (NAME,), sys.exc_info())
+    text = PrintableFormatter("%(message)s").format(record)
+    check_printable(text)
+    assert text.startswith(f"{SHOWN}\nTraceback")
+
+
+def test_onnx_runtime_does_not_print_names_of_a_graph(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its error of a forward pass is raised and so reaches the terminal once, through us."""
+    shape = helper.make_tensor("shape", TensorProto.INT64, [1], [5])
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], name="\x1b[31mnode")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
+    graph = helper.make_graph([node], "graph", values[:1], values[1:], [shape])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(ModelError, match="cannot run it"):
+        run_session(open_session(path), path, None, {"x": np.zeros(3, np.float32)})
+    assert capfd.readouterr() == ("", "")
