@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from facerts.calibration.quality_thresholds import calibrate
+from facerts.errors import ModelError
 from facerts.export.join_quality import check_target, join_quality
 from facerts.export.parity import Parity
 from facerts.onnx.contract import Description
@@ -55,10 +56,15 @@ def graft_quality(
     check_target(out, model, quality)
     with TemporaryDirectory() as folder:
         file = out if faces is None else Path(folder, out.name)
-        joined = join_quality(
-            model, quality, file, providers=providers, threads=threads, batch_size=batch_size
-        )
-        if faces is None:
-            return GraftedModel(joined.description, joined.parity)
-        result = calibrate(file, faces, out=out, providers=providers, threads=threads, batch_size=batch_size)
+        try:
+            joined = join_quality(
+                model, quality, file, providers=providers, threads=threads, batch_size=batch_size
+            )
+            if faces is None:
+                return GraftedModel(joined.description, joined.parity)
+            result = calibrate(
+                file, faces, out=out, providers=providers, threads=threads, batch_size=batch_size
+            )
+        except ModelError as error:
+            raise ModelError(str(error).replace(str(file), str(out))) from error
     return GraftedModel(result.description, joined.parity, result.left_out)

@@ -56,7 +56,8 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
         part = Path(scratch) / path.name
         _write(path, embedder.description.outputs["embedding"], part)
         crops = check_crops()
-        parity = _check(path, embedder(crops), OnnxEmbedder(part, description=description)(crops))
+        written = OnnxEmbedder(out, content=part.read_bytes(), description=description)
+        parity = _check(path, embedder(crops), written(crops))
         store_description(part, description, out)
     return parity
 

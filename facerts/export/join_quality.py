@@ -75,8 +75,10 @@ def join_quality(
         _set_batch(graph, recognizer, batch)
         description = _describe(recognizer, scorer, roles, batch, out.stem)
         part = Path(folder, "joined.onnx")
-        part.write_bytes(graph.SerializeToString())
-        parity = _check(recognizer, scorer, OnnxEmbedder(part, description=description, **options))  # type: ignore[arg-type]
+        content = graph.SerializeToString()
+        part.write_bytes(content)
+        joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]
+        parity = _check(recognizer, scorer, joined)
         replace_entry(part, out, METADATA_KEY, description.to_json())
     return JoinedModel(description, parity)
 

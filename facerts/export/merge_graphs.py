@@ -42,10 +42,9 @@ def append(
     Raises:
         ModelError: both use a domain of custom operators, but different versions of it.
     """
-    from onnx import compose, helper, inliner
+    from onnx import compose, helper
 
-    if part.functions:
-        part = inliner.inline_local_functions(part)
+    part = _without_functions(part)
     _add_domains(model, part)
     taken = tensor_names(model)
     prefix = unused("facerts/", lambda prefix: any(name.startswith(prefix) for name in taken))
@@ -125,6 +124,13 @@ def _add_domains(model: ModelProto, part: ModelProto) -> None:
             model.opset_import.append(entry)
 
 
+def _without_functions(model: ModelProto) -> ModelProto:
+    """The model with its own functions inlined."""
+    from onnx import inliner
+
+    return inliner.inline_local_functions(model) if model.functions else model
+
+
 def _opset(model: ModelProto) -> int:
     return next(int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
@@ -135,7 +141,8 @@ def _converted(model: ModelProto, version: int) -> ModelProto:
     if _opset(model) == version:
         return model
     try:
-        return version_converter.convert_version(model, version)
+        # The converter drops functions.
+        return version_converter.convert_version(_without_functions(model), version)
     except Exception as error:  # the converter's errors share no base class but Exception
         raise ModelError(
             f"the model uses ONNX opset {_opset(model)} and cannot be converted to opset {version} "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from facerts.errors import MissingExtraError, ModelError, first_line
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 # Operators whose second input is a weight.
 WEIGHTED = ("Conv", "Gemm", "MatMul")
@@ -37,14 +37,26 @@ def load_graph(path: Path, purpose: str) -> ModelProto:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's errors have no public base class but Exception
         raise ModelError(f"{path}: onnx cannot read it ({first_line(error)})") from error
-    tensors = [*model.graph.initializer, *constants(model.graph).values()]
-    for tensor in tensors:
+    for tensor in all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise ModelError(
                 f"{path}: {purpose} needs the weights in the model's own file, but {tensor.name!r} is in another; "
                 "store them in one file with onnx.save_model"
             )
     return model
+
+
+def all_tensors(message: Any) -> Iterator[TensorProto]:
+    """The tensors of a model, or a part of one, wherever they are: in subgraphs, functions, sparse tensors …"""
+    from onnx import TensorProto
+
+    if isinstance(message, TensorProto):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in (value,) if hasattr(value, "ListFields") else value:
+                yield from all_tensors(part)
 
 
 def constants(graph: GraphProto) -> dict[str, Any]:

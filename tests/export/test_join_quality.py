@@ -202,6 +202,28 @@ def test_weights_in_16_bits_and_another_opset(theirs: Path, tmp_path: Path, crop
     np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
 
 
+def test_a_recognizer_with_functions_of_its_own(theirs: Path, tmp_path: Path, crops: Crops) -> None:
+    model = onnx.load(str(theirs))
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    function = helper.make_function("local", "Own", ["x"], ["y"], [relu], [helper.make_opsetid("", 17)])
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    model.graph.node[-1].output[0] = "before"
+    model.graph.node.append(helper.make_node("Own", ["before"], ["vector"], domain="local"))
+    onnx.save(model, str(theirs))
+    join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
+    got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
+    np.testing.assert_array_equal(got.embedding, before.embedding)
+
+
+def test_errors_about_the_new_file_name_it(
+    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_module, "append", lambda *_: {"quality": "missing"})
+    with pytest.raises(ModelError, match=f"^{tmp_path}/joined.onnx: no output 'missing'"):
+        join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
+
+
 def fixed_batch(quality: Path, batch: int) -> None:
     model = onnx.load(str(quality))
     for value in (model.graph.input[0], model.graph.output[0]):

@@ -105,19 +105,15 @@ def add_features(model: ModelProto, description: Description, tap: str | None) -
 
 def tapped(embedder: OnnxEmbedder, model: ModelProto, tensor: str, threads: int | None) -> OnnxEmbedder:
     """The embedder with the output ``tensor``, which ``add_features`` added to its graph, among its extras."""
-    import onnx
-
     description = embedder.description
-    with TemporaryDirectory() as scratch:
-        path = Path(scratch) / "tapped.onnx"
-        onnx.save(model, str(path))
-        return OnnxEmbedder(
-            path,
-            description=description.model_copy(update={"outputs": {**description.outputs, TAP: tensor}}),
-            providers=embedder.providers,
-            threads=threads,
-            batch_size=embedder.batch_size,
-        )
+    return OnnxEmbedder(
+        embedder.path,
+        content=model.SerializeToString(),
+        description=description.model_copy(update={"outputs": {**description.outputs, TAP: tensor}}),
+        providers=embedder.providers,
+        threads=threads,
+        batch_size=embedder.batch_size,
+    )
 
 
 def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path: Path) -> dict[str, str]:

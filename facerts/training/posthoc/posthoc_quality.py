@@ -189,7 +189,7 @@ def add_quality(
         grafted = _describe(description, names, trained, source, out.stem, terms)
         parity = compare_outputs(
             quality.outputs(features_of(feature_embedder(crops))),
-            OnnxEmbedder(part, description=grafted)(crops),
+            OnnxEmbedder(out, content=part.read_bytes(), description=grafted)(crops),
         )
         replace_entry(part, out, METADATA_KEY, grafted.to_json())
     comparisons: tuple[HeadComparison, ...] = ()
