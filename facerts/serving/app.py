@@ -172,7 +172,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/model", operation_id="model", tags=["v1"], responses=_error_schemas("unauthorized"), **guarded
     )
-    async def model() -> ModelInfo:
+    def model() -> ModelInfo:  # in a thread: a gallery's threshold may take long
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
 
@@ -282,5 +282,5 @@ def _error_schemas(*codes: Code) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route, for the OpenAPI schema."""
     return {
         STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}
-        for code in (*codes, "wrong_host")
+        for code in (*codes, "wrong_host", "headers_too_large")
     }

@@ -2,19 +2,26 @@
 
 RFC 2046, section 5.1, and RFC 7578. Kept although Starlette has a parser, because that one (python-multipart 0.0.34) is
 busy for ten seconds with 32 MiB of almost-boundaries and takes a form that is cut short for a complete one; measured in
-docs/decisions/0013-a-multipart-parser-of-our-own.md.
+docs/decisions/index.md. Headers are not given to ``email.message`` either, which takes quadratic time for semicolons in
+quotes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from email.message import Message
+from urllib.parse import unquote
 
 from facerts.errors import Error
 
 LINE = b"\r\n"
 MAX_HEADERS = 4096
 MAX_BOUNDARY = 70
+# Bytes that are searched for a boundary at a time: the search itself lets no other thread run.
+STEP = 1 << 20
+# A parameter of a header, with the semicolon before it (RFC 9110, section 5.6.6); some clients write spaces without
+# quotes. There is only one way to match any text, so this takes linear time.
+_PARAMETER = re.compile(r';[ \t]*(?:([^\s";=]+)=(?:"((?:[^"\\]|\\.)*)"|([^";]*)))?[ \t]*', re.DOTALL)
 
 
 class MultipartError(Error):
@@ -38,14 +45,36 @@ class Part:
     data: bytes
 
 
-def boundary_of(content_type: Message) -> bytes:
-    """The boundary that a Content-Type names.
+def parse_header(text: str) -> tuple[str, dict[str, str]]:
+    """The value of a Content-Type or Content-Disposition in lower case, and its parameters.
 
     Raises:
-        MultipartError: it names none, or an invalid one.
+        MultipartError: its parameters are malformed, or one of them is there twice.
     """
-    boundary = content_type.get_param("boundary")
-    if not isinstance(boundary, str) or not boundary:
+    start = text.find(";")
+    value = text if start < 0 else text[:start]
+    parameters: dict[str, str] = {}
+    while 0 <= start < len(text):
+        match = _PARAMETER.match(text, start)
+        if match is None:
+            raise MultipartError("the parameters of a header are malformed")
+        name, quoted, plain = match.groups()
+        if name is not None:
+            if name.lower() in parameters:
+                raise MultipartError(f"the parameter {name!r} of a header is there twice")
+            parameters[name.lower()] = plain.strip() if quoted is None else quoted.replace('\\"', '"')
+        start = match.end()
+    return value.strip().lower(), parameters
+
+
+def boundary_of(parameters: dict[str, str]) -> bytes:
+    """The boundary among the parameters of a Content-Type.
+
+    Raises:
+        MultipartError: there is none, or it is invalid.
+    """
+    boundary = parameters.get("boundary")
+    if not boundary:
         raise MultipartError("the Content-Type has no boundary")
     if len(boundary) > MAX_BOUNDARY or not boundary.isascii():
         raise MultipartError(f"the boundary must be ASCII and have at most {MAX_BOUNDARY} characters")
@@ -76,8 +105,11 @@ def split_parts(body: bytes, boundary: bytes, max_parts: int) -> list[Part]:
 
 def _find(body: bytes, delimiter: bytes, start: int) -> int:
     """Position of the next delimiter, or the end of the body."""
-    position = body.find(delimiter, start)
-    return len(body) if position < 0 else position
+    for begin in range(start, len(body), STEP):
+        position = body.find(delimiter, begin, begin + STEP + len(delimiter) - 1)
+        if position >= 0:
+            return position
+    return len(body)
 
 
 def _part(body: bytes, start: int, end: int, number: int) -> Part:
@@ -89,26 +121,22 @@ def _part(body: bytes, start: int, end: int, number: int) -> Part:
         raise MultipartError(
             f"the headers of part {number} of the form do not end within {MAX_HEADERS} bytes"
         )
-    headers = Message()
+    disposition = ""
     for entry in body[headers_start:headers_end].split(LINE):
         key, _, value = entry.decode("utf-8", "replace").partition(":")
         if key.strip().lower() == "content-disposition":
-            headers["content-disposition"] = value.strip()
-    name = _parameter(headers, "name")
-    if headers.get_content_disposition() != "form-data" or name is None:
+            disposition = value
+    kind, parameters = parse_header(disposition)
+    name = _text(parameters, "name")
+    if kind != "form-data" or name is None:
         raise MultipartError(
             f"part {number} of the form has no Content-Disposition with the name of its field"
         )
-    return Part(name, _parameter(headers, "filename"), body[headers_end + 2 * len(LINE) : end])
+    return Part(name, _text(parameters, "filename"), body[headers_end + 2 * len(LINE) : end])
 
 
-def _parameter(headers: Message, name: str) -> str | None:
-    """A parameter of Content-Disposition; the library's own way to remove quotes also removes angle brackets."""
-    value = headers.get_param(name, header="content-disposition", unquote=False)
-    if value is None:
-        return None
-    if isinstance(value, tuple):  # name*=UTF-8''…, whose bytes come as Latin-1
-        value = value[2].encode("latin-1", "replace").decode("utf-8", "replace")
-    if len(value) >= 2 and value[0] == value[-1] == '"':
-        value = value[1:-1].replace('\\"', '"')
-    return value
+def _text(parameters: dict[str, str], name: str) -> str | None:
+    """A parameter, which may also be written as name*=UTF-8''… (RFC 8187)."""
+    if (encoded := parameters.get(f"{name}*")) is not None:
+        return unquote(encoded.split("'", 2)[-1])
+    return parameters.get(name)

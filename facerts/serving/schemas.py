@@ -30,6 +30,7 @@ Code = Literal[
     "method_not_allowed",
     "too_slow",
     "too_large",
+    "headers_too_large",
     "unsupported_type",
     "wrong_host",
     "invalid",

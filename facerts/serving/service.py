@@ -216,8 +216,9 @@ class Service:
         scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
-        search = partial(gallery.match, faces, fpir=fpir, k=options.k)
-        matches = iter(await asyncio.get_running_loop().run_in_executor(self._threads, search))
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
+        matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
+        threshold = await in_thread(gallery.threshold, fpir)
         images = [
             ImageMatches(
                 **dict(image.result)
@@ -234,7 +235,7 @@ class Service:
             model_sha256=embedder.sha256,
             min_quality=row_builder.min_quality,
             fpir=fpir,
-            threshold=gallery.threshold(fpir).cosine,
+            threshold=threshold.cosine,
             images=images,
         )
 

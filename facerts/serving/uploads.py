@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from email.message import Message
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean, problems_text
 from facerts.serving.error_responses import RequestError
-from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
+from facerts.serving.multipart import (
+    MultipartError,
+    Part,
+    TooManyPartsError,
+    boundary_of,
+    parse_header,
+    split_parts,
+)
 from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+# Bytes of an option in a form.
+MAX_FIELD = 1000
 AnyOptions = TypeVar("AnyOptions", bound=CommonOptions)
 
 
@@ -39,12 +48,19 @@ async def read_uploads(
     Raises:
         RequestError: the body is something else, has no images or too many, or is a broken form.
     """
-    content_type = _content_type(request.headers)
-    kind = content_type.get_content_type() if "content-type" in content_type else ""
+    if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise RequestError(
+            "unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}"
+        )
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
     if kind == FORM_TYPE:
         try:
-            boundary = boundary_of(content_type)
-            parts = split_parts(await _body(request), boundary, max_images + max_fields)
+            boundary = boundary_of(parse_header(content_type)[1])
+            # In a thread, because a large body takes long.
+            parts = await asyncio.to_thread(
+                split_parts, await _body(request), boundary, max_images + max_fields
+            )
         except TooManyPartsError as error:
             raise _too_many(max_images) from error
         except MultipartError as error:
@@ -103,6 +119,8 @@ def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload]
         elif part.name in fields:
             raise RequestError("invalid", f"the field {part.name!r} is there twice")
         else:
+            if len(part.data) > MAX_FIELD:
+                raise RequestError("invalid", f"the field {part.name!r} has more than {MAX_FIELD} bytes")
             fields[part.name] = part.data.decode("utf-8", "replace")
     if not uploads:
         raise RequestError("bad_request", f"the form has no files in the field {IMAGES_FIELD!r}")
@@ -113,13 +131,6 @@ def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload]
 
 def _too_many(max_images: int) -> RequestError:
     return RequestError("invalid", f"more than {max_images} images, the maximum of a request")
-
-
-def _content_type(headers: Mapping[str, str]) -> Message:
-    message = Message()
-    if "content-type" in headers:
-        message["content-type"] = headers["content-type"]
-    return message
 
 
 async def _body(request: Request) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
+from facerts.serving.access import AccessControl
 from tests.command import run
 from tests.serving.conftest import address, crop, running, talk
 
@@ -167,3 +168,15 @@ def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(
     assert "cannot listen on faces.invalid" in capsys.readouterr().err
     assert given[0].allowed_hosts == ("a.invalid", "b.invalid", "faces.invalid")
     assert given[0].allowed_origins == ("https://c.invalid",)
+
+
+def test_cookies_of_other_services_on_this_host_are_not_even_parsed() -> None:
+    seen = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend(scope["headers"])
+
+    headers = [(b"host", b"localhost"), (b"cookie", b'a="' + 5000 * b"\\1" + b'"'), (b"accept", b"*/*")]
+    scope = {"type": "http", "method": "GET", "headers": headers}
+    asyncio.run(AccessControl(app, Settings())(scope, None, None))  # type: ignore[arg-type]
+    assert seen == [(b"host", b"localhost"), (b"accept", b"*/*")]

@@ -39,7 +39,10 @@ OPTIONS = (
     "other",
 )
 RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}
-TYPES = ("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a")
+TYPES = (
+    *("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a"),
+    *("multipart/form-data; boundary*" + "9" * 5000 + "=X", 'multipart/form-data; boundary="X;;;;'),
+)
 fuzzed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 

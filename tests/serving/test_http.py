@@ -132,7 +132,7 @@ def test_the_schema_describes_every_response(client: httpx.Client) -> None:
     assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", *ROUTES}
     for path, (options, least, most, answer) in ROUTES.items():
         operation = schema["paths"][path]["post"]
-        statuses = "200 400 401 403 408 413 415 421 422 500 503 504"
+        statuses = "200 400 401 403 408 413 415 421 422 431 500 503 504"
         assert set(operation["responses"]) == set(statuses.split())
         for status, response in operation["responses"].items():
             (content,) = response["content"].values()

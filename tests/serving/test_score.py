@@ -206,12 +206,19 @@ BROKEN: tuple[tuple[dict[str, Any], int, str, str], ...] = (
     ({"files": [("keep", (None, b"1"))]}, 400, "bad_request", "no files"),
     ({"files": [("images", (None, b"a.jpg"))]}, 422, "invalid", "-F images=@photo.jpg"),
     ({"files": TWICE}, 422, "invalid", "twice"),
+    ({"files": [("keep", (None, b"1" * 1001))]}, 422, "invalid", "more than 1000 bytes"),
     ({"content": b"x"}, 415, "unsupported_type", "it has no Content-Type"),
     ({"data": {"a": "b"}}, 415, "unsupported_type", "not application/x-www-form-urlencoded"),
     ({"json": {"a": "b"}}, 415, "unsupported_type", "not application/json"),
     ({"content": b"", "headers": {"content-type": "image/png"}}, 400, "bad_request", "empty"),
     ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, 400, "bad_request", "boundary"),
     ({"content": b"--X", "headers": {"content-type": FORM}}, 400, "bad_request", "form"),
+    (
+        {"content": b"x", "headers": {"content-encoding": "gzip"}},
+        415,
+        "unsupported_type",
+        "Content-Encoding: gzip",
+    ),
     ({"content": b"x", "headers": {"content-type": "image/tiff"}}, 415, "unsupported_type", "image/tiff"),
 )
 

@@ -1,0 +1,172 @@
+"""What h11 would accept, or would take minutes to refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from typing import Any
+
+import h11
+import httpx
+import pytest
+
+from facerts.serving import server, uploads
+from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, StrictParser
+from tests.serving.conftest import address, alive, crop, head, post, talk
+
+HOST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = head("Transfer-Encoding: chunked")
+BODY = crop(9)
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+SPACES = 20_000 * b" "
+
+
+def events(*pieces: bytes) -> list[Any]:
+    """What the pieces are parsed to, as they arrive."""
+    parser = StrictParser()
+    found = []
+    for piece in pieces:
+        parser.receive_data(piece)
+        while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            found.append(event)
+    return found
+
+
+def kinds(*pieces: bytes) -> list[str]:
+    return [type(event).__name__ for event in events(*pieces)]
+
+
+def refuses(words: str, *pieces: bytes) -> None:
+    with pytest.raises(h11.RemoteProtocolError, match=words):
+        events(*pieces)
+
+
+def test_heads_have_a_limit() -> None:
+    full = HOST + b"X: " + b"y" * (MAX_HEAD - len(HOST) - 7) + b"\r\n\r\n"
+    assert len(full) == MAX_HEAD
+    assert kinds(full) == kinds(full[:-1], full[-1:]) == ["Request", "EndOfMessage"]
+    refuses("16,384 bytes", full.replace(b"y", b"yy", 1))
+    refuses("16,384 bytes", full.replace(b"y", b"yy", 2)[:-1])
+    many = HOST + b"X: y\r\n" * (MAX_HEADERS - 1)
+    assert kinds(many + b"\r\n") == ["Request", "EndOfMessage"]
+    refuses("100 headers", many + b"X: y\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"X: a\n", b"X: a\rb\r\n", b"X: a\r\r\n", b"X: a\0\r\n", b"X: a\x0b\r\n", b"X:\x0ca\r\n"),
+        *(b"X: a\r\n b\r\n", b"X:\r\n\ta\r\n", b"X:" + 15_000 * b" " + b"\0\r\n"),
+    ],
+)
+def test_lines_that_servers_read_differently_are_refused_before_they_are_parsed(line: bytes) -> None:
+    refuses("invalid characters", HOST + line + b"\r\n")
+    refuses("invalid characters", HOST + line + b"\n")
+
+
+def test_chunks_are_read_however_they_arrive() -> None:
+    two = b"1;name=value\r\na\r\n00A\r\n0123456789\r\n000\r\n\r\n"
+    for size in range(1, len(two)):
+        pieces = [two[at : at + size] for at in range(0, len(two), size)]
+        found = events(CHUNKED, *pieces)
+        assert b"".join(event.data for event in found[1:-1]) == b"a0123456789"
+        assert isinstance(found[-1], h11.EndOfMessage)
+
+
+def test_between_chunks_only_their_sizes_are_read() -> None:
+    for lines in (b"5;" + SPACES + b"\n\r\n", b"5;" + (MAX_CHUNK_LINE - 1) * b" ", b"1\r\na\r\n5;" + SPACES):
+        refuses("line of a chunk", CHUNKED + lines)
+    for last in (b"0\r\n", b"000;a=b\r\n", b"0 \r\n"):
+        for trailer in (b"X: a\r\n\r\n", b"X:" + SPACES + b"\0\r\n\r\n", b"\rX"):
+            refuses("trailers", CHUNKED + b"1\r\na\r\n" + last + trailer)
+            refuses("trailers", CHUNKED + b"1\r\na\r\n" + last, trailer)
+    # What looks like such a line in the data is data.
+    data = b"5;" + 300 * b" "
+    assert kinds(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))[-1] == "EndOfMessage"
+    assert kinds(head(f"Content-Length: {len(data)}") + data) == ["Request", "Data", "EndOfMessage"]
+
+
+AMBIGUOUS = {
+    "both": head("Content-Length: 4", "Transfer-Encoding: chunked"),
+    "both, in the other order": head("Transfer-Encoding: chunked", f"Content-Length: {len(CHUNKS)}"),
+    "HTTP/1.0": CHUNKED.replace(b"1.1", b"1.0").replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"),
+    "two lengths": head("Content-Length: 4", "Content-Length: 5"),
+    "a list of lengths": head("Content-Length: 4, 5"),
+    **{length: head(f"Content-Length: {length}") for length in ("+4", "4_0", "0x4", "-1", "4.0", "")},
+    **{
+        coding: head(f"Transfer-Encoding: {coding}")
+        for coding in (
+            "chunked, chunked",
+            "gzip, chunked",
+            "identity",
+            "xchunked",
+            "\x0bchunked",
+            "\r\n chunked",
+        )
+    },
+    "twice": head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
+    "a space before the colon": head("Transfer-Encoding : chunked"),
+    "bare line feeds": CHUNKED.replace(b"\r\n", b"\n"),
+    "a bare line feed in a header": head("X: a\nTransfer-Encoding: chunked"),
+    "a folded header": head("X: a\r\n Content-Length: 4", "Transfer-Encoding: chunked"),
+    "two hosts": head("Host: localhost", "Transfer-Encoding: chunked"),
+    "a trailer": CHUNKED + CHUNKS[:-2] + b"Content-Length: 5\r\n\r\n",
+    "bare line feeds between chunks": CHUNKED + CHUNKS.replace(b"\r\n", b"\n"),
+}
+
+
+@pytest.mark.parametrize("start", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
+def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
+    client: httpx.Client, start: bytes
+) -> None:
+    with socket.create_connection(address(client), timeout=10) as connection:
+        connection.sendall(start + CHUNKS + NEXT)
+        # A client that is done sending is not waited for.
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    top, _, body = answer.partition(b"\r\n\r\n")
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"400"], answer
+    assert b"connection: close" in top.lower()
+    assert json.loads(body)["code"] == "bad_request"
+
+
+def test_large_headers_are_answered_although_they_are_not_read(client: httpx.Client) -> None:
+    for headers in (
+        ["X: " + 1_000_000 * "y"],
+        ["X: y"] * 20_000,
+        ["X: y"] * 101,
+        ['Content-Type: multipart/form-data; boundary="x' + 60_000 * ";"],
+        ["Cookie: a=" + 60_000 * "\\1"],
+    ):
+        answer = talk(client, head(*headers))
+        top, _, body = answer.partition(b"\r\n\r\n")
+        assert top.startswith(b"HTTP/1.1 431 "), answer
+        assert b"x-content-type-options: nosniff" in top
+        assert json.loads(body)["code"] == "headers_too_large"
+    assert alive(client)
+
+
+def test_the_loop_parses_little_at_a_time_and_leaves_forms_to_threads(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    threads: list[threading.Thread] = []
+    receive, split = server.Connection.data_received, uploads.split_parts
+
+    def received(connection: Any, data: bytes) -> None:
+        sizes.append(len(data))
+        threads.append(threading.current_thread())
+        receive(connection, data)
+
+    def splitting(*arguments: Any) -> Any:
+        assert threading.current_thread() not in threads
+        return split(*arguments)
+
+    monkeypatch.setattr(server.Connection, "data_received", received)
+    monkeypatch.setattr(uploads, "split_parts", splitting)
+    assert post(client, BODY, 1_000_000 * b"a").status_code == 200
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) == server.READ_SIZE
