@@ -301,14 +301,15 @@ def remove(
     """
     from facerts.galleries import Listed, correct_gallery, read_findings, read_gallery, write_gallery
     from facerts.io.files import locked
+    from facerts.scoring.prepare import storable
 
     if not person and not image and from_ is None:
         raise typer.BadParameter("give --person, --image or --from")
     listed = read_findings(from_) if from_ is not None else []
     with locked(file):
         known = read_gallery(file)
-        listed += [Listed(name, "", "") for name in person or []]
-        listed += [Listed(*entry, "") for entry in _entries_of(known, image or [])]
+        listed += [Listed(storable(name), "", "") for name in person or []]
+        listed += [Listed(*entry, "") for entry in _entries_of(known, [*map(storable, image or [])])]
         left, kept = correct_gallery(known, listed)
         write_gallery(file, left)
     gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
-from facerts.scoring.prepare import printable
+from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import NOT_A_FACE
 from facerts.scoring.scorer import Scorer
 
@@ -108,7 +108,7 @@ def enroll(
     kept, rejected = [], []
     faces = scorer.score_paths(source, min_quality=min_quality, largest=True, progress=progress)
     for label, face in zip(source.labels.tolist(), faces, strict=True):
-        person = printable(str(source.identities[label]))
+        person = storable(str(source.identities[label]))
         row, embedding = face.row, face.embedding
         reason = row.error or row.reason
         if reason is None and NOT_A_FACE in row.reasons and min_quality != float("-inf"):

@@ -23,7 +23,7 @@ from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
 from facerts.scoring.blocks import Block
 from facerts.scoring.job import Job, Task, names_sha256, score_spans
-from facerts.scoring.prepare import printable
+from facerts.scoring.prepare import storable
 from facerts.scoring.row import row_from_json
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
@@ -171,7 +171,7 @@ class BlockScorer:
             )
         except Error as error:
             message = f"{error} (in a worker on {socket.gethostname()})"
-            return {"block": span["block"], "rows": "", "states": "", "error": printable(message)}
+            return {"block": span["block"], "rows": "", "states": "", "error": storable(message)}
         return {
             "block": span["block"],
             "rows": json.dumps([asdict(row) for row in block.rows]),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from facerts.benchmarks.listed import numbered_lines
 from facerts.errors import DataError
-from facerts.scoring.prepare import printable
+from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.verify import DEFAULT_FMR, Verification
 
@@ -90,6 +90,6 @@ def _pair(path: Path, number: int, fields: list[str], columns: tuple[int, ...] |
     elif path.suffix.lower() == ".txt" and len(fields) == 3:
         fields = fields[1:] if fields[0] in LABELS else fields[:2] if fields[2] in LABELS else fields
     if len(fields) != 2 or not all(fields):
-        return ListedPair(error=printable(f"{path}, line {number}: not the paths of two images"))
+        return ListedPair(error=storable(f"{path}, line {number}: not the paths of two images"))
     first, second = (str(path.parent / field) for field in fields)
     return ListedPair(first, second)

@@ -61,7 +61,7 @@ def prepare(
     Raises:
         MissingModelError: the image needs a detector that cannot be downloaded.
     """
-    path, size = printable(image.path), None
+    path, size = storable(image.path), None
     try:
         pixels = image.load()
         size = pixels.shape[0], pixels.shape[1]
@@ -80,7 +80,7 @@ def prepare(
         # Not the image's fault, and all others would wait for the same download.
         raise
     except Error as error:
-        return PreparedImage(path, [], [], [], printable(str(error)), size=size)
+        return PreparedImage(path, [], [], [], storable(str(error)), size=size)
 
 
 def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:
@@ -103,6 +103,6 @@ def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArr
     return as_crop(image, where=where)
 
 
-def printable(text: str) -> str:
+def storable(text: str) -> str:
     """Text that every file format can store: undecodable bytes of file names and NUL characters are escaped."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

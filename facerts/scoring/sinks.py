@@ -14,6 +14,7 @@ import numpy as np
 from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write
 from facerts.io.json_file import json_text
+from facerts.scoring.prepare import storable
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import ScoredFace
 
@@ -75,7 +76,7 @@ def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
     writer.writerow([field.name for field in fields(row_type)])
 
     def put(row: Any) -> None:
-        writer.writerow([_cell(value) for value in asdict(row).values()])
+        writer.writerow([_cell(value) for value in _values(row).values()])
 
     return put
 
@@ -84,7 +85,7 @@ def put_json_lines(file: Writable) -> Put:
     """A function that writes one row as a line of JSON."""
 
     def put(row: Any) -> None:
-        file.write(json_text(asdict(row)) + "\n")
+        file.write(json_text(_values(row)) + "\n")
 
     return put
 
@@ -104,17 +105,21 @@ def _jsonl(path: Path, row_type: type[Any]) -> Iterator[Put]:
 @contextmanager
 def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
     pyarrow = _pyarrow()
+    # Text is any other type: a decision or a reason.
     types = {
-        "int | None": pyarrow.int32(),
-        "list[float] | None": pyarrow.list_(pyarrow.float64()),
-        "float | None": pyarrow.float64(),
-        "bool | None": pyarrow.bool_(),
+        "int": pyarrow.int32(),
+        "float": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+        "list[float]": pyarrow.list_(pyarrow.float64()),
         "tuple[str, ...]": pyarrow.list_(pyarrow.string()),
         "tuple[tuple[str, float], ...]": pyarrow.list_(
             pyarrow.struct({"name": pyarrow.string(), "value": pyarrow.float64()})
         ),
     }
-    columns = [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(row_type)]
+    columns = [
+        (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string()))
+        for field in fields(row_type)
+    ]
     schema = pyarrow.schema(columns)
     rows: list[dict[str, Any]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
@@ -124,7 +129,7 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
             rows.clear()
 
         def put(row: Any) -> None:
-            rows.append(asdict(row))
+            rows.append(_values(row))
             if len(rows) >= ROW_GROUP_SIZE:
                 flush()
 
@@ -139,6 +144,17 @@ def _pyarrow() -> Any:
     except ImportError as error:
         raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
     return pyarrow
+
+
+def _values(row: Any) -> dict[str, Any]:
+    """The fields of a row by name, with text that every format can store."""
+    return asdict(row, dict_factory=lambda items: {name: _storable(value) for name, value in items})
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    return tuple(map(_storable, value)) if isinstance(value, tuple) else value
 
 
 def _cell(value: object) -> object:

@@ -20,7 +20,7 @@ from facerts.galleries import Gallery, Match, read_gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
-from facerts.scoring.prepare import PreparedImage, prepare, printable
+from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.row import NO_FACE
 from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
@@ -346,7 +346,7 @@ class Service:
         scored = row_builder.rows(prepared, outputs)
         embedding = isinstance(options, Options) and options.embeddings
         result = ImageResult(
-            name=None if upload.name is None else printable(upload.name),
+            name=None if upload.name is None else storable(upload.name),
             width=None if prepared.size is None else prepared.size[1],
             height=None if prepared.size is None else prepared.size[0],
             found=prepared.found,
@@ -394,7 +394,7 @@ def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
 
 def _face_match(face: FaceResult, match: Match) -> FaceMatch:
     # JSON cannot hold every text that a gallery file can.
-    candidates = [Candidate(person=printable(person), cosine=cosine) for person, cosine in match.candidates]
+    candidates = [Candidate(person=storable(person), cosine=cosine) for person, cosine in match.candidates]
     return FaceMatch(**dict(face), decision=match.decision.value, candidates=candidates)
 
 

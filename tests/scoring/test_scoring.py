@@ -189,6 +189,20 @@ def test_files_have_the_same_rows_in_every_format(tmp_path: Path) -> None:
     assert (lines[1]["quality"], lines[1]["reasons"]) == (None, ["cut_off", "blurred"])
 
 
+def test_text_that_a_format_cannot_store_is_escaped_in_all(tmp_path: Path) -> None:
+    row = Row("a\0b\udcff.jpg", error="\ud800", reasons=("\udfff", "blurred"))
+    for suffix in ("csv", "jsonl", "parquet"):
+        with open_sink(tmp_path / f"rows.{suffix}") as put:
+            put(row)
+    (line,) = pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert (line["path"], line["error"]) == ("a\\x00b\\udcff.jpg", "\\ud800")
+    assert line["reasons"] == ["\\udfff", "blurred"]
+    assert json.loads((tmp_path / "rows.jsonl").read_text(encoding="utf-8")) == line
+    (cells,) = csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8"))
+    assert (cells["path"], cells["error"]) == (line["path"], line["error"])
+    assert cells["reasons"] == "\\udfff;blurred"
+
+
 HARMFUL = [
     *(
         '=HYPERLINK("http://evil.example")',
