@@ -116,6 +116,34 @@ def similar_pairs(
             bar.advance(task, compared)
 
 
+def nearest_before(embedding: Floats | EmbeddingSubset, text: str) -> tuple[Rows, Floats]:
+    """The most similar of the rows before each row, and the cosine similarity, exact, with a progress bar.
+
+    Args:
+        embedding: ``(N, d)`` of unit length, preferred rows first.
+
+    Returns:
+        ``(N,)`` rows and ``(N,)`` cosines; −1 and −∞ for the first row.
+    """
+    nearest = np.full(len(embedding), -1, dtype=np.int64)
+    best = np.full(len(embedding), -np.inf, dtype=np.float32)
+    with progress_bar() as bar:
+        task = bar.add_task(text, total=len(embedding) * (len(embedding) - 1) // 2, unit="pairs")
+        for top in range(0, len(embedding), BLOCK):
+            rows = np.asarray(embedding[top : top + BLOCK])
+            each = np.arange(len(rows))
+            for left in range(0, top + 1, BLOCK):
+                products = rows @ np.asarray(embedding[left : left + BLOCK]).T
+                if left == top:
+                    products[np.triu_indices(len(rows))] = -np.inf
+                column = products.argmax(axis=1)
+                cosine = products[each, column]
+                better = np.flatnonzero(cosine > best[top : top + BLOCK])
+                nearest[top + better], best[top + better] = left + column[better], cosine[better]
+                bar.advance(task, len(rows) * (len(rows) - 1) // 2 if left == top else products.size)
+    return nearest, best
+
+
 def _nearest(
     embedding: Floats | EmbeddingSubset, kept: Rows, rows: Rows, backend: Backend
 ) -> tuple[Rows, Floats]:

@@ -8,14 +8,14 @@ person (Z-norm; Auckenthaler et al., "Score normalization for text-independent s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.pairwise import similar_pairs
+from facerts.curation.pairwise import EmbeddingSubset, nearest_before
 from facerts.galleries.best import best_images, number_or_none
 from facerts.galleries.enroll import Enrollments
 from facerts.galleries.findings import Finding, Listed, Reason
@@ -198,45 +198,57 @@ def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
     some = np.random.default_rng(0).permutation(people)[:SAMPLE]
     cosines = (gallery.templates[some] @ gallery.templates[some].T)[np.triu_indices(len(some), 1)]
     middle, high = np.quantile(cosines, [0.5, 0.99])
-    spread = (high - middle) / NORMAL.inv_cdf(0.99)
+    spread = max((high - middle) / NORMAL.inv_cdf(0.99), 1e-6)
     limit = float(middle + spread * NORMAL.inv_cdf(1 - rate / (people - 1)))
-    images = np.bincount(gallery.row)
+    order = np.argsort(-np.bincount(gallery.row), kind="stable")
     findings = []
-    for block in similar_pairs(gallery.templates, limit, "comparing people"):
-        for first, second, cosine in zip(*(values.tolist() for values in block), strict=True):
-            kept, gone = sorted((first, second), key=lambda row: (-images[row], row))
-            by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
-            findings.append(
-                Finding(
-                    str(gallery.people[gone]),
-                    "",
-                    Reason.SAME_PERSON,
-                    round(by_chance, 4),
-                    other_person=str(gallery.people[kept]),
-                    other_cosine=number_or_none(cosine),
-                )
+    for kept, gone, cosine in _alike(gallery.templates, order, limit, "comparing people"):
+        by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
+        findings.append(
+            Finding(
+                str(gallery.people[gone]),
+                "",
+                Reason.SAME_PERSON,
+                round(by_chance, 4),
+                other_person=str(gallery.people[kept]),
+                other_cosine=number_or_none(cosine),
             )
+        )
     return findings
 
 
 def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
     images, own = gallery.enrollments, gallery.own_cosines()
-    findings = {}
-    for block in similar_pairs(images.embedding, minimum, "comparing images"):
-        for first, second, cosine in zip(*(values.tolist() for values in block), strict=True):
-            # The less like its person is to be removed; an only image has nothing to be like.
-            kept, gone = sorted((first, second), key=lambda row: (-np.nan_to_num(own[row], nan=-1.0), row))
-            findings[gone] = Finding(
-                str(images.person[gone]),
-                str(images.path[gone]),
-                Reason.SAME_IMAGE,
-                0.0,
-                number_or_none(own[gone]),
-                str(images.person[kept]),
-                number_or_none(cosine),
-                str(images.path[kept]),
-                number_or_none(images.quality[gone]),
-                number_or_none(images.percentile[gone]),
-                images.reasons_of(gone),
-            )
-    return list(findings.values())
+    # The less like its person is to be removed; an only image has nothing to be like.
+    order = np.argsort(-np.nan_to_num(own, nan=-1.0), kind="stable")
+    return [
+        Finding(
+            str(images.person[gone]),
+            str(images.path[gone]),
+            Reason.SAME_IMAGE,
+            0.0,
+            number_or_none(own[gone]),
+            str(images.person[kept]),
+            number_or_none(cosine),
+            str(images.path[kept]),
+            number_or_none(images.quality[gone]),
+            number_or_none(images.percentile[gone]),
+            images.reasons_of(gone),
+        )
+        for kept, gone, cosine in _alike(images.embedding, order, minimum, "comparing images")
+    ]
+
+
+def _alike(
+    embedding: NDArray[np.float32], order: NDArray[np.int64], minimum: float, text: str
+) -> Iterator[tuple[int, int, float]]:
+    """Rows that are at least so similar to one that is preferred, as the most similar one, the row, and the cosine.
+
+    Args:
+        embedding: ``(N, d)`` of unit length.
+        order: ``(N,)`` rows, preferred ones first.
+    """
+    nearest, cosine = nearest_before(EmbeddingSubset(embedding, order), text)
+    gone = np.flatnonzero(cosine >= minimum)
+    rows = order[nearest[gone]].tolist(), order[gone].tolist(), cosine[gone].tolist()
+    return zip(*rows, strict=True)

@@ -13,7 +13,10 @@ from facerts.galleries.enroll import SEPARATOR, Enrollments
 from facerts.galleries.gallery import Gallery
 from facerts.io.files import atomic_write
 from facerts.io.npz import read_npz
+from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import REASONS, in_order
+
+Arrays = dict[str, NDArray[Any]]
 
 FORMAT = "facerts.gallery/1"
 # Arrays by name, with the kinds and the number of axes that they must have.
@@ -31,13 +34,21 @@ ARRAYS = {
     "reasons": ("U", 1),
 }
 PER_IMAGE = ("person", "embedding", "quality", "percentile", "reasons")
+# Images may take MAX_BYTES of memory plus MAX_RATIO times the file, for embeddings hardly compress. The time to compare
+# each image with all others is bounded by that too.
+MAX_BYTES = 8 << 20
+MAX_RATIO = 8
+# Bytes of an image besides its embedding and texts: its numbers, and Python's objects.
+IMAGE_BYTES = 768
+# Numbers of an embedding; those of recognizers have 128 to 2,048.
+MAX_SIZE = 4096
 
 
 def write_gallery(path: str | Path, gallery: Gallery) -> None:
     """Write a gallery file, which appears only when it is complete.
 
     Raises:
-        Error: the name does not end in .npz.
+        Error: the name does not end in .npz, or the gallery could not be read again.
         WriteError: the file cannot be written.
     """
     path = Path(path)
@@ -59,6 +70,13 @@ def write_gallery(path: str | Path, gallery: Gallery) -> None:
     }
     with atomic_write(path) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        if _excess(arrays, file.tell()):
+            # Images that repeat themselves compress too well for a reader to believe in them.
+            file.seek(0)
+            file.truncate()
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        if excess := _excess(arrays, file.tell()):
+            raise Error(f"{path}: nothing was written, as the gallery could not be read again: {excess}")
 
 
 def read_gallery(path: str | Path) -> Gallery:
@@ -73,12 +91,13 @@ def read_gallery(path: str | Path) -> Gallery:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a gallery of format {FORMAT}; facerts gallery build writes one")
-    problem = _problem(arrays)
+    problem = _problem(arrays, path.stat().st_size)
     if problem:
         raise DataError(f"{path}: a broken gallery: {problem}; build it again")
+    people, paths = (_storable(arrays[name]) for name in ("people", "path"))
     enrollments = Enrollments(
-        arrays["people"][arrays["person"]],
-        arrays["path"],
+        people[arrays["person"]],
+        paths,
         arrays["embedding"].astype(np.float32),
         arrays["quality"].astype(np.float32),
         arrays["percentile"].astype(np.float32),
@@ -87,7 +106,26 @@ def read_gallery(path: str | Path) -> Gallery:
     return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
 
 
-def _problem(arrays: dict[str, NDArray[Any]]) -> str:
+def _storable(texts: NDArray[np.str_]) -> NDArray[np.str_]:
+    return np.array([storable(text) for text in texts.tolist()], dtype=str)
+
+
+def _excess(arrays: Arrays, file_size: int) -> str:
+    """Which of a gallery's images are too large, or too many for a file of so many bytes; empty if they are not."""
+    images, size = arrays["embedding"].shape
+    if size > MAX_SIZE:
+        return f"its embeddings have {size:,} numbers, and {MAX_SIZE:,} is the limit"
+    texts = sum(arrays[name].itemsize for name in ("people", "path", "reasons"))
+    limit = MAX_BYTES + MAX_RATIO * file_size
+    if images * (4 * size + texts + IMAGE_BYTES) <= limit:
+        return ""
+    return (
+        f"its {images:,} images, of {size:,} numbers and texts of up to {texts // 4:,} letters, would take more than "
+        f"the {limit:,} bytes of memory that a file of {file_size:,} bytes may take"
+    )
+
+
+def _problem(arrays: Arrays, file_size: int) -> str:
     """What contradicts the format; empty if nothing does."""
     for name, (kinds, axes) in ARRAYS.items():
         if name not in arrays:
@@ -101,6 +139,10 @@ def _problem(arrays: dict[str, NDArray[Any]]) -> str:
         return "its arrays of images differ in length"
     if arrays["templates"].shape != (people, size):
         return f"its templates are {arrays['templates'].shape}, not {(people, size)}"
+    if people > images:
+        return "a person has no image"
+    if excess := _excess(arrays, file_size):
+        return excess
     # Compared as they are, because negative rows would count from the end.
     if arrays["person"].min() < 0 or arrays["person"].max() >= people:
         return "an image is of a person that is not listed"

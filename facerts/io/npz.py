@@ -1,7 +1,8 @@
 """Arrays from untrusted ``.npz`` files.
 
 NumPy allocates the size that an array's header claims before it reads any data, and a few zipped bytes can expand a
-thousandfold. This module checks the claimed sizes against each other and against the file's size before allocating.
+thousandfold. This module checks the claimed sizes against each other and against the file's size before allocating, as
+what is made of the arrays: numbers of eight bytes, and Python's strings.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from numpy.typing import NDArray
 from facerts.errors import DataError
 
 # A file may unpack to MAX_BYTES plus MAX_RATIO times its own size. Results rarely compress to less than a tenth.
-MAX_BYTES = 256 << 20
+MAX_BYTES = 64 << 20
 MAX_RATIO = 100
+# Bytes of memory for each text besides its characters, and for each number at least.
+TEXT_BYTES = 256
+NUMBER_BYTES = 8
+# Each array has objects of its own; results have a few hundred.
+ARRAY_BYTES = 16384
 
 _SUFFIX = ".npy"
 _ALLOWED_KINDS = "biufUS"
@@ -39,12 +45,17 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     what = "the file"
     try:
         with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            _check_size(path, members)
-            for member in members:
+            limit = MAX_BYTES + MAX_RATIO * path.stat().st_size
+            used = 0
+            for member in archive.infolist():
                 if member.filename.endswith(_SUFFIX):
                     name = member.filename.removesuffix(_SUFFIX)
                     what = f"array {name!r}"
+                    used += _memory(archive, member)
+                    if used > limit:
+                        raise DataError(
+                            f"{path}: {what} takes more memory than the {limit:,} bytes that a file of its size may"
+                        )
                     arrays[name] = _read(archive, member)
     except OSError as error:
         raise DataError(f"{path}: {what} cannot be read ({error.strerror or error})") from error
@@ -55,18 +66,22 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _check_size(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+def _memory(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Bytes of memory that an array may take, by its header.
+
+    Raises:
+        ValueError: the header is broken, or does not fit the size of the member.
+    """
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("it uses a compression method that NumPy does not write")
-    claimed = sum(member.file_size for member in members)
-    limit = MAX_BYTES + MAX_RATIO * path.stat().st_size
-    if claimed > limit:
-        raise ValueError(f"it claims {claimed:,} bytes, but a file of its size may have at most {limit:,}")
+    with archive.open(member) as file:
+        shape, kind = _read_header(file, member.file_size)
+    entries = math.prod(shape)
+    each = kind.itemsize + TEXT_BYTES if kind.kind in "US" else max(kind.itemsize, NUMBER_BYTES)
+    return ARRAY_BYTES + entries * each
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    with archive.open(member) as file:
-        _check_header(file, member.file_size)
     with archive.open(member) as file:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     if array.dtype.kind == "U" and array.size:
@@ -76,8 +91,12 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     return array
 
 
-def _check_header(file: IO[bytes], size: int) -> None:
-    """Refuse an array whose shape does not match its number of bytes."""
+def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array.
+
+    Raises:
+        ValueError: the header is broken, or does not match the number of bytes.
+    """
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"its header has the unsupported version {version}")
@@ -92,3 +111,4 @@ def _check_header(file: IO[bytes], size: int) -> None:
     nonempty = kind.itemsize * math.prod(max(side, 1) for side in shape)
     if claimed != available or nonempty > max(available, MAX_BYTES):
         raise ValueError(f"its shape {shape} of {kind} does not match its {available:,} bytes")
+    return shape, kind

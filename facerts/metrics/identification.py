@@ -144,12 +144,13 @@ def _merge_best(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Merge the k best so far with a block of the gallery; equal scores keep the order of the gallery."""
     rows, k = best.shape
-    if start == 0 and block.shape[1] > k:
-        # Everything would beat the initial −∞, so keep only what can be among the k best.
-        floor = np.partition(block, block.shape[1] - k, axis=1)[:, block.shape[1] - k]
-        candidates = block >= floor[:, None]
-    else:
-        candidates = block > best[:, -1:]
+    candidates = block > best[:, -1:]
+    if block.shape[1] > k and np.count_nonzero(candidates) > 2 * best.size:
+        # Keep only what can be among the k best, as most of a first block, or of an adversary's, would be sorted.
+        floor = np.partition(block, block.shape[1] - k, axis=1)[:, block.shape[1] - k, None]
+        tied = block == floor
+        tied &= np.cumsum(tied, axis=1) <= k
+        candidates &= (block > floor) | tied
     # Ten times faster than np.nonzero in two dimensions.
     row, column = np.divmod(np.flatnonzero(candidates), block.shape[1])
     if not len(row):

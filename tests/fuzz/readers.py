@@ -35,7 +35,6 @@ from facerts.embedding import read_description
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
-from facerts.galleries import best_images, check_gallery, read_gallery
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
@@ -43,10 +42,11 @@ from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
-from tests.hostile import archives, arrays, lists, onnx_files, pickles, results
+from tests.hostile import archives, arrays, galleries, lists, onnx_files, pickles, results
 from tests.hostile.readers import (
     read_checkpoint,
     read_exported,
+    read_gallery,
     read_images,
     read_model,
     read_recipe,
@@ -351,13 +351,6 @@ def _npz(files: Files) -> Files:
     return {"a.npz": file.getvalue()}
 
 
-def _read_gallery(folder: Path) -> None:
-    gallery = read_gallery(_only_file(folder))
-    check_gallery(gallery)
-    best_images(gallery, 2)
-    gallery.threshold(0.01)
-
-
 @lru_cache
 def _parquets() -> list[Files]:
     import pyarrow
@@ -523,12 +516,12 @@ READERS = {
         hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
     ),
     "gallery": Reader(
-        _read_gallery,
+        partial(_read_alone, read_gallery),
         _galleries,
         pack=_npz,
         parse=json.loads,
         write=_to_json,
-        hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
+        hostile=partial(corpus.alone, "a.npz", {**arrays.HOSTILE, **galleries.HOSTILE}),
     ),
     "parquet": Reader(partial(_read_alone, read_table), _parquets),
     "recipe": Reader(partial(_read_alone, read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),

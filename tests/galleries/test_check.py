@@ -114,6 +114,23 @@ def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one() -> None:
     assert (left.people.tolist(), kept) == (["p001"], [])
 
 
+def test_each_image_and_each_name_is_listed_once_however_often_it_is_there() -> None:
+    images = draw(30, 4, spread=0.5)
+    images.percentile[:] = 100
+    images.embedding[[1, 2, 41]] = images.embedding[0]
+    names = images.person.copy()
+    names[[100, 101]], names[102] = "q025", "r025"
+    found = check_gallery(gallery_of(replace(images, person=names)), Limits(missed=0.999))
+    assert [(entry.path, entry.other_path) for entry in found if entry.reason is Reason.SAME_IMAGE] == [
+        ("p000/1.jpg", "p000/0.jpg"),
+        ("p000/2.jpg", "p000/0.jpg"),
+        ("p010/1.jpg", "p000/0.jpg"),
+    ]
+    double = {entry.person: entry.other_person for entry in found if entry.reason is Reason.SAME_PERSON}
+    assert list(double) == sorted(double) == ["p025", "r025"]
+    assert set(double.values()) <= {"q025", "p025"}
+
+
 def test_one_or_two_people_are_checked_too() -> None:
     alone = draw(1, 3)
     alone.percentile[0] = 0

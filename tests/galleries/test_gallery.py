@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +21,8 @@ from facerts.galleries import Decision, Enrollments, Gallery, best_images, read_
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.scoring import Row, ScoredFace, Scorer
 from tests.foreign import write_description, write_embedder
+from tests.hostile import galleries
+from tests.hostile.bounded import read_bounded
 
 SIZE = 64
 
@@ -217,6 +220,42 @@ def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, proble
     np.savez(tmp_path / "g.npz", **arrays, **({} if value is None else {name: value}))
     with pytest.raises(DataError, match=f"g.npz.*{problem}"):
         read_gallery(tmp_path / "g.npz")
+
+
+def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
+    for name, content in galleries.HOSTILE.items():
+        (tmp_path / f"{name}.npz").write_bytes(content)
+    for path, sentence in read_bounded("gallery", sorted(tmp_path.iterdir()), memory=256 << 20).items():
+        expected = {
+            "many people without images": "a person has no image",
+            "embeddings of many numbers": "100,000 numbers, and 4,096 is the limit",
+        }.get(path.stem, "images, of .* more than the .* bytes of memory")
+        assert re.search(f"^{re.escape(str(path))}: a broken gallery: .*{expected}", sentence), sentence
+
+
+def test_what_is_written_can_be_read_again_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("facerts.galleries.gallery_file.MAX_BYTES", 0)
+    path = tmp_path / "g.npz"
+    images = draw(1, 1).take(np.zeros(300, dtype=int))
+    write_gallery(path, gallery_of(images))
+    assert len(read_gallery(path).enrollments) == 300
+    before = path.read_bytes()
+    long = replace(images, person=np.full(300, "a" * 2000))
+    with pytest.raises(Error, match=r"g\.npz: nothing was written.* texts of up to 2,050 letters"):
+        write_gallery(path, gallery_of(long))
+    assert path.read_bytes() == before
+
+
+def test_names_that_other_files_cannot_store_are_escaped(tmp_path: Path) -> None:
+    images = draw(2, 1)
+    odd = replace(images, person=np.array(["a\0b", "\udcff"]), path=np.array(["\ud800.jpg", "c\0d.jpg"]))
+    write_gallery(tmp_path / "g.npz", gallery_of(odd))
+    assert read_gallery(tmp_path / "g.npz").entries == [
+        ("\\udcff", "c\\x00d.jpg"),
+        ("a\\x00b", "\\ud800.jpg"),
+    ]
 
 
 def test_people_and_images_come_and_go(scorer: Scorer, people: Path, tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ HOSTILE: dict[str, bytes] = {
     "zeros compressed a thousandfold": table(
         array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED
     ),
+    "20 million names": packed(
+        {
+            "embeddings": array("<f2", "(20000000, 1)", b"\0<" * 20_000_000),
+            "names": array("<U1", "(20000000,)", b"a\0\0\0" * 20_000_000),
+        },
+        zipfile.ZIP_DEFLATED,
+    ),
     "4 GB in the directory": claiming((1 << 32) - 1),
     "objects": pickled(),
     "objects, by their header": table(array("|O", "(1, 4)", bytes(32))),

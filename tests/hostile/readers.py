@@ -40,6 +40,15 @@ def read_table(path: Path) -> None:
     load_table(path)
 
 
+def read_gallery(path: Path) -> None:
+    from facerts import galleries
+
+    gallery = galleries.read_gallery(path)
+    galleries.check_gallery(gallery)
+    galleries.best_images(gallery, 2)
+    gallery.threshold(0.01)
+
+
 def read_model(path: Path) -> None:
     import numpy as np
 
@@ -94,6 +103,7 @@ def read_log(path: Path) -> None:
 READERS: dict[str, Callable[[Path], None]] = {
     "source": read_source,
     "table": read_table,
+    "gallery": read_gallery,
     "model": read_model,
     "recipe": read_recipe,
     "checkpoint": read_checkpoint,

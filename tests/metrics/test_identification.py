@@ -26,6 +26,24 @@ def test_search_matches_sorting_all_products(
     np.testing.assert_allclose(found.scores, np.take_along_axis(whole, order, axis=1), atol=1e-6)
 
 
+@pytest.mark.parametrize("steps", [1, 7, 3000])
+def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identification, "COLUMNS", 1000)
+    angles = np.linspace(1.5, 0, 3000)
+    angles = angles[np.arange(3000) * steps // 3000 * 3000 // steps]
+    gallery = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    lengths = []
+    lexsort = np.lexsort
+    monkeypatch.setattr(np, "lexsort", lambda keys: lengths.append(len(keys[0])) or lexsort(keys))
+    found = search(gallery, gallery[[-1] * 20], 3)
+    whole = gallery[-1] @ gallery.T
+    expected = np.argsort(-whole, kind="stable")[:3]
+    np.testing.assert_array_equal(found.templates, np.tile(expected, (20, 1)))
+    assert max(lengths) <= 20 * 3 * 4
+
+
 def test_a_small_gallery_is_returned_whole_and_an_empty_one_refused() -> None:
     assert search(unit(3, 0), unit(2, 1), 10).templates.shape == (2, 3)
     with pytest.raises(ValueError, match="needs a gallery"):
