@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from facerts.errors import Error
-from facerts.io.files import locked, writing
+from facerts.io.files import locked, refuse_link, writing
 
 
 class Staging:
@@ -60,6 +60,7 @@ def _part(path: Path) -> Iterator[Path]:
     """An empty hidden folder beside a path, locked for this process and removed when the block ends."""
     part = path.with_name(f".{path.name}.part")
     with locked(path):
+        refuse_link(part)
         with writing(path):
             part.mkdir(parents=True, exist_ok=True)
             _clear(part)

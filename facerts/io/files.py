@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import socket
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,15 @@ from typing import IO, Any
 
 from facerts.errors import Error, LockedError, WriteError
 
-ADVICE = "free up space or choose another location"
+# What to do about an error; about every other one, to free up space.
+ADVICE = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "a file is where a folder should be, so choose another location",
+    errno.EEXIST: "a file is where a folder should be, so choose another location",
+    errno.EACCES: "choose a location that you may write to",
+    errno.EPERM: "choose a location that you may write to",
+    errno.EROFS: "choose a location that you may write to",
+}
 
 # pathlib makes one slash of two.
 _ADDRESS = re.compile(r"(https?|ftp|s3|gs|file):/", re.IGNORECASE)
@@ -31,8 +40,11 @@ def address_problem(path: str | Path) -> str:
 
 
 @contextmanager
-def writing(path: str | Path, *, advice: str = ADVICE) -> Iterator[None]:
+def writing(path: str | Path, *, advice: str = "") -> Iterator[None]:
     """Turn an OSError of the block into an error that names the file or folder being written.
+
+    Args:
+        advice: what to do about it; by default as the error demands.
 
     Raises:
         WriteError: the disk is full or read-only, or a file is where a folder should be.
@@ -44,6 +56,7 @@ def writing(path: str | Path, *, advice: str = ADVICE) -> Iterator[None]:
         # An error that names an unrelated file comes from reading the input, not from this write.
         if error.filename is not None and not _belongs_to(Path(os.fsdecode(error.filename)), path):
             raise
+        advice = advice or ADVICE.get(error.errno or 0, "free up space or choose another location")
         raise WriteError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from error
 
 
@@ -56,7 +69,7 @@ def _belongs_to(file: Path, path: Path) -> bool:
 
 @contextmanager
 def atomic_write(
-    path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = ADVICE
+    path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = ""
 ) -> Iterator[IO[Any]]:
     """Open a file that appears at ``path`` only when the block ends without an error.
 
@@ -124,7 +137,7 @@ def locked(path: str | Path) -> Iterator[None]:
 
     Raises:
         LockedError: another process has locked the path.
-        WriteError: the lock file cannot be created or locked.
+        WriteError: the lock file cannot be created or locked, or something else has its name, such as a link.
     """
     path = Path(os.path.abspath(path))
     lock = path.with_name(f".{path.name}.lock")
@@ -133,8 +146,9 @@ def locked(path: str | Path) -> Iterator[None]:
         handle = _lock(path, lock)
     _held.add(handle)
     try:
-        os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        with writing(path):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield
     finally:
         if handle in _held:
@@ -144,6 +158,16 @@ def locked(path: str | Path) -> Iterator[None]:
                     lock.parent.rmdir()
             _held.remove(handle)
             os.close(handle)
+
+
+def refuse_link(path: Path) -> None:
+    """Check that a name that belongs to facerts is not a link: what it points to would be changed or deleted.
+
+    Raises:
+        WriteError: it is a link.
+    """
+    if path.is_symlink():
+        raise WriteError(f"{path} is a link, and what it points to could be overwritten; remove the link")
 
 
 def sha256_file(path: str | Path) -> str:
@@ -159,7 +183,7 @@ def _lock(path: Path, lock: Path) -> int:
     """Open and lock the lock file, and return its file descriptor."""
     while True:
         make_folder(lock.parent)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _open_lock(lock)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -177,10 +201,32 @@ def _lock(path: Path, lock: Path) -> int:
         os.close(handle)
 
 
+def _open_lock(lock: Path) -> int:
+    """Open or create a lock file, which a lock empties, and so never a file that has another name too.
+
+    Raises:
+        WriteError: it is a link of either kind, or no file.
+    """
+    try:
+        # A pipe that nobody reads would keep a blocking open waiting.
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+    else:
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+            return handle
+        os.close(handle)
+    raise WriteError(
+        f"{lock} has the name of a lock, but is a link or not a file; remove it or choose another path"
+    )
+
+
 def _is_linked(handle: int, path: Path) -> bool:
     """Whether an open file is still the one at ``path``."""
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
 

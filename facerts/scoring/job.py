@@ -19,7 +19,7 @@ from typing import Any
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, locked, sync_names
+from facerts.io.files import atomic_write, locked, refuse_link, sync_names
 from facerts.io.json_file import read_json
 from facerts.scoring.blocks import (
     Block,
@@ -100,7 +100,7 @@ class Job:
 
         Raises:
             Error: another process is writing the result; or there is an unfinished run and ``resume`` is false, its
-                settings are different, or its images have changed.
+                settings are different, its images have changed, or its folder is a link.
         """
         with ExitStack() as lock:
             lock.enter_context(locked(self.out))
@@ -109,6 +109,8 @@ class Job:
         return damaged
 
     def _begin(self, *, resume: bool) -> list[str]:
+        for folder in (self.folder, self._joined):
+            refuse_link(folder)
         if self._joined.exists():
             shutil.rmtree(self._joined)
         job_file = self.folder / "job.json"

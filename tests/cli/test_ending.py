@@ -130,6 +130,7 @@ def test_an_unwritable_path_gives_a_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     home = tmp_path / "file"
+    advice = "a file is where a folder should be" if under == "a file" else "choose a location"
     if under == "a file":
         home.write_bytes(b"")
     else:
@@ -149,7 +150,7 @@ def test_an_unwritable_path_gives_a_message(
     }.items():
         assert run(*command, "--out", home / out) == 2, out
         message = capsys.readouterr().err
-        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); free up space", message), message
+        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); {advice}", message), message
 
 
 def test_a_broken_pipe_has_its_own_status() -> None:

@@ -63,6 +63,15 @@ def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "whole"
 
 
+def test_a_link_in_the_place_of_the_hidden_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious").write_text("old")
+    (tmp_path / ".a.part").symlink_to(tmp_path / "other")
+    with pytest.raises(Error, match=r"\.a\.part is a link, .*; remove the link"), staged([tmp_path / "a"]):
+        pass
+    assert files_in(tmp_path / "other") == ["precious"]
+
+
 KILLED = """
 import os, signal, sys
 from facerts.datasets.folder import Files

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from facerts.errors import Error
-from facerts.io.files import atomic_write, locked, sync_names
+from facerts.errors import Error, WriteError
+from facerts.io.files import atomic_write, locked, sync_names, writing
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -157,3 +157,40 @@ def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pyte
     )
     with pytest.raises(Error, match=message), locked(tmp_path / "rows.csv"):
         pass
+
+
+@pytest.mark.parametrize("kind", ["link", "broken link", "hard link", "pipe", "folder"])
+def test_what_only_has_the_name_of_a_lock_is_neither_locked_nor_changed(tmp_path: Path, kind: str) -> None:
+    lock, other = tmp_path / ".rows.csv.lock", tmp_path / "other"
+    if kind != "broken link":
+        other.write_text("precious")
+    if kind == "hard link":
+        lock.hardlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to(other)
+    before = os.lstat(lock)
+    with pytest.raises(WriteError, match=r"/\.rows\.csv\.lock .*; remove it"), locked(tmp_path / "rows.csv"):
+        pass
+    assert os.path.samestat(os.lstat(lock), before)
+    assert other.exists() == (kind != "broken link")
+    assert not other.exists() or other.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free up space"),
+        (errno.ENAMETOOLONG, "choose a shorter name"),
+        (errno.ENOTDIR, "a file is where a folder should be"),
+        (errno.EACCES, "choose a location that you may write to"),
+        (errno.EROFS, "choose a location that you may write to"),
+    ],
+)
+def test_advice_fits_the_error(tmp_path: Path, number: int, advice: str) -> None:
+    message = rf"/rows\.csv: cannot be written \(.*\); {advice}"
+    with pytest.raises(WriteError, match=message), writing(tmp_path / "rows.csv"):
+        raise OSError(number, os.strerror(number))

@@ -93,6 +93,20 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         Job(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
 
 
+@pytest.mark.parametrize("name", ["rows.csv.parts", ".rows.csv.parts.joined"])
+def test_a_link_in_the_place_of_the_blocks_is_refused(
+    scorer: Scorer, folder: Path, tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "other.csv"
+    run(scorer, folder, other).close()
+    (other.with_name("other.csv.parts") / "000000000.jsonl").write_bytes(b"damaged")
+    (tmp_path / name).symlink_to("other.csv.parts")
+    before = sorted(path.read_bytes() for path in (tmp_path / name).iterdir())
+    with pytest.raises(Error, match=rf"{name} is a link, .*; remove the link"):
+        run(scorer, folder, tmp_path / "rows.csv")
+    assert sorted(path.read_bytes() for path in (tmp_path / name).iterdir()) == before
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other text": lambda content: b'{"path": "a"',
     "empty": lambda content: b"",
