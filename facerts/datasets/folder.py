@@ -72,21 +72,16 @@ class Files(Source):
 def open_folder(path: Path) -> Files:
     """Open a folder with a subfolder for each identity, or a flat folder of images.
 
-    Images are ordered by path. Files whose names are not those of images are skipped.
+    Images are ordered by path. Files whose names are not those of images are skipped. What has the name of an image and
+    is no folder counts as one, such as a broken link; the error comes when it is read.
 
     Raises:
-        DataError: the folder contains no images, or both images and subfolders with images.
+        DataError: the folder contains no images, or both images and subfolders with images; or a subfolder cannot be
+            opened.
     """
-    with os.scandir(path) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    folders = [entry for entry in listed if entry.is_dir()]
-    flat = [entry.name for entry in listed if is_image_name(entry.name) and entry.is_file()]
-    nested = [
-        (folder.name, str(file.relative_to(path)))
-        for folder in folders
-        for file in sorted(Path(folder.path).rglob("*"))
-        if is_image_name(file.name) and file.is_file()
-    ]
+    _, folders, names = next(os.walk(path, onerror=_refuse))
+    flat = sorted(filter(is_image_name, names))
+    nested = [(folder, key) for folder in sorted(folders) for key in _images_below(path, folder)]
     if flat and nested:
         raise DataError(
             f"{path} contains both images and subfolders with images; "
@@ -122,20 +117,23 @@ def open_tree(path: Path) -> Files:
     return Files(path.name, path, sorted(keys), None, other_files=other_files)
 
 
+def _images_below(path: Path, folder: str) -> list[str]:
+    """The images in a subfolder and its own subfolders, but not those that are links, as paths relative to ``path``."""
+    keys: list[str] = []
+    for root, _, names in os.walk(path / folder, onerror=_refuse):
+        below = os.path.relpath(root, path)
+        keys += [os.path.join(below, name) for name in filter(is_image_name, names)]
+    return sorted(keys, key=lambda key: key.split(os.sep))
+
+
 def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Every folder with the names of its files; links are followed, but each folder is visited only once.
 
     Raises:
         DataError: a folder cannot be opened, so that its files would be skipped silently.
     """
-
-    def refuse(error: OSError) -> None:
-        raise DataError(
-            f"{error.filename}: cannot be opened ({error.strerror}); make it readable or move it elsewhere"
-        ) from error
-
     seen: set[tuple[int, int]] = set()
-    for root, folders, names in os.walk(path, onerror=refuse, followlinks=True):
+    for root, folders, names in os.walk(path, onerror=_refuse, followlinks=True):
         status = os.stat(root)
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
@@ -143,6 +141,12 @@ def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
         seen.add((status.st_dev, status.st_ino))
         folders.sort()
         yield root, names
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(
+        f"{error.filename}: cannot be opened ({error.strerror}); make it readable or move it elsewhere"
+    ) from error
 
 
 def open_list(path: Path, *, complete: bool = True) -> Files:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -50,6 +51,33 @@ def test_hidden_and_other_files_are_skipped(tmp_path: Path) -> None:
     for name in (".hidden.jpg", "notes.txt", "Thumbs.db", "ok.JPG"):
         (tmp_path / "a" / name).write_bytes(b"x")
     assert [open_source(tmp_path).key(0)] == ["a/ok.JPG"]
+
+
+@pytest.mark.parametrize("folder", ["", "person"])
+def test_what_cannot_be_read_is_listed_and_the_error_comes_with_reading(tmp_path: Path, folder: str) -> None:
+    inside = tmp_path / folder
+    inside.mkdir(exist_ok=True)
+    (inside / "a.jpg").write_bytes(b"image")
+    for name, target in {"gone": "nowhere", "loop": "loop.jpg"}.items():
+        (inside / f"{name}.jpg").symlink_to(target)
+    os.mkfifo(inside / "pipe.jpg")
+    (tmp_path / "folders").symlink_to("folders")
+    keys = [str(Path(folder, name)) for name in ("a.jpg", "gone.jpg", "loop.jpg", "pipe.jpg")]
+    for opened in (open_source(tmp_path), open_images(tmp_path)):
+        assert [opened.key(index) for index in range(len(opened))] == keys
+        for index, problem in enumerate(["No such file", "symbolic links", "not a file"], 1):
+            with pytest.raises(DataError, match=problem):
+                opened.read(index)
+
+
+def test_images_of_an_identity_are_ordered_by_path_and_links_to_folders_not_followed(tmp_path: Path) -> None:
+    for name in ("p/a-b.jpg", "p/a/b.jpg", "p/a.jpg", "q/1.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"image")
+    (tmp_path / "p" / "up").symlink_to("..")
+    source = open_source(tmp_path)
+    keys = [source.key(index) for index in range(len(source))]
+    assert keys == ["p/a/b.jpg", "p/a-b.jpg", "p/a.jpg", "q/1.jpg"]
 
 
 @pytest.mark.parametrize("opener", [open_source, open_images])
