@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from facerts.curation.staging import staged
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
@@ -18,6 +18,7 @@ from facerts.datasets.encoded_images import (
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.images import decode
+from facerts.io.file_names import safe_path
 from facerts.io.files import writing
 from facerts.io.progress import track
 
@@ -40,7 +41,8 @@ def pack_records(source: Source, folder: Path, *, check: bool = True) -> PackRes
     Images are grouped by identity, in the order of ``source.identities``.
 
     Raises:
-        DataError: there are no identities, or an image cannot be read; existing files are unchanged.
+        DataError: there are no identities, no image can be decoded, or one that is not to be decoded cannot be read;
+            existing files are unchanged.
     """
     if source.labels is None:
         raise DataError(f"{source.name}: a record directory needs identities, and this source has none")
@@ -57,7 +59,7 @@ def pack_shards(
     Images are grouped by identity; each shard but the last has ``images_per_shard`` images.
 
     Raises:
-        Error: the folder has shards already, or an image cannot be read.
+        Error: the folder has shards already; or as for ``pack_records``, identities aside.
     """
     if any(folder.glob("shard-*.tar")):
         raise Error(f"{folder} has shards already, which would mix with the new ones; choose another folder")
@@ -77,13 +79,14 @@ def unpack(source: Source, folder: Path) -> PackResult:
     The folder appears only when it is complete.
 
     Raises:
-        Error: the folder exists, a name in the source points outside of it, or two images have the same name.
+        Error: the folder exists, or two images have the same name.
     """
     with staged([folder]) as staging:
         part = staging.temporary(folder)
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
-            path = part / _safe_path(encoded_image(source, index, data).name, source.name)
+            identity, _, name = encoded_image(source, index, data).name.rpartition("/")
+            path = part / safe_path([identity, name] if identity else [name])
             if path.exists():
                 raise DataError(f"{source.name}: two images are called {path.relative_to(part)}")
             with writing(folder):
@@ -96,16 +99,18 @@ def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[
     """The images, grouped by identity; those that cannot be decoded are added to ``left_out`` and skipped.
 
     Raises:
-        DataError: no image can be decoded.
+        DataError: no image can be decoded; or, where they are not decoded, one cannot be read.
     """
 
     def load(index: int) -> EncodedImage | str:
-        data = source.read(index)
-        if check:
-            try:
+        try:
+            data = source.read(index)
+            if check:
                 decode(data, where=source.location(index))
-            except Error as error:
-                return str(error)
+        except Error as error:
+            if not check:
+                raise
+            return str(error)
         return encoded_image(source, index, data)
 
     is_empty = True
@@ -117,10 +122,3 @@ def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[
             yield loaded
     if is_empty:
         raise DataError(f"{source.name}: none of its images can be decoded")
-
-
-def _safe_path(name: str, source: str) -> PurePosixPath:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise DataError(f"{source}: the name {name!r} points outside the folder")
-    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from facerts.datasets.folder import Files, is_image_name
 from facerts.errors import DataError
 from facerts.galleries.gallery import Gallery
+from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.scoring.copies import write_copy
 
@@ -78,8 +78,7 @@ def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
             raise DataError(
                 f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"
             )
-        person = image.person.replace(os.sep, "_").strip(".") or "_"
         data = Files(path.name, path.parent, [path.name], None).read(0)
-        written += write_copy(folder / person / path.name, data)
+        written += write_copy(folder, safe_path([image.person, path.name]), data)
     sync_names(written)
     return written

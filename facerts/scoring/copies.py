@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path, PureWindowsPath
 
 from facerts.datasets.source import Source
 from facerts.images import decode, encode_jpeg, encode_png
+from facerts.io.file_names import safe_path
 from facerts.io.files import atomic_write, writing
 from facerts.scoring.annotate import annotate
 from facerts.scoring.row_builder import ScoredFace
@@ -18,9 +21,9 @@ class Copies:
     """The folders to save copies in; None saves none.
 
     An image is accepted if one of its faces is. An image that could not be read is neither accepted nor rejected; its
-    row has the error. Copies keep the names that the images have in their source. If a file of that name with other
-    contents exists it is kept, and the copy gets a number after its name: nothing is lost, and running again changes
-    nothing.
+    row has the error. Copies keep the names that the images have in their source, if a file can have them (see
+    ``safe_path``). If something else of that name exists it is kept, and the copy gets a number after its name: nothing
+    is lost, and running again changes nothing.
 
     Attributes:
         crops: folder for aligned crops, as PNG; the number of the face follows the name of the image.
@@ -47,28 +50,27 @@ class Copies:
         for face in faces:
             if self.crops is not None and face.crop is not None:
                 name = _relative_path(source.key(index))
-                crop_file = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
-                written += write_copy(crop_file, encode_png(face.crop))
+                crop_file = name.with_name(f"{name.stem}_{face.row.face}.png")
+                written += write_copy(self.crops, crop_file, encode_png(face.crop))
         if self.annotated is not None and faces[0].row.error is None:
             image = decode(source.read(index), where=source.location(index))
             name = _relative_path(source.key(index))
             jpeg = name if name.suffix.lower() in (".jpg", ".jpeg") else name.with_name(f"{name.name}.jpg")
             annotated = annotate(image, [face.row for face in faces])
-            written += write_copy(self.annotated / jpeg, encode_jpeg(annotated))
+            written += write_copy(self.annotated, jpeg, encode_jpeg(annotated))
         folder = self.accepted if any(face.row.accepted for face in faces) else self.rejected
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)
             name = _relative_path(source.key(index))
-            written += write_copy(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
+            copy = name if name.suffix else name.with_suffix(_suffix(data))
+            written += write_copy(folder, copy, data)
         return written
 
 
 def _relative_path(key: str) -> Path:
     """A key as a path that stays inside a folder, whatever a tar file contains, with either kind of slash."""
-    key = key.replace("\0", "_")
-    parts = [part for part in PureWindowsPath(key).parts if part != ".."]
-    anchor = PureWindowsPath(key).anchor
-    return Path(*[part for part in parts if part != anchor] or ["image"])
+    path = PureWindowsPath(key)
+    return safe_path([part for part in path.parts if part not in ("..", path.anchor)] or ["image"])
 
 
 def _suffix(data: bytes) -> str:
@@ -76,15 +78,40 @@ def _suffix(data: bytes) -> str:
     return {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}.get(data[:2], ".bmp")
 
 
-def write_copy(path: Path, data: bytes) -> list[Path]:
-    """The file that was written: one of the same name with other contents is kept; empty if an identical one exists."""
-    target, number = path, 1
-    with writing(path):
-        while target.exists():
-            if target.is_file() and target.read_bytes() == data:
-                return []
-            number += 1
-            target = path.with_name(f"{path.stem} ({number}){path.suffix}")
+def write_copy(folder: Path, name: Path, data: bytes) -> list[Path]:
+    """Write a file below a folder, and nowhere else; what is there is kept, and the new one gets a number.
+
+    Args:
+        name: relative to ``folder``.
+
+    Returns:
+        The file written; empty if an identical one exists.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
+    with writing(folder / name):
+        target = folder
+        for part in name.parent.parts:
+            target = _first_free(target / part, or_if=_is_folder)
+        target = _first_free(target / name.name, or_if=lambda path: _has_content(path, data))
+        if target.exists():
+            return []
         with atomic_write(target, sync_name=False) as file:
             file.write(data)
         return [target]
+
+
+def _first_free(path: Path, *, or_if: Callable[[Path], bool]) -> Path:
+    """A path, or the first of it with a number after its name, that does not exist or of which something is true."""
+    numbered = (path.with_name(f"{path.stem} ({number}){path.suffix}") for number in count(2))
+    return next(each for each in chain([path], numbered) if not os.path.lexists(each) or or_if(each))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder itself: a link may lead elsewhere."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _has_content(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

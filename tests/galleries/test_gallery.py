@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Decision, Enrollments, Gallery, best_images, read_gallery, write_gallery
+from facerts.galleries import (
+    BestImage,
+    Decision,
+    Enrollments,
+    Gallery,
+    best_images,
+    copy_images,
+    read_gallery,
+    write_gallery,
+)
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.scoring import Row, ScoredFace, Scorer
 from tests.foreign import write_description, write_embedder
@@ -335,3 +344,13 @@ def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_pat
     short = replace(own.enrollments, embedding=own.enrollments.embedding[:, :-1])
     with pytest.raises(DataError, match=r"have 7 numbers, .* have 8; build it again"):
         replace(own, enrollments=short).search(scorer, people)
+
+
+def test_any_name_of_a_person_becomes_a_folder_of_the_copies(tmp_path: Path) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"image")
+    people = ["Ann", "An\0n", "An\ud800n", "..", "", "Ann/Bea", "Ann_Bea", "x" * 300]
+    images = [BestImage(person, 1, str(tmp_path / "1.jpg"), 1.0, None, None, ()) for person in people]
+    written = copy_images(images, tmp_path / "best")
+    assert len({path.parent for path in written}) == len(people)
+    assert {path.parent.parent for path in written} == {tmp_path / "best"}
+    assert copy_images(images, tmp_path / "best") == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,6 +16,7 @@ import pytest
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg, encode_png
 from tests.command import run
+from tests.contents import files_in
 from tests.hostile.images import png, png_header
 
 FACE = encode_jpeg(draw_face(0, 0))
@@ -128,3 +131,53 @@ def test_a_tar_cannot_write_outside_the_folder_for_copies(model: Path, tmp_path:
     new = set(tmp_path.parent.rglob("*.jpg")) - before
     assert len(new) == 8
     assert all(copies in path.parents for path in new)
+
+
+def tar_of(path: Path, names: Sequence[str]) -> Path:
+    """A tar file of faces with these names, each of other contents."""
+    with tarfile.open(path, "w") as archive:
+        for number, name in enumerate(names):
+            data = encode_jpeg(draw_face(number, 0))
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["x" * 300 + ".jpg", "ω" * 150 + ".jpg", "/".join(["d" * 200] * 25) + "/deep.jpg", "last.jpg"],
+        ["a.jpg", "a.jpg/b.jpg", "a.jpg/c/d.jpg", "last.jpg"],
+        ["a.jpg/b.jpg", "a.jpg", "last.jpg"],
+    ],
+    ids=["long", "folder after file", "file after folder"],
+)
+def test_no_name_in_a_tar_ends_the_run(model: Path, tmp_path: Path, names: list[str]) -> None:
+    images = tar_of(tmp_path / "t.tar", names)
+    accepted, rejected, crops, annotated, again = (tmp_path / name for name in "arcnx")
+    command = ("score", images, "--model", model, "--min-quality")
+    folders = ("--copy-accepted", accepted, "--save-crops", crops, "--annotate", annotated)
+    assert run(*command, "-9", *folders) == 0
+    assert run(*command, "9e9", "--copy-rejected", rejected) == 0
+    assert run("data", "unpack", images, "--out", again) == 0
+    originals = sorted(encode_jpeg(draw_face(number, 0)) for number in range(len(names)))
+    for folder in (accepted, rejected, again):
+        assert sorted(path.read_bytes() for path in folder.rglob("*.jpg") if path.is_file()) == originals
+    for folder in (crops, annotated):
+        assert len([path for path in folder.rglob("*.*") if path.is_file()]) == len(names)
+    before = files_in(accepted)
+    assert run(*command, "-9", "--copy-accepted", accepted) == 0
+    assert files_in(accepted) == before
+
+
+def test_copies_are_not_written_through_links(model: Path, tmp_path: Path) -> None:
+    images = tar_of(tmp_path / "t.tar", ["inside/1.jpg", "2.jpg"])
+    outside, copies = tmp_path / "outside", tmp_path / "copies"
+    outside.mkdir()
+    copies.mkdir()
+    (copies / "inside").symlink_to(outside)
+    (copies / "2.jpg").symlink_to(outside / "2.jpg")
+    assert run("score", images, "--model", model, "--min-quality", "-9", "--copy-accepted", copies) == 0
+    assert files_in(outside) == []
+    assert files_in(copies) == ["2 (2).jpg", "2.jpg", "inside", "inside (2)", "inside (2)/1.jpg"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from facerts.errors import DataError
+from facerts.io.file_names import safe_name
 from facerts.io.files import atomic_write
 
 _INK = "#24292f"
@@ -27,7 +28,7 @@ def write_svgs(folder: Path, drawn: Sequence[tuple[str, str]]) -> list[Path]:
     Raises:
         DataError: two names would become one file.
     """
-    paths = [folder / (re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name, _ in drawn]
+    paths = [folder / safe_name(re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name, _ in drawn]
     if len(set(paths)) < len(paths):
         names = ", ".join(name for name, _ in drawn)
         raise DataError(f"{folder}: {names} would share a file name; rename labels")
