@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
 from facerts.io.console import printable
+from facerts.io.time_limit import cpu_time_limit
 
 MAX_GROUPS = 50
 # More different numbers than this are values to put into ranges, not names of groups.
@@ -29,6 +30,8 @@ MAX_BYTES = 1 << 28
 MAX_ATTRIBUTES = 50
 # Beyond these lengths nothing is a name: keys are not searched, and names of groups are refused.
 MAX_KEY, MAX_NAME = 500, 100
+# The time to search all names: so many seconds, and one more for so many names; others take a thousandth of it.
+MAX_SECONDS, NAMES_PER_SECOND = 2.0, 1000
 
 _ATTRIBUTE = re.compile(r"\s*(\w[\w -]*?)\s*=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
@@ -49,7 +52,17 @@ class NamePattern:
         return (self.attribute,)
 
     def values(self, keys: Sequence[str]) -> ValuesAndNotes:
-        matches = [self.pattern.search(key) if len(key) <= MAX_KEY else None for key in keys]
+        matches: list[re.Match[str] | None] = []
+        try:
+            # Some expressions take a time that doubles with each letter of a name.
+            with cpu_time_limit(MAX_SECONDS + len(keys) / NAMES_PER_SECOND):
+                for key in keys:
+                    matches.append(self.pattern.search(key) if len(key) <= MAX_KEY else None)
+        except TimeoutError as error:
+            raise DataError(
+                f"{self.attribute}: the pattern {self.pattern.pattern!r} takes too long on names such as "
+                f"{printable(keys[len(matches)])!r}; write it without repetitions inside repetitions"
+            ) from error
         if keys and not any(matches):
             raise DataError(
                 f"{self.attribute}: the pattern {self.pattern.pattern!r} is in no name, such as {printable(keys[0])!r}"

@@ -11,8 +11,9 @@ from pathlib import Path
 from facerts.evaluation.results import Result
 from facerts.report.subject import Subject
 
-# Words with a slash or a dot inside: paths and file names.
-_FILES = re.compile(r"\S*/\S*|\S*\w\.\w\S*")
+_WORD = re.compile(r"\S+")
+# In paths and file names.
+_OF_FILES = re.compile(r"/|\w\.\w")
 _HIDDEN = "…"
 
 
@@ -58,7 +59,7 @@ def _without(note: str, names: Sequence[str]) -> str:
     for name in names:
         if re.search(r"[^\W\d_]", name):
             note = note.replace(name, _HIDDEN)
-    return _FILES.sub(_HIDDEN, note)
+    return _WORD.sub(lambda word: _HIDDEN if _OF_FILES.search(word[0]) else word[0], note)
 
 
 def _names(subject: Subject) -> Iterator[str]:

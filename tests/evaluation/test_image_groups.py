@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,22 @@ def test_endless_names_and_files_are_not_searched(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("facerts.evaluation.image_groups.MAX_BYTES", 15)
     with pytest.raises(DataError, match="larger than"):
         read_groups([table(tmp_path, "image,age\n1.jpg,3\n")])
+
+
+def test_a_catastrophic_pattern_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("facerts.evaluation.image_groups.MAX_SECONDS", 0.05)
+    before = signal.getsignal(signal.SIGVTALRM)
+    # Without a limit this would take longer than the universe, too.
+    with pytest.raises(
+        DataError, match=r"age: the pattern '\(a\+\)\+b' takes too long on names such as 'a{100}'"
+    ):
+        read_groups(["age=(a+)+b"]).of(["ab", "a" * 100, "b"])
+    assert signal.getsignal(signal.SIGVTALRM) is before
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    # Threads get no signals; the search itself works.
+    with ThreadPoolExecutor() as threads:
+        values, _ = threads.submit(read_groups(["age=(a+)+b"]).of, ["aab"]).result()
+    assert values["age"].tolist() == ["aa"]
 
 
 def test_names_of_groups_have_no_control_characters(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from facerts.report import write_report
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.figures.style import new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
-from facerts.report.subject import load_subjects
+from facerts.report.impersonal import impersonal
+from facerts.report.subject import Subject, load_subjects
 from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
 from tests.serving.browser import CHROMIUM, Tab, browser
@@ -218,6 +219,17 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str,
     assert not {"p-value", "Percentage point"} & listed
     text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", before, flags=re.DOTALL)
     assert not re.search(r"\b(TAR|FAR)\b", text)
+
+
+def test_files_in_notes_are_hidden_however_long_the_words_are(result: Path) -> None:
+    read, _ = load_result(result)
+    # Two hundred thousand letters took minutes.
+    word = "a" * 200_000
+    section = next(iter(read.verification.values()))
+    section.notes = [word, f"{word}/1 of a/b, x.png; 1.5 and end.", "a . b"]
+    (subject,) = impersonal([Subject("model", read, {}, [])])
+    assert subject.result is not None
+    assert next(iter(subject.result.verification.values())).notes == [word, "… of … … … and end.", "a . b"]
 
 
 def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path: Path, result: Path) -> None:
