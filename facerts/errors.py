@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+# What a sentence names of a file in which everything is wrong.
+MAX_PROBLEMS, MAX_FIELD = 10, 200
 
 
 class Error(Exception):
@@ -59,13 +62,28 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def problems_text(problems: Iterable[Mapping[str, Any]]) -> str:
-    """The problems that pydantic found, in one sentence; the values themselves are not repeated."""
-    return "; ".join(map(problem_text, problems))
+def problems_text(
+    problems: Sequence[Mapping[str, Any]], text_of: Callable[[Mapping[str, Any]], str] | None = None
+) -> str:
+    """The first problems that pydantic found, in one sentence; the values themselves are not repeated.
+
+    Args:
+        text_of: the words for a problem, by default those of ``problem_text``.
+    """
+    texts = list(map(text_of or problem_text, problems[:MAX_PROBLEMS]))
+    if len(problems) > MAX_PROBLEMS:
+        texts.append(f"and {len(problems) - MAX_PROBLEMS:,} more")
+    return "; ".join(texts)
+
+
+def field_name(problem: Mapping[str, Any]) -> str:
+    """The dotted name of the field with a problem, cut where it is endless."""
+    field = ".".join(map(str, problem["loc"]))
+    return field if len(field) <= MAX_FIELD else f"{field[:MAX_FIELD]}…"
 
 
 def problem_text(problem: Mapping[str, Any]) -> str:
     """The dotted name of the field, and what is wrong with it; a problem of the whole has no field."""
-    field = ".".join(map(str, problem["loc"]))
+    field = field_name(problem)
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{field}: {reason}" if field else reason

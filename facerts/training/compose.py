@@ -24,6 +24,8 @@ SHIPPED = resources.files("facerts.recipes")
 SUFFIXES = (".yaml", ".yml")
 # A recipe, its base, the base of that and so on; nobody can follow more.
 MAXIMUM_RECIPES = 5
+# Sections around a field; the deepest have two.
+MAX_PARENTS = 10
 
 
 def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, str]:
@@ -222,6 +224,8 @@ def _change(fields: Fields, override: str) -> None:
     if key == "method" and isinstance(value, str):
         key = "method.name"
     *parents, last = key.split(".")
+    if len(parents) > MAX_PARENTS:
+        raise RecipeError(f"{override[:100]!r}…: recipes have no fields that deep")
     for parent in parents:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import RecipeError, did_you_mean, problem_text
+from facerts.errors import RecipeError, did_you_mean, field_name, problem_text, problems_text
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import BACKBONES
@@ -435,15 +435,15 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def explain(error: ValidationError) -> str:
-    """Every problem in a sentence, with the nearest field to an unknown one."""
-    sentences = []
-    for problem in error.errors():
-        if problem["type"] == "extra_forbidden":
-            where = ".".join(str(part) for part in problem["loc"])
-            sentences.append(f"unknown key {where!r}{did_you_mean(where, _fields(Recipe))}")
-        else:
-            sentences.append(problem_text(problem))
-    return "; ".join(sentences)
+    """The first problems in a sentence, with the nearest field to an unknown one."""
+
+    def text_of(problem: Mapping[str, Any]) -> str:
+        if problem["type"] != "extra_forbidden":
+            return problem_text(problem)
+        name = field_name(problem)
+        return f"unknown key {name!r}{did_you_mean(name, _fields(Recipe))}"
+
+    return problems_text(error.errors(), text_of)
 
 
 def _fields(section: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -141,6 +141,17 @@ def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
         load_recipe("casia_rts", override.split(" "))
 
 
+def test_endless_keys_and_problems_are_cut(tmp_path: Path) -> None:
+    recipe = tmp_path / "long.yaml"
+    unknown = "\n".join(f"optim{number}: 1" for number in range(3000))
+    recipe.write_text(f"base: casia_rts\n{unknown}\n? {'k' * 9000}\n: 1\n")
+    with pytest.raises(RecipeError, match=r"unknown key 'optim0'.*; and 2,991 more$") as caught:
+        load_recipe(str(recipe))
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(RecipeError, match="recipes have no fields that deep"):
+        load_recipe("casia_rts", [f"data{'.a' * 20_000}=1"])
+
+
 def test_overrides_reach_nested_fields_and_keep_the_rest() -> None:
     before, after = load_recipe("casia_rts"), load_recipe("casia_rts", ["optim.lr=0.05", "data.workers=2"])
     assert (after.optim.lr, after.data.workers) == (0.05, 2)
