@@ -165,17 +165,24 @@ class Learner:
             with nullcontext() if number == parts or self._single else self._parallel.no_sync():
                 reports.append(self._differentiate(images, part, parts, learning_rate))
         average_gradients(self.method.state.parameters(), self.processes)
+        report = joined(reports)
         if self.recipe.optim.clip_norm is not None:
-            self.scaler.unscale_(self.optimizer)
-            replicated = [*self.network.parameters(), *self.method.state.parameters()]
-            clip_gradients(replicated, self.centers.parameters(), self.recipe.optim.clip_norm, self.processes)
+            norm = self._clip(self.recipe.optim.clip_norm)
+            # With fp16, the scaler skips a step whose gradients overflow.
+            if self.precision != "fp16" or norm.isfinite():
+                report = report.with_part("gradient_norm", norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
             self.average.update(self.network)
-        report = joined(reports)
         self.reports.add(report)
         return report.loss
+
+    def _clip(self, max_norm: float) -> Tensor:
+        """Clip the gradients of all that is trained, together; returns their norm before."""
+        self.scaler.unscale_(self.optimizer)
+        replicated = [*self.network.parameters(), *self.method.state.parameters()]
+        return clip_gradients(replicated, self.centers.parameters(), max_norm, self.processes)
 
     def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
         """Forward and backward pass of one part of a step.

@@ -218,7 +218,8 @@ class Optim(Section):
         warmup_epochs: epochs over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once. The RTS paper
             ramps the margin of ArcFace heads only; so do the recipes that ship.
-        clip_norm: maximum norm of the gradient; null for no clipping.
+        clip_norm: maximum norm of the gradient of network, method and class centers together, as in
+            ``torch.nn.utils.clip_grad_norm_``; the norm before is logged. null for no clipping.
         average: decay of a moving average of the network's weights, which is then used for validation and export;
             null for none.
     """

@@ -52,6 +52,11 @@ class StepReport:
         """The same report with the state of the network's outputs, by name."""
         return replace(self, finite_outputs={name: value.isfinite().all() for name, value in outputs.items()})
 
+    def with_part(self, name: str, value: Tensor) -> StepReport:
+        """The same report with a further scalar to log."""
+        loss = replace(self.loss, parts={**self.loss.parts, name: value})
+        return replace(self, loss=loss)
+
     def tensors(self) -> list[Tensor]:
         """All tensors of the report, in the order that ``with_tensors`` takes."""
         loss = self.loss

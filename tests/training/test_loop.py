@@ -22,7 +22,7 @@ from facerts.training.methods.rts import RTS
 from tests.training.conftest import MakeRecipe
 
 # Required for images other than the recipe's.
-SLOW = (("fp32", 2), ("bf16", 0), ("bf16", 1))
+SLOW = (("fp32", 2, ()), ("bf16", 0, ("optim.clip_norm=0.5",)), ("bf16", 1, ()))
 NAMED = ("data.name=drawn", "data.terms=none")
 
 
@@ -74,7 +74,8 @@ def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("precision", "workers"), [("fp32", 0), *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
+    ("precision", "workers", "settings"),
+    [("fp32", 0, ()), *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)],
 )
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     make_recipe: MakeRecipe,
@@ -83,8 +84,9 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     capsys: pytest.CaptureFixture[str],
     precision: str,
     workers: int,
+    settings: tuple[str, ...],
 ) -> None:
-    recipe = make_recipe(f"compute.precision={precision}", f"data.workers={workers}")
+    recipe = make_recipe(f"compute.precision={precision}", f"data.workers={workers}", *settings)
     train(recipe, tmp_path / "whole")
 
     class Killed(BaseException):

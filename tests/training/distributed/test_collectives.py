@@ -52,7 +52,7 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
 
 
 def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
-    """Gradients of network, state and all centers after a few steps, and the state itself."""
+    """Gradients of network, state and all centers after a few steps, their norm, and the state itself."""
     torch.manual_seed(0)
     method = METHODS[name](METHODS[name].Config(), SIZE)
     heads = {
@@ -68,11 +68,11 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
         optimizer.zero_grad()
         method.loss(outputs, batch, centers).total.backward()  # type: ignore[no-untyped-call]
         average_gradients(whole, processes)
-        clip_gradients(whole, centers.parameters(), 1.0, processes)
+        norm = clip_gradients(whole, centers.parameters(), 1.0, processes)
         optimizer.step()
     rows = [len(processes.own_classes(IDENTITIES, rank)) for rank in range(processes.count)]
     assert centers.weight.grad is not None
-    found = [p.grad for p in whole if p.grad is not None] + list(method.state.buffers())
+    found = [norm, *(p.grad for p in whole if p.grad is not None), *method.state.buffers()]
     for shared in (centers.weight.grad, centers.weight.detach()):
         together = processes.gather_on_first(shared, rows)
         if together is not None:
