@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from facerts.io.files import atomic_write, writing
+from facerts.io.files import atomic_write, refuse_link, writing
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods import Loss
 
@@ -34,17 +34,18 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, resumed_at: int) -> None:
-        path = folder / FILE
-        if path.exists():
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if resumed_at else []
-            kept = [line for line in lines if _before(line, resumed_at)]
-            with atomic_write(path, "w") as file:
-                file.writelines(f"{line}\n" for line in kept)
+        path, board = folder / FILE, folder / "tensorboard"
+        refuse_link(board)
+        is_there = resumed_at and path.is_file()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if is_there else []
+        # Written anew in any case, so that a link is replaced and not appended to.
+        with atomic_write(path, "w") as file:
+            file.writelines(f"{line}\n" for line in lines if _before(line, resumed_at))
         self._path = path
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
-        with writing(folder / "tensorboard"):
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at)
+        with writing(board):
+            self._board = SummaryWriter(str(board), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
         """Log one line.
