@@ -183,7 +183,7 @@ def _read_txt(path: Path) -> list[_ListedPair]:
         where, fields = f"{path}, line {number}", line.split()
         if len(fields) != 3:
             raise DataError(
-                f"{where}: {line!r} is neither PATH PATH LABEL nor LABEL PATH PATH; "
+                f"{where}: {line[:100]!r} is neither PATH PATH LABEL nor LABEL PATH PATH; "
                 "paths with spaces need a .csv"
             )
         if label_first is None:
@@ -199,18 +199,18 @@ def _read_csv(path: Path) -> list[_ListedPair]:
             reader = csv.DictReader(file)
             # Read while the file is open: an empty file is asked for its header again.
             columns = reader.fieldnames or ()
+            unknown = [column for column in columns if column not in (*_REQUIRED, *_OPTIONAL)]
+            missing = [column for column in _REQUIRED if column not in columns]
+            if unknown or missing or len(set(columns)) != len(columns):
+                raise DataError(
+                    f"{path}, line 1: the columns {','.join(columns)[:100]!r} are not {','.join(_REQUIRED)} and, "
+                    f"optionally, {', '.join(_OPTIONAL)}"
+                )
             lines = [(f"{path}, line {reader.line_num}", line) for line in reader]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a comma-separated table in UTF-8 ({error})") from error
-    unknown = [column for column in columns if column not in (*_REQUIRED, *_OPTIONAL)]
-    missing = [column for column in _REQUIRED if column not in columns]
-    if unknown or missing or len(set(columns)) != len(columns):
-        raise DataError(
-            f"{path}, line 1: the columns {','.join(columns)!r} are not {','.join(_REQUIRED)} and, "
-            f"optionally, {', '.join(_OPTIONAL)}"
-        )
     rows: list[_ListedPair] = []
     for where, line in lines:
         if None in line or None in line.values():

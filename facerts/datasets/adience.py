@@ -90,12 +90,16 @@ def _read(path: Path, form: str) -> Iterator[AdienceFace]:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            absent = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            header = next(reader, [])
+            absent = [name for name in COLUMNS if name not in header]
             if absent:
                 raise DataError(f"{path}, line 1: no column {absent[0]}")
-            for line in reader:
-                user, image, person, age, gender = (line[name] or "" for name in COLUMNS)
+            columns = [header.index(name) for name in COLUMNS]
+            for line in filter(None, reader):
+                user, image, person, age, gender = (
+                    line[column] if column < len(line) else "" for column in columns
+                )
                 if not person.isdecimal() or not all(_is_name(part) for part in (user, image)):
                     raise DataError(
                         f"{path}, line {reader.line_num}: not a user, an image and a person's number"

@@ -94,7 +94,11 @@ def _json_rows(file: IO[str], path: Path) -> list[Any]:
 
 
 def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
+    rows = csv.reader(file)
+    header = next(rows, [])
+    columns = {name: header.index(name) for name in Listed._fields if name in header}
     return [
-        {name: from_cell(row[name]) for name in Listed._fields if isinstance(row.get(name), str)}
-        for row in csv.DictReader(file)
+        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
+        for row in rows
+        if row
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from facerts.datasets import open_images, open_source
+from facerts.datasets import adience, open_images, open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES, encode_jpeg
@@ -52,6 +52,26 @@ def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
     }
     for message, path in zip(messages.values(), paths, strict=True):
         assert not message or message.startswith(str(path.parent))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "columns", "refused"),
+    [
+        ("report", "check.csv", ("person", "path"), ""),
+        ("pairs", "pairs.csv", ("first", "second", "same"), "line 1: the columns"),
+        ("adience", adience.FOLDS[0], adience.COLUMNS, ""),
+    ],
+)
+def test_the_columns_of_a_table_are_not_read_for_each_row(
+    tmp_path: Path, kind: str, name: str, columns: tuple[str, ...], refused: str
+) -> None:
+    (tmp_path / "aligned").mkdir()
+    for fold in adience.FOLDS[1:]:
+        (tmp_path / fold).write_text("\t".join(columns))
+    path = tmp_path / name
+    path.write_bytes(lists.wide_table(columns, "," if path.suffix == ".csv" else "\t"))
+    (message,) = read_bounded(kind, [path], memory=256 << 20, seconds=20).values()
+    assert refused in message if refused else not message, message[:200]
 
 
 @pytest.mark.slow

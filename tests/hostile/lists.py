@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Each lies beside a file ``there.jpg``, which its last line names.
 HOSTILE: dict[str, bytes] = {
     "NUL": b"a\0b.jpg\nthere.jpg\n",
@@ -22,3 +24,9 @@ REFUSED: dict[str, bytes] = {
     "blank lines": b"\n \n\t\n",
     "a byte-order mark alone": b"\xef\xbb\xbf",
 }
+
+
+def wide_table(columns: Sequence[str], delimiter: str = ",") -> bytes:
+    """A table of 1 MB with as many columns as rows, of which each has the first three."""
+    header = delimiter.join([*columns, *map(str, range(60_000))])
+    return f"{header}\n".encode() + delimiter.join(["a", "b", "1\n"]).encode() * 60_000

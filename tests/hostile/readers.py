@@ -49,6 +49,24 @@ def read_gallery(path: Path) -> None:
     gallery.threshold(0.01)
 
 
+def read_report(path: Path) -> None:
+    from facerts.galleries import read_findings
+
+    read_findings(path)
+
+
+def read_pairs(path: Path) -> None:
+    from facerts.benchmarks.listed import load_pair_list
+
+    load_pair_list(path)
+
+
+def read_adience(path: Path) -> None:
+    from facerts.datasets.adience import write_adience_groups
+
+    write_adience_groups(path.parent, path.with_suffix(".csv"))
+
+
 def read_model(path: Path) -> None:
     import numpy as np
 
@@ -104,6 +122,9 @@ READERS: dict[str, Callable[[Path], None]] = {
     "source": read_source,
     "table": read_table,
     "gallery": read_gallery,
+    "report": read_report,
+    "pairs": read_pairs,
+    "adience": read_adience,
     "model": read_model,
     "recipe": read_recipe,
     "checkpoint": read_checkpoint,
