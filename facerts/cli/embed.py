@@ -21,8 +21,9 @@ def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = Fals
     Args:
         out: Path of the .npz file to write.
     """
-    from facerts.scoring.sinks import write_embeddings
+    from facerts.scoring.sinks import check_embeddings_file, write_embeddings
 
+    check_embeddings_file(out)
     # All embeddings are kept in memory until the file is written, but not the crops.
     scored = [replace(entry, crop=None) for entry in options.open().score_paths(paths, progress="embedding")]
     write_embeddings(out, scored)

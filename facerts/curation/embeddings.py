@@ -23,8 +23,9 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import embed_source
 from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.search import Backend
-from facerts.errors import DataError, Error
+from facerts.errors import DataError, Error, WriteError
 from facerts.images import CROP_SIZE
+from facerts.io.console import warn
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.io.progress import progress_bar
@@ -82,9 +83,7 @@ class SourceEmbedder:
         """
         crops = source if detector is None else AlignedPhotos(source, detector)
         if self.cache is None:
-            folder = Path(mkdtemp(dir=scratch)) / "embeddings"
-            _embed(self.embedder, crops, folder, flip=self.flip)
-            return _load(folder, len(source))
+            return self._embed_once(crops, scratch)
         key = {
             "model": self.embedder.identity,
             "flip": self.flip,
@@ -93,9 +92,18 @@ class SourceEmbedder:
         }
         folder = OutputCache(self.cache).path_of(key, "")
         if not folder.exists():
-            with staged([folder]) as staging:
-                _embed(self.embedder, crops, staging.temporary(folder), flip=self.flip)
+            try:
+                with staged([folder]) as staging:
+                    _embed(self.embedder, crops, staging.temporary(folder), flip=self.flip)
+            except WriteError as error:
+                warn(f"{error}; the embeddings are not kept for the next command")
+                return self._embed_once(crops, scratch)
         return _load(folder, len(source))
+
+    def _embed_once(self, crops: Source, scratch: Path) -> SourceEmbeddings:
+        folder = Path(mkdtemp(dir=scratch)) / "embeddings"
+        _embed(self.embedder, crops, folder, flip=self.flip)
+        return _load(folder, len(crops))
 
     def settings(self) -> dict[str, Any]:
         """The settings, for a report."""

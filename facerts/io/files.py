@@ -67,6 +67,23 @@ def _belongs_to(file: Path, path: Path) -> bool:
     return any(part.startswith(f".{path.name}.") for part in file.parts)
 
 
+def check_writable(path: str | Path) -> None:
+    """Check before long work that a file can be written, as far as permissions tell; nothing is created.
+
+    Raises:
+        Error: the path is a folder.
+        WriteError: its folder, or the one to create it in, cannot be written to.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise Error(f"{path} is a folder; give a file to write")
+    with writing(path):
+        folder = next(parent for parent in Path(os.path.abspath(path)).parents if parent.exists())
+        if not os.access(folder, os.W_OK | os.X_OK):
+            number = errno.EACCES if folder.is_dir() else errno.ENOTDIR
+            raise OSError(number, os.strerror(number), str(folder))
+
+
 @contextmanager
 def atomic_write(
     path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = ""

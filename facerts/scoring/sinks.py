@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from facerts.errors import Error, MissingExtraError
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, check_writable
 from facerts.io.json_file import json_text
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import Row
@@ -63,8 +63,7 @@ def check_sink(path: str | Path) -> None:
         raise Error(
             f"{path}: rows are written as {', '.join(SINKS)}; choose a file with one of these suffixes"
         )
-    if path.is_dir():
-        raise Error(f"{path} is a folder; name a file to write")
+    check_writable(path)
     if path.suffix == ".parquet":
         _pyarrow()
 
@@ -192,6 +191,17 @@ SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
 }
 
 
+def check_embeddings_file(path: str | Path) -> None:
+    """Check before a long run that its embeddings can be written.
+
+    Raises:
+        Error: the file does not end in .npz, or its folder cannot be written to.
+    """
+    if Path(path).suffix != ".npz":
+        raise Error(f"{path}: embeddings are written as .npz; choose a file with that suffix")
+    check_writable(path)
+
+
 def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
     """Write embeddings and scores as arrays.
 
@@ -201,11 +211,9 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
     are NaN for images that were aligned crops.
 
     Raises:
-        Error: the file does not end in .npz, or no image has a face.
+        Error: see ``check_embeddings_file``; or no image has a face.
     """
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise Error(f"{path}: embeddings are written as .npz; choose a file with that suffix")
+    check_embeddings_file(path)
     faces = [entry for entry in scored if entry.embedding is not None]
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:

@@ -68,6 +68,15 @@ def test_some_unreadable_images_give_status_1_and_rows_with_errors(
     assert run("score", tmp_path / "in" / "good.png", "--model", model, "--out", rows) == 0
 
 
+def test_where_embeddings_cannot_be_written_nothing_is_embedded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for out, problem in (("e.txt", "written as .npz"), ("file/e.npz", "a file is where a folder should be")):
+        assert run("embed", tmp_path, "--model", "none.onnx", "--out", tmp_path / out) == 2
+        assert problem in capsys.readouterr().err
+
+
 def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> None:
     command = ("score", tmp_path, "--model", model, "--out", tmp_path / "r.csv")
     assert run(*command, "--min-quality", "1", "--keep", "0.9") == 2

@@ -202,6 +202,17 @@ def test_the_cache_is_used_as_long_as_it_is_valid(
     assert not list((tmp_path / "cache").glob(".*"))
 
 
+def test_a_cache_that_cannot_be_written_is_not_needed(
+    faces: Path, embedder: SourceEmbedder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cached = replace(embedder, cache=tmp_path / "file" / "cache")
+    for name, backend in (("fresh", embedder), ("uncached", cached)):
+        dedup(open_source(faces), OutputSpec(tmp_path / name), backend, THRESHOLDS)
+    assert read_list(tmp_path, "pairs", "fresh") == read_list(tmp_path, "pairs", "uncached")
+    assert "the embeddings are not kept for the next command" in capsys.readouterr().err
+
+
 def test_unreadable_images_are_dropped_and_named(
     faces: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import Error, WriteError
-from facerts.io.files import atomic_write, locked, sync_names, writing
+from facerts.io.files import atomic_write, check_writable, locked, sync_names, writing
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -34,6 +34,22 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     with pytest.raises(RuntimeError):
         fail()
     assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_cannot_be_written_is_known_before_long_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    check_writable(tmp_path / "new" / "deep" / "rows.csv")
+    check_writable(tmp_path / "file")
+    with pytest.raises(WriteError, match=r"/file/rows\.csv: cannot be written \(Not a directory\)"):
+        check_writable(tmp_path / "file" / "rows.csv")
+    with pytest.raises(Error, match="is a folder; give a file"):
+        check_writable(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(WriteError, match=r"/rows\.csv: cannot be written \(Permission denied\)"):
+        check_writable(tmp_path / "new" / "rows.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
