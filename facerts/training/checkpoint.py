@@ -18,11 +18,13 @@ from facerts.io.files import atomic_write
 from facerts.io.json_file import parse_json
 from facerts.training.methods import Method
 from facerts.training.nn import FaceNetwork, build_network
+from facerts.training.nn.finite import check_finite
 from facerts.training.recipe import Backbone, Recipe, explain
 from facerts.training.torch_file import check_torch_file
 
 SCHEMA = "facerts.checkpoint/1"
 FILE = "checkpoint.pt"
+MAX_STEP = 1 << 53
 
 
 def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
@@ -138,7 +140,7 @@ def recipe_of(state: dict[str, Any], where: object) -> Recipe:
 
 
 def check_parts(state: dict[str, Any], where: object) -> None:
-    """Check that a checkpoint contains everything that a run writes.
+    """Check that a checkpoint contains everything that a run writes, and that its weights are finite numbers.
 
     Raises:
         ModelError: a part is missing or invalid.
@@ -151,14 +153,16 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         "method": _are_tensors(state.get("method")),
         "per_sample": _are_tensors(state.get("per_sample")),
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
-        "step": isinstance(state.get("step"), int),
-        "position": isinstance(state.get("position"), int | float),
+        "step": isinstance(state.get("step"), int) and 0 <= state["step"] <= MAX_STEP,
+        "position": isinstance(state.get("position"), int | float) and 0 <= state["position"] <= MAX_STEP,
         "initial": _is_origin(state.get("initial")),
     }
     if invalid := [name for name, is_valid in valid.items() if not is_valid]:
         raise ModelError(
             f"{where}: missing or invalid parts of the checkpoint: {', '.join(invalid)}; use an earlier checkpoint"
         )
+    for part in ("network", "average", "centers"):
+        check_finite(state[part] or {}, where)
 
 
 def _is_origin(part: Any) -> bool:
@@ -171,7 +175,9 @@ def _is_origin(part: Any) -> bool:
 
 
 def _are_tensors(part: Any) -> bool:
-    return isinstance(part, dict) and all(isinstance(value, Tensor) for value in part.values())
+    return isinstance(part, dict) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in part.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 import struct
 import zipfile
@@ -122,6 +123,10 @@ def _saved(change: Callable[[State], object]) -> Callable[[State], State]:
     return broken
 
 
+def _last(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    return [value for value in weights.values() if value.is_floating_point()][-1]
+
+
 def _recipe(**sections: Any) -> str:
     return json.dumps({**recipes.GOOD, **sections})
 
@@ -162,6 +167,16 @@ CHANGES: dict[str, Callable[[State], State]] = {
     "no centers": _saved(lambda s: s.update(centers={})),
     "no step": _saved(lambda s: s.pop("step")),
     "a step that is text": _saved(lambda s: s.update(step="ten")),
+    "a negative step": _saved(lambda s: s.update(step=-5)),
+    "a step of 10^30": _saved(lambda s: s.update(step=10**30)),
+    "a position that is not a number": _saved(lambda s: s.update(position=math.nan)),
+    "names that are numbers": _saved(lambda s: s.update(network=dict(enumerate(s["network"].values())))),
+    "weights that are not numbers": _saved(lambda s: _last(s["network"]).fill_(math.nan)),
+    "centers that are infinite": _saved(lambda s: s["centers"]["weight"].fill_(math.inf)),
+    "weights that are integers": _saved(
+        lambda s: s.update(network={name: value.long() for name, value in s["network"].items()})
+    ),
+    "published weights that are not numbers": lambda _: {"conv1.weight": torch.full((2,), math.nan)},
     "a method of another form": _saved(lambda s: s.update(method=[])),
     "a method with more": _saved(lambda s: s.update(method={"more": torch.zeros(3)})),
     "an average of nothing": _saved(lambda s: s.update(average={"a": torch.zeros(3)})),

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from facerts.errors import ModelError
+from facerts.training.nn.finite import COUNTER, check_finite
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, STAGE_CHANNELS
 from facerts.training.nn.twin_heads import FaceNetwork
 
@@ -40,8 +41,6 @@ INSIDE_BLOCKS = {
 # Keys under which training scripts store the state dict, and the prefix that DistributedDataParallel adds to names.
 WRAPPERS = ("state_dict", "state_dict_backbone")
 PREFIX = "module."
-# BatchNorm's count of batches, which some scripts do not save; with a fixed momentum it has no effect.
-COUNTER = "num_batches_tracked"
 MAX_LISTED = 3
 
 
@@ -61,13 +60,14 @@ def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
     """The tensors of a saved file, by name without prefix.
 
     Raises:
-        ModelError: the file contains something else.
+        ModelError: the file contains something else, or values that are not finite numbers.
     """
     for wrapper in WRAPPERS:
         if isinstance(saved.get(wrapper), Mapping):
             saved = saved[wrapper]
     if not saved or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in saved.items()):
         raise ModelError(f"{where}: neither a facerts checkpoint nor a state dict of a network")
+    check_finite(saved, where)
     return {name.removeprefix(PREFIX): value for name, value in saved.items() if not name.endswith(COUNTER)}
 
 

@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from facerts.errors import ModelError, first_line
 from facerts.onnx.contract import Description, find_description
 from facerts.onnx.graph_edit import load_graph
+from facerts.training.nn.finite import check_finite
 from facerts.training.nn.twin_heads import FaceNetwork
 
 if TYPE_CHECKING:
@@ -168,8 +169,7 @@ def _tensor(file: Path, stored: TensorProto) -> Tensor:
         values = torch.from_numpy(numpy_helper.to_array(stored).astype(np.float32))
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelError(f"{file}: weight {stored.name!r} is broken ({first_line(error)})") from error
-    if not values.isfinite().all():
-        raise ModelError(f"{file}: weight {stored.name!r} has values that are not finite numbers")
+    check_finite({stored.name: values}, file)
     return values
 
 
