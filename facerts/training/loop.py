@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
                 f"{folder}: not empty; add --resume to continue the run in it, or choose another --out"
             )
         with locked(file) if processes.first else nullcontext():
+            if processes.first:
+                _remove_unfinished(file.parent)
             _Run(recipe, file, processes).train(deadline)
         return file
 
@@ -80,7 +83,7 @@ class _Run:
         self._validator = Validator(recipe, self._data.heldout, warns=processes.first)
         distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
         self._learner = Learner(recipe, self._data.identities, distillation, processes, self._data.sample)
-        self.step, position = _restore(self._learner, file) if file.exists() else (0, 0.0)
+        self.step, position = _restore(self._learner, file) if os.path.lexists(file) else (0, 0.0)
         self.pace = Pace(
             self._summary.total,
             position,
@@ -252,6 +255,13 @@ class _Run:
 
 def _is_not_empty(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes had not finished writing; each checkpoint may be gigabytes."""
+    for part in folder.glob(".*.part"):
+        with suppress(OSError):
+            part.unlink()
 
 
 def _restore(learner: Learner, file: Path) -> tuple[int, float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from facerts.errors import DataError, Error, NonFiniteLossError
+from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
 from facerts.io.files import locked
 from facerts.training import checkpoint
 from facerts.training.loop import train
@@ -180,10 +180,32 @@ def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
+def test_what_a_killed_process_had_not_finished_writing_is_removed(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    run, short = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
+    train(short, run)
+    (run / ".checkpoint.pt.abc.part").write_bytes(b"half")
+    train(short, run, resume=True)
+    assert not list(run.glob(".*"))
+
+
+def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "checkpoint.pt").symlink_to(tmp_path / "not mounted" / "checkpoint.pt")
+    with pytest.raises(ModelError, match=r"checkpoint\.pt: no such file"):
+        train(make_recipe(), run, resume=True)
+    assert (run / "checkpoint.pt").is_symlink()
+
+
 @pytest.mark.slow
-def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [(), ("data.workers=2", "optim.average=0.9", "optim.clip_norm=1")])
+def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(
+    make_recipe: MakeRecipe, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
     # A checkpoint in every step, so that many kills happen while one is written.
-    often = make_recipe("logging.checkpoint_steps=1", "optim.epochs=10", "optim.milestones=[8]")
+    often = make_recipe("logging.checkpoint_steps=1", "optim.epochs=10", "optim.milestones=[8]", *settings)
     recipe = tmp_path / "often.yaml"
     recipe.write_text(often.to_yaml())
     run, whole = tmp_path / "run", tmp_path / "whole"
