@@ -81,7 +81,7 @@ def check_writable(path: str | Path) -> None:
         folder = next(parent for parent in Path(os.path.abspath(path)).parents if parent.exists())
         if not os.access(folder, os.W_OK | os.X_OK):
             number = errno.EACCES if folder.is_dir() else errno.ENOTDIR
-            raise OSError(number, os.strerror(number), str(folder))
+            raise OSError(number, os.strerror(number))
 
 
 @contextmanager

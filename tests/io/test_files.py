@@ -50,6 +50,9 @@ def test_what_cannot_be_written_is_known_before_long_work(
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(WriteError, match=r"/rows\.csv: cannot be written \(Permission denied\)"):
         check_writable(tmp_path / "new" / "rows.csv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WriteError, match=r"^new/rows\.csv: cannot be written \(Permission denied\)"):
+        check_writable("new/rows.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
