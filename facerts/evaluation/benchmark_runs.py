@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +28,7 @@ from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
+    check_names,
     kept_outputs,
     measured_outputs,
     people_of,
@@ -87,7 +87,7 @@ def run_pairs(
         for one in open_benchmarks(path)
     ]
     pooled = [open_templates(path) for path in templates]
-    _check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
+    check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
     for benchmark in benchmarks:
         _check_pairs(benchmark, kinds, options)
     wrapped, flip = similarity.ready(embedder, options.flip)
@@ -138,7 +138,7 @@ def run_identification(
         )
         for path in data
     ]
-    _check_names([benchmark.name for benchmark in benchmarks])
+    check_names([benchmark.name for benchmark in benchmarks])
     for benchmark in benchmarks:
         if not benchmark.galleries or benchmark.probes is None:
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
@@ -320,9 +320,3 @@ def _check_listed_pairs(
             f"{templates[0]}: templates cannot be compared by {similarity.name}: images are pooled into one unit "
             "embedding, which has no variance; compare them by the cosine"
         )
-
-
-def _check_names(names: Sequence[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise Error(f"two benchmarks are called {twice[0]!r}; results are stored by name, so rename one")

@@ -23,6 +23,7 @@ from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
     Kept,
+    check_names,
     faces_of,
     kept_outputs,
 )
@@ -109,8 +110,7 @@ def run_corruptions(
             "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"
         )
     sources = [options.crops_of(faces_of(path)) for path in data]
-    if len({source.name for source in sources}) != len(sources):
-        raise Error("two sources have the same name; results are stored by the name of the folder or file")
+    check_names([source.name for source in sources])
     folder = ResultFolder(out, embedder)
     for source in sources:
         sha256 = hash_images(source).sha256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -19,9 +19,29 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.outputs import FaceOutputs
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
 from facerts.io.versions import installed_versions
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Check the names of sources and benchmarks, by which results are stored.
+
+    Raises:
+        Error: two are the same, or a name has bytes that are not UTF-8.
+    """
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise Error(
+                f"two sources have the same name, {name!r}; results are stored by the name of the folder or file, so "
+                "rename one"
+            )
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise Error(
+                f"{name}: results are stored by this name, which is not UTF-8; rename the folder or file"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from facerts.evaluation.result_folder import Arrays, load_result
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.reject_result import ReliabilitySection
 from facerts.evaluation.results.verification_result import VerificationResult
+from facerts.io.console import printable
 from facerts.io.redact import redacted_path
 
 
@@ -81,9 +82,9 @@ class SavedResult:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
+    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "=", but no control characters."""
     label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
-    return label, value
+    return printable(label), value
 
 
 def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:

@@ -17,6 +17,7 @@ from facerts.errors import Error
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
+    check_names,
     measured_outputs,
     open_without,
     reference_embedding,
@@ -89,12 +90,12 @@ def run_ood(
     Returns:
         The result as the folder has it now.
     """
-    inside, outside = (
-        {source.name: options.crops_of(source) for source in (open_without(path, exclude) for path in paths)}
+    opened = [
+        [open_without(path, exclude) for path in paths]
         for paths, exclude in ((faces, exclude_faces), (others, exclude_others))
-    )
-    if len({**inside, **outside}) != len(faces) + len(others):
-        raise Error("two sources have the same name; results are stored by the name of the folder or file")
+    ]
+    check_names([source.name for sources in opened for source in sources])
+    inside, outside = ({source.name: options.crops_of(source) for source in sources} for sources in opened)
     folder = ResultFolder(out, embedder)
     sources = {**inside, **outside}
     reference = reference_embedding(embedder, options, flip=False)

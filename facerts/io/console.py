@@ -19,8 +19,11 @@ def printable(text: object, *, keep: str = "") -> str:
     Args:
         keep: characters to leave as they are, such as line breaks.
     """
+    text = str(text)
+    if text.isprintable():
+        return text
     return "".join(
-        letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in str(text)
+        letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from facerts.io.files import atomic_write
 from facerts.report.page_elements import PageSection
-from facerts.report.table import to_markdown
+from facerts.report.table import escaped, to_markdown
 
 TABLES_FILE = "tables.md"
 
@@ -26,15 +26,15 @@ def write_markdown(folder: Path, title: str, introduction: str, sections: Sequen
 
         paths = write_svgs(folder, [(figure.name, figure.svg) for figure in drawn])
         files = {figure.name: path.name for figure, path in zip(drawn, paths, strict=True)}
-    blocks = [f"# {title}", introduction]
+    blocks = [f"# {escaped(title)}", escaped(introduction)]
     for heading, part in parts:
-        blocks += [f"## {heading}", part.text]
+        blocks += [f"## {escaped(heading)}", escaped(part.text)]
         blocks += map(to_markdown, part.tables)
         blocks += [
-            f"![{figure.caption}]({files[figure.name]})\n\n{figure.caption}"
+            f"![{escaped(figure.caption)}]({files[figure.name]})\n\n{escaped(figure.caption)}"
             for figure in part.figures
             if figure.name
         ]
-        blocks.append("\n".join(f"- {note}" for note in part.notes))
+        blocks.append("\n".join(f"- {escaped(note)}" for note in part.notes))
     with atomic_write(folder / TABLES_FILE, "w") as file:
         file.write("\n\n".join(filter(None, blocks)) + "\n")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from facerts.errors import MissingExtraError
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison
+from facerts.io.console import printable
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
 from facerts.report.impersonal import impersonal
+from facerts.report.numbers import SPACE
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
@@ -66,6 +68,7 @@ def write_page(
     """
     try:
         import jinja2
+        from markupsafe import Markup
 
         from facerts.report import sections
         from facerts.report.verdict import verdicts
@@ -74,6 +77,8 @@ def write_page(
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_resource),
         autoescape=True,
+        # Controls of direction would reorder the page's own words.
+        finalize=lambda value: value if isinstance(value, Markup) else printable(value, keep=f"\n{SPACE}"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from facerts.report.numbers import interval, percent
+from facerts.io.console import printable
+from facerts.report.numbers import SPACE, interval, percent
+
+_HTML_OR_LINK = re.compile(r"\\|<(?=[a-zA-Z/!?])|\](?=\()")
 
 
 class Cell(NamedTuple):
@@ -89,12 +93,20 @@ def to_markdown(table: Table) -> str:
         [plain(cell._replace(text=f"**{cell.text}**" if cell.bold else cell.text)) for cell in row]
         for row in table.rows
     ]
-    lines = markdown_table(table.columns, rows, words=table.words)
-    return "\n\n".join(filter(None, [f"### {table.title}" * bool(table.title), lines, table.note]))
+    lines = markdown_table(
+        list(map(escaped, table.columns)), [map(escaped, row) for row in rows], words=table.words
+    )
+    title, note = escaped(table.title), escaped(table.note)
+    return "\n\n".join(filter(None, [f"### {title}" * bool(title), lines, note]))
+
+
+def escaped(text: str) -> str:
+    """Text in one line of Markdown that a name cannot turn into HTML, a link or an image."""
+    return _HTML_OR_LINK.sub(r"\\\g<0>", printable(text, keep=SPACE))
 
 
 def markdown_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None, *, words: int = 1
+    header: Sequence[str], rows: Iterable[Iterable[str]], caption: str | None = None, *, words: int = 1
 ) -> str:
     """A GitHub-flavored table; so many of its first columns hold words, the others numbers, aligned right."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]

@@ -32,8 +32,8 @@ from tests.command import run
 from tests.foreign import write_description, write_embedder
 
 # An escape sequence, C1 controls, overrides and isolates of direction, a line separator, and markup.
-NAME = "\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:"
-SHOWN = r"\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:"
+NAME = "\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:<b>|$\\frac"
+SHOWN = r"\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:<b>|$\frac"
 # A file's name may have bytes that are not UTF-8.
 FILE = f"{NAME}\udcff"
 
@@ -194,6 +194,11 @@ def test_a_command_prints_no_control_characters(
     assert r"\x1b[2J" in shown.out + shown.err or r"\u001b[2J" in shown.out
     if form and status < 2:
         json.loads(shown.out)
+    for file in out.parent.rglob("*"):
+        if file.suffix in (".html", ".md", ".svg"):
+            content = file.read_text(encoding="utf-8")
+            check_printable(content.replace("\u00a0", ""))
+            assert not re.search(r":(?<!\\)<b>", content)
 
 
 def test_errors_of_arguments_and_tracebacks_are_printable(

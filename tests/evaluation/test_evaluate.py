@@ -168,7 +168,7 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
         with pytest.raises(Error, match=message):
             run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)  # type: ignore[list-item]
     assert not plain.batches
-    with pytest.raises(Error, match="two benchmarks are called 'pooled'"):
+    with pytest.raises(Error, match="two sources have the same name, 'pooled'"):
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
@@ -242,13 +242,13 @@ def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, 
 def test_names_that_would_overwrite_each_other_are_refused(
     plain: Plain, benchmark_folder: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match="two benchmarks are called 'people'"):
+    with pytest.raises(Error, match="two sources have the same name, 'people'"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
     with pytest.raises(Error, match="two sources have the same name"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
     with pytest.raises(Error, match="two sources have the same name"):
         run_corruptions(plain, [str(drawn_faces)] * 2, tmp_path / "r", images=2)
-    with pytest.raises(Error, match="two benchmarks are called 'faces'"):
+    with pytest.raises(Error, match="two sources have the same name, 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
     with pytest.raises(DataError, match="excludes every image"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")

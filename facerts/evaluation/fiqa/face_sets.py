@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,8 +16,7 @@ from facerts.benchmarks.pair_benchmark import subjects_of_pairs
 from facerts.datasets import Source, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.errors import Error
-from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.evaluation_options import EvaluationOptions, check_names
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def open_face_sets(
         listed_pairs: compare only the pairs that benchmarks list, instead of all pairs where people are known.
 
     Raises:
-        Error: two sets have the same name.
+        Error: see ``check_names``.
     """
     face_sets: list[FaceSet] = []
     for path in paths:
@@ -108,7 +106,5 @@ def open_face_sets(
         else:
             source = options.crops_of(open_source(path))
             face_sets.append(FaceSet(source.name, source))
-    name, count = Counter(one.name for one in face_sets).most_common(1)[0]
-    if count > 1:
-        raise Error(f"{count} sets of faces are called {name!r}; results are stored by name, so rename one")
+    check_names([one.name for one in face_sets])
     return face_sets

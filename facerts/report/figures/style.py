@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -34,7 +35,6 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "facerts",
     "text.color": INK,
-    # Names may have dollar signs.
     "text.parse_math": False,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -97,16 +97,23 @@ def rate_axes(axes: Axes, which: str = "y") -> None:
         ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %")
 
 
-def svg(figure: Figure) -> str:
-    """The figure as an SVG element; its ink is ``currentColor``."""
+@contextmanager
+def names_as_text(figure: Figure) -> Iterator[None]:
+    """Lay out or draw a figure inside this block: dollar signs in names are no formulas."""
     import matplotlib
 
-    text = io.StringIO()
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
     with matplotlib.rc_context(_STYLE), catch_warnings():
         # The viewer chooses the font: whether matplotlib's has a letter does not matter.
         simplefilter("ignore", UserWarning)
-        for label in figure.findobj(Text):
-            label.set_parse_math(False)
+        yield
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG element; its ink is ``currentColor``."""
+    text = io.StringIO()
+    with names_as_text(figure):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawn = printable(text.getvalue(), keep=f"\n{SPACE}")
     return drawn[drawn.index("<svg") :].replace(INK, "currentColor")

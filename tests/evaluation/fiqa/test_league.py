@@ -234,7 +234,7 @@ REFUSED = {
         "name the quality that it describes",
     ),
     "recognizers": (["--model", "second={models}/one.onnx"], "two recognizers are called 'second'"),
-    "sets": (["--data", "{faces}"], "2 sets of faces are called 'faces'"),
+    "sets": (["--data", "{faces}"], "two sources have the same name, 'faces'"),
 }
 
 
