@@ -28,7 +28,7 @@ SLOW = {
         r"64 in chunks .* loss [\d.]+",
     ),
     "attack_serve": (
-        f"--model {FAST} --options '--detector none' --connections 2 --seconds 0.5 --only bombs 'slow headers'",
+        f"--model {FAST} --options '--detector none' --connections 2 --seconds 0.5 --only bombs 'hostile headers'",
         r"\| bombs \| \d+ x [\s\S]*The service is alive: 200",
     ),
     "bench_train": (

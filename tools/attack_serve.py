@@ -1,25 +1,29 @@
-"""A service under attack while an honest client asks, too: what both are answered, and the memory that it takes.
+"""A service under attack while honest clients ask, too: what all are answered, and the memory that it takes.
 
 The service runs in a process of its own, which is all that is attacked. Each attack comes over so many connections at a
-time for so many seconds; the honest client, in another process, asks again a quarter of a second after each answer.
-Memory is what the service's process has in use, read from /proc, so this needs Linux.
+time for so many seconds; two honest clients, in processes of their own, ask for a score and for /healthz again shortly
+after each answer. Memory is what the service's process has in use, read from /proc, so this needs Linux.
+
+With --requests, so many requests of all kinds are sent instead, whose clients hang up after two seconds, and what the
+service holds is printed after every thousand.
 
     python tools/attack_serve.py
     python tools/attack_serve.py --only "slow headers" bombs --connections 2000 --options "--timeout 30"
+    python tools/attack_serve.py --requests 5000 --connections 50 --options "--gallery people.npz"
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import re
 import resource
 import socket
-import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,10 +40,15 @@ from tests.hostile import images as hostile_images
 
 FACE = encode_jpeg(draw_face(0, 0))
 PAUSE = 0.25
+# Of the honest clients.
+HONEST_PAUSE = 0.03
 # Bytes of a body that the service takes at most.
 LARGEST = 32 << 20
 # Seconds that an answer is waited for; without one the connection counts as hanging.
 PATIENCE = 60.0
+# Of the clients with --requests.
+HANG_UP = 2.0
+THOUSAND = 1000
 CLOSED, HANGING, OPEN = "closed unanswered", "HANGING", "still open at the end"
 
 
@@ -66,6 +75,7 @@ def main() -> None:
             "--model": ("facerts-small", "name or file"),
             "--connections": (500, "of each attack"),
             "--seconds": (15.0, "of each attack"),
+            "--requests": (0, "of all kinds instead of one attack after the other"),
             "--options": ("--timeout 10 --header-timeout 3", "of the service"),
         },
     )
@@ -74,15 +84,18 @@ def main() -> None:
     # As many connections as the system allows, for the service too.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    print(f"{options.connections} connections, {options.seconds:g} s each; the service: {options.options}")
-    print(
-        "| attack | what it got | honest requests: answered, median s, slowest s | MiB before, at most, after |"
-    )
-    print("|---|---|---|---|")
+    print(f"{options.connections} connections; the service: {options.options}")
     with service(["--model", options.model, *options.options.split()]) as (process, port):
-        for name in ("nobody", *options.only):
-            print(asyncio.run(_measure(name, process, port, options)), flush=True)
-        print(f"\nThe service is alive: {asyncio.run(_honest_request(port))}.")
+        if options.requests:
+            asyncio.run(_send_all_kinds(process, port, options))
+        else:
+            print(
+                f"| attack, {options.seconds:g} s | what it got | honest requests: answered, p50, p95, p99, max ms "
+                "| /healthz: the same | MiB before, at most, after |\n|---|---|---|---|---|"
+            )
+            for name in ("nobody", *options.only):
+                print(asyncio.run(_measure(name, process, port, options)), flush=True)
+        print(f"\nThe service is alive: {asyncio.run(_honest_request(port, score_request(FACE)))}.")
 
 
 async def _measure(name: str, process: int, port: int, options: argparse.Namespace) -> str:
@@ -93,19 +106,46 @@ async def _measure(name: str, process: int, port: int, options: argparse.Namespa
     most = [before]
     watching = asyncio.create_task(_watch(process, most))
     attackers = options.connections if name != "nobody" else 0
-    with ProcessPoolExecutor(1) as beside:
-        honest = loop.run_in_executor(beside, _ask_honestly, port, options.seconds)
+    with ProcessPoolExecutor(2) as beside:
+        honest = [
+            loop.run_in_executor(beside, _ask_honestly, port, options.seconds, request)
+            for request in (score_request(FACE), _get("/healthz"))
+        ]
         await asyncio.gather(*[_attack(ATTACKS[name], target, number) for number in range(attackers)])
-        taken = await honest
+        taken = await asyncio.gather(*honest)
     watching.cancel()
     # What is given back when all have gone.
     await asyncio.sleep(2)
-    statuses = Counter(status for status, _ in taken)
-    times = [seconds for _, seconds in taken]
-    return (
-        f"| {name} | {_counts(target.answers)} | {_counts(statuses)}, {statistics.median(times):.2f}, {max(times):.2f} "
-        f"| {before:.0f}, {max(most):.0f}, {_memory(process):.0f} |"
-    )
+    answers = " | ".join(map(_honest_answers, taken))
+    memory = f"{before:.0f}, {max(most):.0f}, {_memory(process):.0f}"
+    return f"| {name} | {_counts(target.answers)} | {answers} | {memory} |"
+
+
+async def _send_all_kinds(process: int, port: int, options: argparse.Namespace) -> None:
+    """Send so many requests, a thousand at a time, and print what the service holds after each."""
+    target = Target(port, math.inf)
+    kinds = [*ATTACKS.values(), *[routes] * 4]
+
+    async def send(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            try:
+                # Their numbers also choose among the variants of a kind.
+                attack = kinds[number % len(kinds)](target, number // len(kinds))
+                await asyncio.wait_for(attack, HANG_UP)
+            except TimeoutError:
+                target.answers["hung up on"] += 1
+            except (ConnectionError, asyncio.IncompleteReadError):
+                target.answers[CLOSED] += 1
+
+    print("| requests | MiB | open files | threads |\n|---|---|---|---|")
+    for start in range(0, options.requests + THOUSAND, THOUSAND):
+        files = len(list(Path(f"/proc/{process}/fd").iterdir()))
+        threads = len(list(Path(f"/proc/{process}/task").iterdir()))
+        print(f"| {min(start, options.requests)} | {_memory(process):.0f} | {files} | {threads} |", flush=True)
+        numbers = iter(range(start, min(start + THOUSAND, options.requests)))
+        await asyncio.gather(*[send(numbers) for _ in range(options.connections)])
+        await asyncio.sleep(2)
+    print(f"\n{_counts(target.answers)}")
 
 
 async def _attack(attack: Attack, target: Target, number: int) -> None:
@@ -120,20 +160,29 @@ async def _attack(attack: Attack, target: Target, number: int) -> None:
             await asyncio.sleep(PAUSE)
 
 
-def _ask_honestly(port: int, seconds: float) -> list[tuple[str, float]]:
+def _ask_honestly(port: int, seconds: float, request: bytes) -> list[tuple[str, float]]:
     """Statuses, and seconds that they took."""
     end = time.monotonic() + seconds
     taken = []
     while not taken or time.monotonic() < end:
         began = time.monotonic()
-        taken.append((asyncio.run(_honest_request(port)), time.monotonic() - began))
-        time.sleep(PAUSE)
+        taken.append((asyncio.run(_honest_request(port, request)), time.monotonic() - began))
+        time.sleep(HONEST_PAUSE)
     return taken
 
 
-async def _honest_request(port: int) -> str:
+def _honest_answers(taken: list[tuple[str, float]]) -> str:
+    """Statuses, and percentiles of the times."""
+    ms = sorted(1000 * seconds for _, seconds in taken)
+    percentiles = [ms[int(share * (len(ms) - 1))] for share in (0.5, 0.95, 0.99, 1)]
+    return ", ".join(
+        [_counts(Counter(status for status, _ in taken)), *(f"{value:.0f}" for value in percentiles)]
+    )
+
+
+async def _honest_request(port: int, request: bytes) -> str:
     try:
-        return await asyncio.wait_for(_ask(port, score_request(FACE)), PATIENCE)
+        return await asyncio.wait_for(_ask(port, request), PATIENCE)
     except TimeoutError:
         return HANGING
     except (ConnectionError, asyncio.IncompleteReadError):
@@ -162,15 +211,17 @@ async def _drip(target: Target, begin: bytes, drop: bytes) -> None:
     with _closing(writer):
         writer.write(begin)
         answer = asyncio.ensure_future(read_status(reader))
-        while not answer.done():
-            if target.over:
-                answer.cancel()
-                target.answers[OPEN] += 1
-                return
-            if drop:
-                writer.write(drop)
-            await asyncio.wait([answer], timeout=PAUSE)
-        target.answers[await answer] += 1
+        try:
+            while not answer.done():
+                if target.over:
+                    target.answers[OPEN] += 1
+                    return
+                if drop:
+                    writer.write(drop)
+                await asyncio.wait([answer], timeout=PAUSE)
+            target.answers[await answer] += 1
+        finally:
+            answer.cancel()
 
 
 async def requests(target: Target, number: int) -> None:
@@ -228,8 +279,7 @@ async def bombs(target: Target, number: int) -> None:
     bomb = BOMBS[number % len(BOMBS)]
     request = score_request(bomb)
     if number % 5 == 0:
-        part = b'--X\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n' + bomb + b"\r\n"
-        request = score_request(part * 16 + b"--X--\r\n", kind="multipart/form-data; boundary=X")
+        request = _form([bomb] * 16)
     target.answers[await _ask(target.port, request)] += 1
 
 
@@ -256,7 +306,18 @@ async def foreign_pages(target: Target, number: int) -> None:
     target.answers[await _ask(target.port, score_request(FACE, more=more))] += 1
 
 
+async def hostile_headers(target: Target, number: int) -> None:
+    """Such as parsers take quadratic time for, and such as servers read differently."""
+    target.answers[await _ask(target.port, HEADERS[number % len(HEADERS)])] += 1
+
+
+async def routes(target: Target, number: int) -> None:
+    """Of all routes, also those that are not there."""
+    target.answers[await _ask(target.port, ROUTES[number % len(ROUTES)])] += 1
+
+
 ATTACKS: dict[str, Attack] = {
+    "hostile headers": hostile_headers,
     "requests": requests,
     "slow headers": slow_headers,
     "slow bodies": slow_bodies,
@@ -271,6 +332,48 @@ ATTACKS: dict[str, Attack] = {
 
 # The hostile images of the tests: those that cost the most, and those that are refused.
 BOMBS = [*hostile_images.costly().values(), *(content for content, _ in hostile_images.refused().values())]
+
+
+def _get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def _form(images: Sequence[bytes], *, name: bytes = b"a", to: bytes = b"score") -> bytes:
+    """A request with images as files of a form."""
+    start = b'--X\r\nContent-Disposition: form-data; name="images"; filename="%b"\r\n\r\n' % name
+    form = b"".join(start + image + b"\r\n" for image in images) + b"--X--\r\n"
+    request = score_request(form, kind="multipart/form-data; boundary=X")
+    return request.replace(b"/score", b"/" + to, 1)
+
+
+CHUNKED = score_request(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+HEADERS = [
+    score_request(b"x", kind='multipart/form-data; boundary="x' + 60_000 * ";"),
+    score_request(b"x", kind=f"multipart/form-data; boundary*{5000 * '9'}=x"),
+    score_request(FACE, more="\r\nX:" + 30_000 * " " + "\0"),
+    score_request(FACE, more='\r\nCookie: a="' + 30_000 * "\\1" + '"'),
+    score_request(FACE, more="\r\nX: y" * 10_000),
+    score_request(FACE, more="\r\nTransfer-Encoding: chunked"),
+    score_request(FACE, more="\r\nContent-Encoding: gzip"),
+    score_request(FACE).replace(
+        b"/score", b"/score?" + b"".join(b"&a%d=1" % each for each in range(8000)), 1
+    ),
+    CHUNKED + b"5;" + 30_000 * b" " + b"\n\r\n",
+    CHUNKED + b"0\r\nX:" + 30_000 * b" " + b"\0\r\n\r\n",
+    CHUNKED + 200_000 * b"1\r\n\0\r\n" + b"0\r\n\r\n",
+    _form([FACE] * 16, name=b"a" + 3900 * b";"),
+]
+ROUTES = [
+    *(
+        score_request(FACE),
+        _form([FACE]),
+        _form([FACE] * 4),
+        _form([FACE] * 17),
+        _form([FACE] * 2, to=b"verify"),
+        _form([FACE], to=b"search"),
+    ),
+    *map(_get, ("/", "/docs", "/openapi.json", "/healthz", "/metrics", "/v1/model", "/v1/score", "/nowhere")),
+]
 
 
 def _memory(process: int) -> float:
