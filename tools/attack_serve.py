@@ -141,7 +141,9 @@ async def _send_all_kinds(process: int, port: int, options: argparse.Namespace) 
     for start in range(0, options.requests + THOUSAND, THOUSAND):
         files = len(list(Path(f"/proc/{process}/fd").iterdir()))
         threads = len(list(Path(f"/proc/{process}/task").iterdir()))
-        print(f"| {min(start, options.requests)} | {_memory(process):.0f} | {files} | {threads} |", flush=True)
+        print(
+            f"| {min(start, options.requests)} | {_memory(process):.0f} | {files} | {threads} |", flush=True
+        )
         numbers = iter(range(start, min(start + THOUSAND, options.requests)))
         await asyncio.gather(*[send(numbers) for _ in range(options.connections)])
         await asyncio.sleep(2)
@@ -361,7 +363,7 @@ HEADERS = [
     CHUNKED + b"5;" + 30_000 * b" " + b"\n\r\n",
     CHUNKED + b"0\r\nX:" + 30_000 * b" " + b"\0\r\n\r\n",
     CHUNKED + 200_000 * b"1\r\n\0\r\n" + b"0\r\n\r\n",
-    _form([FACE] * 16, name=b"a" + 3900 * b";"),
+    _form([b"x"] * 16, name=b"a" + 3900 * b";"),
 ]
 ROUTES = [
     *(

@@ -8,7 +8,7 @@ see one where this service sees two (request smuggling).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 import h11
 
@@ -19,6 +19,10 @@ MAX_HEAD = 16 << 10
 MAX_HEADERS = 100
 # Of the line before a chunk of a body: its size, and extensions that nobody uses.
 MAX_CHUNK_LINE = 256
+# Bytes that the chunks of a body must have on average, after the first thousand: each takes as long as the next.
+MIN_CHUNK = 64
+# Bytes that small chunks may lack together.
+GRACE = 1000 * MIN_CHUNK
 # Where h11 takes a head to end.
 _HEAD_END = re.compile(rb"\n\r?\n")
 # Line ends other than CRLF, headers that go on in the next line, and what h11 is slow to refuse in a header.
@@ -38,6 +42,7 @@ class StrictParser(h11.Connection):
         # What the data begins with: the line of a chunk (and what ends the chunk before), or the end of the last one.
         self._at_chunk_line = False
         self._at_end = False
+        self._spare = GRACE
 
     def next_event(self) -> Any:
         """The next event of the connection.
@@ -52,8 +57,12 @@ class StrictParser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._at_chunk_line = self._is_chunked(event)
+            self._spare = GRACE
         elif isinstance(event, h11.Data):
             self._at_chunk_line = event.chunk_end
+            self._spare += len(event.data) - MIN_CHUNK * event.chunk_start
+            if self._spare < 0:
+                self._refuse(f"the chunks of the body have fewer than {MIN_CHUNK} bytes on average")
         elif isinstance(event, h11.EndOfMessage):
             self._at_chunk_line = self._at_end = False
         return event
@@ -63,33 +72,31 @@ class StrictParser(h11.Connection):
         head = data if end is None else data[: end.end()]
         # Besides the headers there are the request line and the empty one.
         if len(head) > MAX_HEAD or head.count(b"\n") > MAX_HEADERS + 2:
-            self.refusal = (
-                "headers_too_large",
+            self._refuse(
                 f"the request line and headers have more than {MAX_HEAD:,} bytes, or there are more than "
                 f"{MAX_HEADERS} headers",
+                "headers_too_large",
             )
-            raise h11.RemoteProtocolError(self.refusal[1])
         if end is not None and _INVALID.search(head):
-            raise h11.RemoteProtocolError("invalid characters")
+            self._refuse("a header has invalid characters, or a line does not end with CR and LF")
 
     def _is_chunked(self, request: h11.Request) -> bool:
         names = {name for name, _ in request.headers}
         if b"transfer-encoding" not in names:
             return False
         if b"content-length" in names or request.http_version < b"1.1":
-            self.refusal = (
-                "bad_request",
-                "a request with Transfer-Encoding must be HTTP/1.1 and have no Content-Length",
-            )
-            raise h11.RemoteProtocolError(self.refusal[1])
+            self._refuse("a request with Transfer-Encoding must be HTTP/1.1 and have no Content-Length")
         return True
 
     def _check_chunk_line(self, data: bytes) -> None:
         if not self._at_end:
             line, end, data = data.lstrip(b"\r\n").partition(b"\r\n")
             if len(line) > MAX_CHUNK_LINE:
-                raise h11.RemoteProtocolError("the line of a chunk is too long")
+                self._refuse(f"the line before a chunk of the body has more than {MAX_CHUNK_LINE} bytes")
             self._at_end = bool(end) and not line.partition(b";")[0].strip(b"0 \t")
         if self._at_end and not b"\r\n".startswith(data[:2]):
-            self.refusal = ("bad_request", "headers after the body (trailers) are not accepted")
-            raise h11.RemoteProtocolError(self.refusal[1])
+            self._refuse("headers after the body (trailers) are not accepted")
+
+    def _refuse(self, message: str, code: Code = "bad_request") -> NoReturn:
+        self.refusal = (code, message)
+        raise h11.RemoteProtocolError(message)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from facerts.serving import server, uploads
-from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, StrictParser
+from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, MIN_CHUNK, StrictParser
 from tests.serving.conftest import address, alive, crop, head, post, talk
 
 HOST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -78,7 +78,7 @@ def test_chunks_are_read_however_they_arrive() -> None:
 
 def test_between_chunks_only_their_sizes_are_read() -> None:
     for lines in (b"5;" + SPACES + b"\n\r\n", b"5;" + (MAX_CHUNK_LINE - 1) * b" ", b"1\r\na\r\n5;" + SPACES):
-        refuses("line of a chunk", CHUNKED + lines)
+        refuses("line before a chunk", CHUNKED + lines)
     for last in (b"0\r\n", b"000;a=b\r\n", b"0 \r\n"):
         for trailer in (b"X: a\r\n\r\n", b"X:" + SPACES + b"\0\r\n\r\n", b"\rX"):
             refuses("trailers", CHUNKED + b"1\r\na\r\n" + last + trailer)
@@ -87,6 +87,23 @@ def test_between_chunks_only_their_sizes_are_read() -> None:
     data = b"5;" + 300 * b" "
     assert kinds(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))[-1] == "EndOfMessage"
     assert kinds(head(f"Content-Length: {len(data)}") + data) == ["Request", "Data", "EndOfMessage"]
+
+
+def test_a_body_of_tiny_chunks_is_refused() -> None:
+    tiny, lines = b"1\r\na\r\n", b"%x\r\n%b\r\n" % (MIN_CHUNK, MIN_CHUNK * b"a")
+    assert len(events(CHUNKED + 1000 * tiny + b"0\r\n\r\n")) == 1002
+    refuses("64 bytes on average", CHUNKED + 1100 * tiny)
+    refuses("64 bytes on average", CHUNKED, *1100 * [tiny])
+    assert len(events(CHUNKED, *20 * [500 * lines])) == 10_001
+    # Each body has its own thousand.
+    parser = StrictParser()
+    for _ in range(3):
+        parser.receive_data(CHUNKED + 900 * tiny + b"0\r\n\r\n")
+        while not isinstance(parser.next_event(), h11.EndOfMessage):
+            pass
+        for event in (h11.Response(status_code=200, headers=[("content-length", "0")]), h11.EndOfMessage()):
+            parser.send(event)
+        parser.start_next_cycle()
 
 
 AMBIGUOUS = {
