@@ -15,7 +15,7 @@ from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError, MissingExtraError
 from facerts.io.files import sha256_file
-from facerts.io.npz import read_npz
+from facerts.io.npz import NUMBER_BYTES, TEXT_BYTES, memory_limit, read_npz
 
 Floats = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
@@ -286,20 +286,54 @@ def _read_parquet(path: Path) -> Columns:
     except ImportError as error:
         raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            columns = [
-                field.name
-                for field in file.schema_arrow
-                if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE)
-                or pyarrow.types.is_floating(field.type)
-            ]
-            table = file.read(columns=columns)
+        columns = [
+            field.name
+            for field in pyarrow.parquet.read_schema(path)
+            if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE)
+            or pyarrow.types.is_floating(field.type)
+        ]
+        # Names that repeat are read once, and repeated when it is known how long they are.
+        names = [name for name in NAMES if name in columns]
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=names) as file:
+            limit, memory = memory_limit(path), _parquet_memory(file.metadata, columns)
+            if memory <= limit:
+                table = file.read(columns=columns)
+                memory += sum(_text_bytes(table[name]) for name in names)
+        if memory > limit:
+            raise DataError(
+                f"{path}: it takes more memory than the {limit:,} bytes that a file of its size may"
+            )
         return {
             name: _from_arrow(path, name, column)
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
+
+
+def _parquet_memory(metadata: Any, columns: Sequence[str]) -> int:
+    """Bytes of memory that columns may take, besides the characters of texts."""
+    chunks = (
+        metadata.row_group(group).column(column)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    )
+    return sum(
+        chunk.total_uncompressed_size + chunk.num_values * (TEXT_BYTES if name in NAMES else NUMBER_BYTES)
+        for chunk in chunks
+        if (name := chunk.path_in_schema.split(".")[0]) in columns
+    )
+
+
+def _text_bytes(column: Any) -> int:
+    """The number of characters, in bytes of UTF-8, of a column of texts; 0 for another."""
+    from pyarrow import compute, types
+
+    return sum(
+        compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+        for chunk in column.chunks
+        if types.is_dictionary(chunk.type)
+    )
 
 
 def _from_arrow(path: Path, name: str, column: Any) -> NDArray[Any]:

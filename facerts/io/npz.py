@@ -45,8 +45,7 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     what = "the file"
     try:
         with zipfile.ZipFile(path) as archive:
-            limit = MAX_BYTES + MAX_RATIO * path.stat().st_size
-            used = 0
+            limit, used = memory_limit(path), 0
             for member in archive.infolist():
                 if member.filename.endswith(_SUFFIX):
                     name = member.filename.removesuffix(_SUFFIX)
@@ -64,6 +63,11 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
             f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error
     return arrays
+
+
+def memory_limit(path: Path) -> int:
+    """Bytes of memory that the arrays of a file may take."""
+    return MAX_BYTES + MAX_RATIO * path.stat().st_size
 
 
 def _memory(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:

@@ -17,6 +17,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder, load_table
 from facerts.errors import DataError, MissingExtraError
 from facerts.images import encode_png
+from facerts.io import npz
 from facerts.io.files import sha256_file
 from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.sinks import write_embeddings
@@ -288,6 +289,25 @@ def test_a_broken_parquet_table_is_refused_with_file_and_row(
     whole = {"name": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]}
     with pytest.raises(DataError, match=rf"t\.parquet: .*{message}"):
         load_table(write_parquet(tmp_path / "t.parquet", **{**whole, **columns}))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"name": [f"{row}" for row in range(500)], "embedding": [[1.0]] * 500},
+        {"name": ["a"], "embedding": [[1.0] * 12_000]},
+        {"name": ["a" * 1000] * 50 + ["b" * 1000] * 50, "embedding": [[1.0]] * 100},
+    ],
+    ids=["rows", "numbers", "names"],
+)
+def test_a_parquet_table_cannot_expand_to_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
+) -> None:
+    path = write_parquet(tmp_path / "t.parquet", **columns)
+    monkeypatch.setattr(npz, "MAX_RATIO", 0)
+    monkeypatch.setattr(npz, "MAX_BYTES", 90_000)
+    with pytest.raises(DataError, match=r"t\.parquet: it takes more memory than the 90,000 bytes"):
+        load_table(path)
 
 
 def test_files_that_are_not_tables_are_refused(tmp_path: Path) -> None:
