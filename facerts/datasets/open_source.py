@@ -107,7 +107,7 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
 
 def _matches(spec: str) -> list[Path]:
     if os.path.exists(spec):
-        return [Path(spec)]
+        return [_not_a_pipe(Path(spec))]
     if spec == "-":
         raise DataError("images are not read from standard input; give files, folders or a list")
     if problem := address_problem(spec):
@@ -115,7 +115,19 @@ def _matches(spec: str) -> list[Path]:
     matches = sorted(glob.glob(spec))
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
-    return [Path(path) for path in matches]
+    return [_not_a_pipe(Path(path)) for path in matches]
+
+
+def _not_a_pipe(path: Path) -> Path:
+    """A path, unless reading it could wait for ever; images have that checked when they are read.
+
+    Raises:
+        DataError: it is a pipe or a device.
+    """
+    is_image = path.suffix.lower() in IMAGE_SUFFIXES
+    if not is_image and path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: not a file or folder; give a source that is one")
+    return path
 
 
 def _open_one(path: Path) -> Source:

@@ -114,7 +114,7 @@ class Job:
         if self._joined.exists():
             shutil.rmtree(self._joined)
         job_file = self.folder / "job.json"
-        if not job_file.exists():
+        if not job_file.is_file():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise Error(f"{self.folder} exists but is not from an unfinished run; move it elsewhere")
             self._write_settings(job_file)
@@ -181,7 +181,8 @@ class Job:
 
     def finished(self) -> set[int]:
         """The numbers of the finished blocks."""
-        return {int(path.stem) for path in self.folder.glob("[0-9]*.jsonl") if path.stem.isdecimal()}
+        files = (path for path in self.folder.glob("[0-9]*.jsonl") if path.is_file())
+        return {int(path.stem) for path in files if path.stem.isdecimal()}
 
     def missing(self) -> list[int]:
         """The numbers of the unfinished blocks, in order."""

@@ -3,13 +3,14 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from facerts.curation.pack import pack_records
-from facerts.datasets import Subset, open_images, open_source
+from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.sampler import hold_out_identities
 from facerts.datasets.synthetic import SyntheticSource
@@ -94,6 +95,16 @@ def test_missing_and_unknown_paths_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.xyz").write_bytes(b"")
     with pytest.raises(DataError, match=r"x\.xyz: not a source"):
         open_source(tmp_path / "x.xyz")
+
+
+@pytest.mark.parametrize("opener", [open_source, open_images])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, opener: Callable[[str], Source]) -> None:
+    for suffix in ("tar", "bin", "txt", "rec"):
+        os.mkfifo(tmp_path / f"pipe.{suffix}")
+        with pytest.raises(DataError, match=rf"pipe\.{suffix}: not a file or folder"):
+            opener(str(tmp_path / f"*.{suffix}"))
+    os.mkfifo(tmp_path / "pipe.jpg")
+    assert len(opener(str(tmp_path / "*.jpg"))) == 1
 
 
 def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path) -> None:

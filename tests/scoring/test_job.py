@@ -107,6 +107,23 @@ def test_a_link_in_the_place_of_the_blocks_is_refused(
     assert sorted(path.read_bytes() for path in (tmp_path / name).iterdir()) == before
 
 
+def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.csv"
+    parts = tmp_path / "rows.csv.parts"
+    run(scorer, folder, out).close()
+    (parts / "000000002.jsonl").unlink()
+    os.mkfifo(parts / "000000002.jsonl")
+    with Job(out, open_images(folder), scorer.settings(), 7) as job:
+        job.begin(resume=True)
+        assert job.missing() == [2]
+    (parts / "job.json").unlink()
+    os.mkfifo(parts / "job.json")
+    with pytest.raises(Error, match="not from an unfinished run"):
+        run(scorer, folder, out)
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other text": lambda content: b'{"path": "a"',
     "empty": lambda content: b"",
