@@ -162,7 +162,7 @@ def check_parts(state: dict[str, Any], where: object) -> None:
             f"{where}: missing or invalid parts of the checkpoint: {', '.join(invalid)}; use an earlier checkpoint"
         )
     for part in ("network", "average", "centers"):
-        check_finite(state[part] or {}, where)
+        check_finite({f"{part}.{name}": value for name, value in (state[part] or {}).items()}, where)
 
 
 def _is_origin(part: Any) -> bool:

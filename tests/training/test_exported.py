@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from onnx import TensorProto
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -158,6 +160,33 @@ def test_a_file_in_8_bits_is_refused(make_recipe: MakeRecipe, exported: Path, tm
     file = store_description(exported, description, tmp_path / "eight.onnx")
     with pytest.raises(ModelError, match=r"eight\.onnx: .* 8 bits"):
         Learner(make_recipe(f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={file}"), 4)
+
+
+@pytest.mark.parametrize("kind", [999, TensorProto.INT4, TensorProto.BFLOAT16])
+def test_weights_of_another_type_are_refused(
+    make_recipe: MakeRecipe, exported: Path, tmp_path: Path, kind: int
+) -> None:
+    model = onnx.load(str(exported))
+    for tensor in model.graph.initializer:
+        tensor.data_type = kind
+    (tmp_path / "typed.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"typed\.onnx: weight 'network\..* is not in 32 or 16 bits"):
+        Learner(make_recipe(f"backbone.weights={tmp_path / 'typed.onnx'}"), 4)
+
+
+def test_empty_weights_of_a_huge_shape_take_no_memory(
+    make_recipe: MakeRecipe, exported: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(str(exported))
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            del node.input[2:]
+            weights[node.input[1]].raw_data = b""
+            weights[node.input[1]].dims[:] = [1 << 50, 0, 3, 3]
+    (tmp_path / "huge.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"huge\.onnx: the weights do not fit"):
+        Learner(make_recipe(f"backbone.weights={tmp_path / 'huge.onnx'}"), 4)
 
 
 def test_a_missing_or_broken_file_is_named(make_recipe: MakeRecipe, tmp_path: Path) -> None:

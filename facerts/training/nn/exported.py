@@ -70,7 +70,8 @@ def read_exported(file: Path) -> ExportedWeights:
         if layer.bias in stored:
             tensors[f"{layer.name}.bias"] = _tensor(file, stored[layer.bias])
         elif not layer.bias and f"{layer.name}.weight" in tensors:
-            tensors[f"{layer.name}.bias"] = torch.zeros(len(tensors[f"{layer.name}.weight"]))
+            # Expanded, because a forged file could claim any number of empty rows.
+            tensors[f"{layer.name}.bias"] = torch.zeros(1).expand(len(tensors[f"{layer.name}.weight"]))
     slopes = {
         layer.name: _tensor(file, stored[layer.slopes]).reshape(-1)
         for layer in layers
@@ -163,8 +164,10 @@ def _leaves(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _tensor(file: Path, stored: TensorProto) -> Tensor:
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
+    if stored.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+        raise ModelError(f"{file}: weight {stored.name!r} is not in 32 or 16 bits")
     try:
         values = torch.from_numpy(numpy_helper.to_array(stored).astype(np.float32))
     except (ValueError, TypeError, OverflowError) as error:
