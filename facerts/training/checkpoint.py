@@ -155,6 +155,8 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int) and 0 <= state["step"] <= MAX_STEP,
         "position": isinstance(state.get("position"), int | float) and 0 <= state["position"] <= MAX_STEP,
+        "scaler": isinstance(state.get("scaler"), dict)
+        and all(isinstance(value, int | float) for value in state["scaler"].values()),
         "initial": _is_origin(state.get("initial")),
     }
     if invalid := [name for name, is_valid in valid.items() if not is_valid]:

@@ -260,7 +260,12 @@ class Learner:
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
         self.method.state.load_state_dict(state["method"])
         self.method.per_sample = {name: value.to(self.device) for name, value in state["per_sample"].items()}
-        self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own_rows))
+        optimizer = self._map_centers(state["optimizer"], self._own_rows)
+        self._check_moments(optimizer["state"])
+        # The settings are the recipe's.
+        self.optimizer.load_state_dict(
+            {**optimizer, "param_groups": self.optimizer.state_dict()["param_groups"]}
+        )
         self.scaler.load_state_dict(state["scaler"])
         self.initial = None if state["initial"] is None else Origin(**state["initial"])
         generators = state["generators"]
@@ -299,6 +304,28 @@ class Learner:
             for number, state in optimizer["state"].items()
         }
         return {**optimizer, "state": states}
+
+    def _check_moments(self, states: dict[int, dict[str, Tensor]]) -> None:
+        """Check the state of each parameter in an optimizer: PyTorch does not, and its kernels would read past the end.
+
+        Raises:
+            ValueError: one of them is incomplete, or of another shape than its parameter.
+        """
+        names = (
+            {"step", "exp_avg", "exp_avg_sq"}
+            if self.recipe.optim.algorithm == "adamw"
+            else {"momentum_buffer"}
+        )
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for number, state in states.items():
+            shape = parameters[number].shape
+            if state.keys() != names or any(
+                not value.is_floating_point() or value.shape != (() if name == "step" else shape)
+                for name, value in state.items()
+            ):
+                raise ValueError(
+                    f"the optimizer's state {number} does not fit its weight of shape {tuple(shape)}"
+                )
 
     def _can_update_rows(self) -> bool:
         """Whether the update of a class center depends only on its own gradient, which is computed once per step."""

@@ -170,6 +170,7 @@ CHANGES: dict[str, Callable[[State], State]] = {
     "a negative step": _saved(lambda s: s.update(step=-5)),
     "a step of 10^30": _saved(lambda s: s.update(step=10**30)),
     "a position that is not a number": _saved(lambda s: s.update(position=math.nan)),
+    "a loss scale that is text": _saved(lambda s: s.update(scaler={"scale": "x"})),
     "names that are numbers": _saved(lambda s: s.update(network=dict(enumerate(s["network"].values())))),
     "weights that are not numbers": _saved(lambda s: _last(s["network"]).fill_(math.nan)),
     "centers that are infinite": _saved(lambda s: s["centers"]["weight"].fill_(math.inf)),

@@ -116,3 +116,26 @@ def test_validation_leaves_the_network_in_training(make_recipe: MakeRecipe) -> N
     assert learner.network.training
     for name, value in learner.network.state_dict().items():
         assert torch.equal(value, state[name]), name
+
+
+@pytest.mark.parametrize(("algorithm", "moment"), [("sgd", "momentum_buffer"), ("adamw", "exp_avg_sq")])
+def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
+    make_recipe: MakeRecipe, algorithm: str, moment: str
+) -> None:
+    recipe = make_recipe(f"optim.algorithm={algorithm}")
+    learner = Learner(recipe, identities=4)
+    learner.step(crops(), batch(), 0.02)
+    state = learner.state_dict()
+    state["optimizer"]["param_groups"][0]["weight_decay"] = 1e30
+    restored = Learner(recipe, identities=4)
+    restored.load_state_dict(state)
+    assert restored.optimizer.param_groups[0]["weight_decay"] == recipe.optim.weight_decay
+    entry = state["optimizer"]["state"][0]
+    good = entry[moment]
+    for broken in (good.reshape(-1), good.flatten()[:1], good.long()):
+        entry[moment] = broken
+        with pytest.raises(ValueError, match="the optimizer's state 0 does not fit its weight of shape"):
+            Learner(recipe, identities=4).load_state_dict(state)
+    del entry[moment]
+    with pytest.raises(ValueError, match="the optimizer's state 0"):
+        Learner(recipe, identities=4).load_state_dict(state)
