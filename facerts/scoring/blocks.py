@@ -11,15 +11,18 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.io.files import atomic_write
-from facerts.scoring.row import Row, row_from_json
+from facerts.scoring.row import Row
 
 # Size in bytes and modification time in nanoseconds; None for a missing file.
 FileState = tuple[int, int] | None
+
+_ROW, _STATES = TypeAdapter(Row), TypeAdapter(list[FileState])
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,7 @@ def check_block(path: Path, number: int) -> list[FileState]:
     Raises:
         DataError: the block is damaged or cannot be read.
     """
-    _, footer = _read_lines(path, number)
-    return [None if state is None else (state[0], state[1]) for state in footer["states"]]
+    return _read(path, number)[1]
 
 
 def read_rows(path: Path, number: int) -> list[Row]:
@@ -70,11 +72,11 @@ def read_rows(path: Path, number: int) -> list[Row]:
     Raises:
         DataError: see ``check_block``.
     """
-    return [row_from_json(json.loads(line)) for line in _read_lines(path, number)[0]]
+    return _read(path, number)[0]
 
 
-def _read_lines(path: Path, number: int) -> tuple[list[bytes], dict[str, Any]]:
-    """The lines of the rows, and the parsed line after them."""
+def _read(path: Path, number: int) -> tuple[list[Row], list[FileState]]:
+    """The rows of a block, and the states of the image files."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -83,10 +85,16 @@ def _read_lines(path: Path, number: int) -> tuple[list[bytes], dict[str, Any]]:
     if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
         raise DataError(f"{path}: damaged, the checksum does not match")
     *lines, last = body.split(b"\n")
-    footer = json.loads(last)
-    if footer["block"] != number or footer["rows"] != len(lines):
-        raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
-    return lines, footer
+    try:
+        footer = json.loads(last)
+        if footer["block"] != number or footer["rows"] != len(lines):
+            raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
+        return [_ROW.validate_python(json.loads(line)) for line in lines], _STATES.validate_python(
+            footer["states"]
+        )
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        # The checksum shows that a block is whole, not who wrote it.
+        raise DataError(f"{path}: damaged, these are not rows of images") from error
 
 
 def _sha256(content: bytes) -> str:

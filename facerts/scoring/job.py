@@ -164,8 +164,8 @@ class Job:
                 continue
             now = file_states(self._source, span)
             if now != states:
-                files = zip(block_files(self._source, span), states, now, strict=True)
-                stale[path.name] = next(file for file, before, after in files if before != after)
+                files = zip(block_files(self._source, span), states, now, strict=False)
+                stale[path.name] = next((file for file, before, after in files if before != after), path)
         if stale:
             blocks = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
             names = "the folder" if len(stale) > MAX_NAMED else " and ".join(stale)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -124,6 +125,18 @@ def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
         run(scorer, folder, out)
 
 
+def foreign(line: int, text: bytes) -> Callable[[bytes], bytes]:
+    """Replace a line of a block, whose checksum is right."""
+
+    def write(content: bytes) -> bytes:
+        lines = content.splitlines()[:-1]
+        lines[line] = text
+        body = b"".join(line + b"\n" for line in lines)
+        return body + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+    return write
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other text": lambda content: b'{"path": "a"',
     "empty": lambda content: b"",
@@ -131,6 +144,12 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "rows alone": lambda content: b"".join(content.splitlines(keepends=True)[:-2]),
     "cut": lambda content: content[:-1],
     "longer": lambda content: content + b"\n",
+    "no rows": foreign(0, b"5"),
+    "no JSON": foreign(0, b"rows"),
+    "other rows": foreign(0, b'{"path": 1, "reasons": []}'),
+    "no footer": foreign(-1, b"null"),
+    "other states": foreign(-1, b'{"block": 2, "rows": 7, "states": 5}'),
+    "nested": foreign(-1, b"[" * 99_999),
     "another digit": lambda content: content.replace(b'"quality": ', b'"quality": 1', 1),
 }
 
