@@ -29,7 +29,7 @@ SLOW = {
     ),
     "attack_serve": (
         f"--model {FAST} --options '--detector none' --connections 2 --seconds 0.5 --only bombs 'hostile headers'",
-        r"\| bombs \| \d+ x [\s\S]*The service is alive: 200",
+        r"\| bombs \| \d+×[\s\S]*The service is alive: 200",
     ),
     "bench_train": (
         "--identities 16 --steps 2 --images 100 --price 2 compute.device=cpu compute.compile=false "

@@ -90,8 +90,8 @@ def main() -> None:
             asyncio.run(_send_all_kinds(process, port, options))
         else:
             print(
-                f"| attack, {options.seconds:g} s | what it got | honest requests: answered, p50, p95, p99, max ms "
-                "| /healthz: the same | MiB before, at most, after |\n|---|---|---|---|---|"
+                f"| attack, {options.seconds:g} s | what it got | honest requests: p50/p95/p99/max ms "
+                "| /healthz | MiB before/most/after |\n|---|---|---|---|---|"
             )
             for name in ("nobody", *options.only):
                 print(asyncio.run(_measure(name, process, port, options)), flush=True)
@@ -117,7 +117,7 @@ async def _measure(name: str, process: int, port: int, options: argparse.Namespa
     # What is given back when all have gone.
     await asyncio.sleep(2)
     answers = " | ".join(map(_honest_answers, taken))
-    memory = f"{before:.0f}, {max(most):.0f}, {_memory(process):.0f}"
+    memory = f"{before:.0f}/{max(most):.0f}/{_memory(process):.0f}"
     return f"| {name} | {_counts(target.answers)} | {answers} | {memory} |"
 
 
@@ -176,10 +176,8 @@ def _ask_honestly(port: int, seconds: float, request: bytes) -> list[tuple[str, 
 def _honest_answers(taken: list[tuple[str, float]]) -> str:
     """Statuses, and percentiles of the times."""
     ms = sorted(1000 * seconds for _, seconds in taken)
-    percentiles = [ms[int(share * (len(ms) - 1))] for share in (0.5, 0.95, 0.99, 1)]
-    return ", ".join(
-        [_counts(Counter(status for status, _ in taken)), *(f"{value:.0f}" for value in percentiles)]
-    )
+    percentiles = [f"{ms[math.ceil(share * len(ms)) - 1]:.0f}" for share in (0.5, 0.95, 0.99, 1)]
+    return f"{_counts(Counter(status for status, _ in taken))}: {'/'.join(percentiles)}"
 
 
 async def _honest_request(port: int, request: bytes) -> str:
@@ -392,7 +390,7 @@ async def _watch(process: int, most: list[float]) -> None:
 
 
 def _counts(counted: Counter[str]) -> str:
-    return ", ".join(f"{count} x {what}" for what, count in sorted(counted.items())) or "–"
+    return ", ".join(f"{count}×{what}" for what, count in sorted(counted.items())) or "–"
 
 
 if __name__ == "__main__":

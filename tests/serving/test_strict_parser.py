@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import h11
 import httpx
 import pytest
+from uvicorn.server import ServerState
 
-from facerts.serving import server, uploads
+from facerts.serving import Settings, server, uploads
 from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, MIN_CHUNK, StrictParser
 from tests.serving.conftest import address, alive, crop, head, post, talk
 
@@ -148,6 +151,34 @@ def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"400"], answer
     assert b"connection: close" in top.lower()
     assert json.loads(body)["code"] == "bad_request"
+
+
+def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client: httpx.Client) -> None:
+    with socket.create_connection(address(client), timeout=10) as connection:
+        connection.sendall(NEXT + AMBIGUOUS["both"] + CHUNKS + NEXT)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"400"], answer
+
+
+def test_an_answer_that_has_begun_is_broken_off() -> None:
+    async def work() -> Mock:
+        config = server.make_server(Mock(), Settings()).config
+        connection = server.Connection(
+            settings=Settings(), config=config, server_state=ServerState(), app_state={}
+        )
+        transport = Mock(**{"get_extra_info.return_value": None})
+        connection.connection_made(transport)
+        connection.conn.receive_data(CHUNKED)
+        connection.conn.next_event()
+        connection.conn.send(h11.Response(status_code=200, headers=[("content-length", "5")]))
+        connection.data_received(b"no size\r\n")
+        connection.connection_lost(None)
+        return transport
+
+    transport = asyncio.run(work())
+    transport.abort.assert_called_once_with()
+    transport.write.assert_not_called()
 
 
 def test_large_headers_are_answered_although_they_are_not_read(client: httpx.Client) -> None:
