@@ -11,12 +11,12 @@ from facerts.errors import DataError, Error
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """A value as JSON, with control characters as escapes and all other characters as they are."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
-    )
+    lines = json.dumps(value, ensure_ascii=False, indent=indent).split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
