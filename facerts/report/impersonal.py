@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from facerts.evaluation.results import Result
 from facerts.report.subject import Subject
 
+_LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"\S+")
 # In paths and file names.
 _OF_FILES = re.compile(r"/|\w\.\w")
@@ -32,7 +33,7 @@ def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
             for key, array in subject.arrays.items()
             if not key.rpartition("/")[2].startswith(("shown_", "names"))
         }
-        result = None if subject.result is None else _without_names(subject.result, list(_names(subject)))
+        result = None if subject.result is None else _without_names(subject.result, _names(subject))
         found.append(replace(subject, label=label, result=result, arrays=arrays))
     return found
 
@@ -57,12 +58,12 @@ def _without_names(result: Result, names: Sequence[str]) -> Result:
 
 def _without(note: str, names: Sequence[str]) -> str:
     for name in names:
-        if re.search(r"[^\W\d_]", name):
-            note = note.replace(name, _HIDDEN)
+        note = note.replace(name, _HIDDEN)
     return _WORD.sub(lambda word: _HIDDEN if _OF_FILES.search(word[0]) else word[0], note)
 
 
-def _names(subject: Subject) -> Iterator[str]:
-    """Of all images, the longest first: one may begin another."""
+def _names(subject: Subject) -> list[str]:
+    """Of all images, the longest first: one may begin another. Those without a letter would hide numbers."""
     listed = [array.tolist() for key, array in subject.arrays.items() if key.endswith("/names")]
-    return iter(sorted({str(name) for names in listed for name in names}, key=len, reverse=True))
+    found = {str(name) for names in listed for name in names}
+    return sorted(filter(_LETTER.search, found), key=len, reverse=True)
