@@ -13,7 +13,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from facerts.errors import ModelError, first_line
+from facerts.errors import ModelError, NonFiniteLossError, first_line
 from facerts.io.files import atomic_write
 from facerts.io.json_file import parse_json
 from facerts.training.methods import Method
@@ -32,7 +32,15 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
 
     Raises:
         WriteError: the file cannot be written.
+        NonFiniteLossError: the network's weights are not finite, so no run could continue from them.
     """
+    try:
+        check_finite(state["network"], path)
+    except ModelError as error:
+        raise NonFiniteLossError(
+            f"{path}: not written, because the weights after step {state['step']} are broken ({error}); --resume "
+            "continues from the last checkpoint, if there is one. Lower optim.lr, or set optim.clip_norm"
+        ) from error
     with atomic_write(path) as file:
         torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json()}, file)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from facerts.errors import NonFiniteLossError
 from facerts.training import learner as learner_module
+from facerts.training.checkpoint import save_checkpoint
 from facerts.training.distributed.collectives import Processes
 from facerts.training.learner import Learner
 from facerts.training.methods import Batch
@@ -139,3 +141,16 @@ def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
     del entry[moment]
     with pytest.raises(ValueError, match="the optimizer's state 0"):
         Learner(recipe, identities=4).load_state_dict(state)
+
+
+def test_a_state_with_weights_that_are_not_finite_is_not_saved(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    learner = Learner(make_recipe(), identities=4)
+    with torch.no_grad():
+        learner.network.embedding[0].weight.fill_(float("inf"))
+    with pytest.raises(
+        NonFiniteLossError, match=r"c\.pt: not written, .* after step 7 .*embedding\.0\.weight"
+    ):
+        save_checkpoint(tmp_path / "c.pt", learner.recipe, {"step": 7, **learner.state_dict()})
+    assert not list(tmp_path.glob("*.pt"))

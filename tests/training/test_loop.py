@@ -180,6 +180,16 @@ def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
+def test_weights_that_are_not_finite_do_not_replace_a_checkpoint(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    # The loss of the first step is finite, and the weights after it are not.
+    recipe = make_recipe("optim.lr=1e300", "logging.checkpoint_steps=1")
+    with pytest.raises(NonFiniteLossError):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+
+
 def test_what_a_killed_process_had_not_finished_writing_is_removed(
     make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
