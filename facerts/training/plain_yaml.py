@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
@@ -13,7 +14,9 @@ MAX_BYTES = 1 << 16
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that rejects references, with which a few lines can expand to billions of values."""
+    """A safe loader that rejects references, with which a few lines can expand to billions of values, and keys given
+    twice, of which PyYAML would silently take the last.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -23,12 +26,22 @@ class _Loader(yaml.SafeLoader):
             )
         return super().compose_node(parent, index)
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is given twice; keep one", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
 
 def parse_yaml(text: str | bytes, where: object, *, error: type[Error] = Error) -> Any:
     """The value of a YAML text.
 
     Raises:
-        Error: (of class ``error``) not valid YAML, too large, or with references.
+        Error: (of class ``error``) not valid YAML, too large, with references, or with a key twice.
     """
     if len(text) > MAX_BYTES:
         raise error(f"{where}: {len(text):,} bytes exceed the limit of {MAX_BYTES:,} bytes")

@@ -141,6 +141,16 @@ def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
         load_recipe("casia_rts", override.split(" "))
 
 
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    recipe = tmp_path / "twice.yaml"
+    recipe.write_text("base: casia_rts\noptim: {lr: 0.1, epochs: 3, lr: 0.2}\n")
+    with pytest.raises(RecipeError, match=r"'lr' is given twice; keep one .*line 2"):
+        load_recipe(str(recipe))
+    recipe.write_text("base: casia_rts\n? [a]\n: 1\n")
+    with pytest.raises(RecipeError, match="unhashable key"):
+        load_recipe(str(recipe))
+
+
 def test_endless_keys_and_problems_are_cut(tmp_path: Path) -> None:
     recipe = tmp_path / "long.yaml"
     unknown = "\n".join(f"optim{number}: 1" for number in range(3000))
