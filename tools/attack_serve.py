@@ -49,7 +49,7 @@ PATIENCE = 60.0
 # Of the clients with --requests.
 HANG_UP = 2.0
 THOUSAND = 1000
-CLOSED, HANGING, OPEN = "closed unanswered", "HANGING", "still open at the end"
+CLOSED, HANGING, OPEN = "closed unanswered", "HANGING", "still open"
 
 
 @dataclass
