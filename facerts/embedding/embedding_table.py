@@ -295,7 +295,9 @@ def _read_parquet(path: Path) -> Columns:
         # Names that repeat are read once, and repeated when it is known how long they are.
         names = [name for name in NAMES if name in columns]
         with pyarrow.parquet.ParquetFile(path, read_dictionary=names) as file:
-            limit, memory = memory_limit(path), _parquet_memory(file.metadata, columns)
+            # PyArrow aborts at metadata that contradict each other, but not in a scan, which goes before.
+            file.scan_contents(columns=columns)
+            limit, memory = memory_limit(path), _parquet_memory(file, columns)
             if memory <= limit:
                 table = file.read(columns=columns)
                 memory += sum(_text_bytes(table[name]) for name in names)
@@ -311,18 +313,17 @@ def _read_parquet(path: Path) -> Columns:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
 
-def _parquet_memory(metadata: Any, columns: Sequence[str]) -> int:
+def _parquet_memory(file: Any, columns: Sequence[str]) -> int:
     """Bytes of memory that columns may take, besides the characters of texts."""
-    chunks = (
-        metadata.row_group(group).column(column)
-        for group in range(metadata.num_row_groups)
-        for column in range(metadata.num_columns)
-    )
-    return sum(
-        chunk.total_uncompressed_size + chunk.num_values * (TEXT_BYTES if name in NAMES else NUMBER_BYTES)
-        for chunk in chunks
-        if (name := chunk.path_in_schema.split(".")[0]) in columns
-    )
+    roots = [file.schema.column(number).path.split(".")[0] for number in range(len(file.schema))]
+    memory = 0
+    for group in range(file.metadata.num_row_groups):
+        for number, name in enumerate(roots):
+            if name in columns:
+                chunk = file.metadata.row_group(group).column(number)
+                each = TEXT_BYTES if name in NAMES else NUMBER_BYTES
+                memory += chunk.total_uncompressed_size + chunk.num_values * each
+    return memory
 
 
 def _text_bytes(column: Any) -> int:
