@@ -332,8 +332,9 @@ def remove(
 
 def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]:
     """Person and path of enrolled images; a path that is not enrolled stays, for ``remove`` to name it."""
-    unknown = [("", path) for path in paths if path not in set(gallery.enrollments.path.tolist())]
-    return [entry for entry in gallery.entries if entry[1] in set(paths)] + unknown
+    wanted, enrolled = set(paths), set(gallery.enrollments.path.tolist())
+    unknown = [("", path) for path in paths if path not in enrolled]
+    return [entry for entry in gallery.entries if entry[1] in wanted] + unknown
 
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:

@@ -22,6 +22,7 @@ from facerts.io.files import sha256_file
 from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.sinks import write_embeddings
 from tests.foreign import write_description, write_embedder
+from tests.hostile.bounded import read_bounded
 
 FACE = encode_png(draw_face(0, 0))
 KEYS = ["Ann/Ann_0001.jpg", "Ann/Ann_0002.jpg", "Bob/Bob_0001.jpg", "Bob/Bob_0002.jpg"]
@@ -308,6 +309,17 @@ def test_a_parquet_table_cannot_expand_to_any_size(
     monkeypatch.setattr(npz, "MAX_BYTES", 90_000)
     with pytest.raises(DataError, match=r"t\.parquet: it takes more memory than the 90,000 bytes"):
         load_table(path)
+
+
+def test_contradictory_metadata_of_a_parquet_table_do_not_end_the_process(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "t.parquet", name=["a", "b"], embedding=[[1.0], [2.0]])
+    content = path.read_bytes()
+    # The type of the names, text, becomes that of booleans.
+    text, boolean = (b"\x15" + kind + b"%\x02\x18\x04name" for kind in (b"\x0c", b"\0"))
+    assert content.count(text) == 1
+    path.write_bytes(content.replace(text, boolean))
+    (message,) = read_bounded("table", [path]).values()
+    assert message.startswith(f"{path}: not a readable Parquet file")
 
 
 def test_files_that_are_not_tables_are_refused(tmp_path: Path) -> None:
