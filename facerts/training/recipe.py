@@ -308,7 +308,7 @@ class Logging(Section):
 class Recipe(Section):
     """A complete training run."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    name: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
     seed: int = Field(0, ge=0, lt=1 << 63)
     data: Data
     validation: Validation = Validation()

@@ -119,6 +119,7 @@ def test_every_file_is_listed_for_the_wheel() -> None:
         ("optim.lr=fast", r"optim\.lr: .*number"),
         ("method.margn=0.3", "rts has no setting 'margn', did you mean 'margin'"),
         ("method.name=rst", "no method 'rst', did you mean 'rts'"),
+        ("name=..", "name: .* should match pattern"),
         ("method.degrees=2", "degrees"),
         ("backbone.name=iresnet51", "no backbone 'iresnet51', did you mean 'iresnet"),
         ("optim.milestones=[40]", "before the end"),
