@@ -60,7 +60,7 @@ class StrictParser(h11.Connection):
             self._spare = GRACE
         elif isinstance(event, h11.Data):
             self._at_chunk_line = event.chunk_end
-            self._spare += len(event.data) - MIN_CHUNK * event.chunk_start
+            self._spare += len(event.data)
             if self._spare < 0:
                 self._refuse(f"the chunks of the body have fewer than {MIN_CHUNK} bytes on average")
         elif isinstance(event, h11.EndOfMessage):
@@ -93,7 +93,11 @@ class StrictParser(h11.Connection):
             line, end, data = data.lstrip(b"\r\n").partition(b"\r\n")
             if len(line) > MAX_CHUNK_LINE:
                 self._refuse(f"the line before a chunk of the body has more than {MAX_CHUNK_LINE} bytes")
-            self._at_end = bool(end) and not line.partition(b";")[0].strip(b"0 \t")
+            if end:
+                # h11 takes the line even where none of the chunk's data has arrived yet.
+                self._at_chunk_line = False
+                self._spare -= MIN_CHUNK
+                self._at_end = not line.partition(b";")[0].strip(b"0 \t")
         if self._at_end and not b"\r\n".startswith(data[:2]):
             self._refuse("headers after the body (trailers) are not accepted")
 

@@ -77,6 +77,10 @@ def test_chunks_are_read_however_they_arrive() -> None:
         found = events(CHUNKED, *pieces)
         assert b"".join(event.data for event in found[1:-1]) == b"a0123456789"
         assert isinstance(found[-1], h11.EndOfMessage)
+    # Some clients send the size of a chunk, and then its data, which may look like such a line.
+    for data in (MIN_CHUNK * 10 * b"a", b"0\r\nX: a"):
+        found = events(CHUNKED, b"%x\r\n" % len(data), data, b"\r\n", b"0\r\n", b"\r\n")
+        assert [type(event) for event in found] == [h11.Request, h11.Data, h11.EndOfMessage]
 
 
 def test_between_chunks_only_their_sizes_are_read() -> None:
@@ -97,6 +101,7 @@ def test_a_body_of_tiny_chunks_is_refused() -> None:
     assert len(events(CHUNKED + 1000 * tiny + b"0\r\n\r\n")) == 1002
     refuses("64 bytes on average", CHUNKED + 1100 * tiny)
     refuses("64 bytes on average", CHUNKED, *1100 * [tiny])
+    refuses("64 bytes on average", CHUNKED, *1100 * [b"1\r\n", b"a\r\n"])
     assert len(events(CHUNKED, *20 * [500 * lines])) == 10_001
     # Each body has its own thousand.
     parser = StrictParser()
