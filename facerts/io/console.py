@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from unicodedata import category
+
 from rich.console import Console
 from rich.text import Text
 
 stderr = Console(stderr=True)
+# Without width, but they neither drive a terminal nor reorder text, and names in Persian or emoji need them.
+JOINERS = "\u200c\u200d"
 
 
 def is_live() -> bool:
@@ -23,8 +27,13 @@ def printable(text: object, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text
+        letter if _is_harmless(letter) or letter in keep else ascii(letter)[1:-1] for letter in text
     )
+
+
+def _is_harmless(letter: str) -> bool:
+    """Whether a character only shows itself, which Python denies of all spaces but one."""
+    return letter.isprintable() or letter in JOINERS or category(letter) == "Zs"
 
 
 def say(text: object, *, before: str = "", style: str = "") -> None:

@@ -14,7 +14,6 @@ from facerts.io.console import printable
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
 from facerts.report.impersonal import impersonal
-from facerts.report.numbers import SPACE
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
@@ -78,7 +77,7 @@ def write_page(
         loader=jinja2.FunctionLoader(_resource),
         autoescape=True,
         # Controls of direction would reorder the page's own words.
-        finalize=lambda value: value if isinstance(value, Markup) else printable(value, keep=f"\n{SPACE}"),
+        finalize=lambda value: value if isinstance(value, Markup) else printable(value, keep="\n"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

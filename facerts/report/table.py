@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from facerts.io.console import printable
-from facerts.report.numbers import SPACE, interval, percent
+from facerts.report.numbers import interval, percent
 
 _HTML_OR_LINK = re.compile(r"\\|<(?=[a-zA-Z/!?])|\](?=\()")
 
@@ -102,7 +102,7 @@ def to_markdown(table: Table) -> str:
 
 def escaped(text: str) -> str:
     """Text in one line of Markdown that a name cannot turn into HTML, a link or an image."""
-    return _HTML_OR_LINK.sub(r"\\\g<0>", printable(text, keep=SPACE))
+    return _HTML_OR_LINK.sub(r"\\\g<0>", printable(text))
 
 
 def markdown_table(

@@ -219,6 +219,16 @@ def test_errors_of_arguments_and_tracebacks_are_printable(
     assert "Traceback" in shown.err
 
 
+def test_names_in_all_languages_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    # With an ideographic space, a joiner, a non-joiner, a variation selector, a combining and a no-break space.
+    names = "山田\u3000太郎 👩\u200d🚀 علی\u200cرضا ☺\ufe0f e\u0301 A\u00a0B"
+    rows_table("", ["name"], [[names]])
+    warn(names)
+    shown = capsys.readouterr()
+    assert names in shown.out
+    assert shown.err == f"warning: {names}\n"
+
+
 def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     rows_table(NAME, [NAME, "number"], [[NAME, "1"]])
     warn(NAME)

@@ -16,7 +16,6 @@ from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
 from facerts.io.console import printable
-from facerts.report.numbers import SPACE
 
 # Distinct for most eyes, on white and on black.
 COLORS = (
@@ -115,7 +114,7 @@ def svg(figure: Figure) -> str:
     text = io.StringIO()
     with names_as_text(figure):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    drawn = printable(text.getvalue(), keep=f"\n{SPACE}")
+    drawn = printable(text.getvalue(), keep="\n")
     return drawn[drawn.index("<svg") :].replace(INK, "currentColor")
 
 
