@@ -64,7 +64,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
             )
         with locked(file) if processes.first else nullcontext():
             if processes.first:
-                _remove_unfinished(file.parent)
+                _remove_unfinished(file)
             _Run(recipe, file, processes).train(deadline)
         return file
 
@@ -257,9 +257,13 @@ def _is_not_empty(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
 
 
-def _remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes had not finished writing; each checkpoint may be gigabytes."""
-    for part in folder.glob(".*.part"):
+def _remove_unfinished(file: Path) -> None:
+    """Remove checkpoints that killed processes had not finished writing, as each may be gigabytes.
+
+    Args:
+        file: the checkpoint, locked: others may be writing other files beside it.
+    """
+    for part in file.parent.glob(f".{file.name}.*.part"):
         with suppress(OSError):
             part.unlink()
 

@@ -196,8 +196,10 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(
     run, short = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     train(short, run)
     (run / ".checkpoint.pt.abc.part").write_bytes(b"half")
+    # Such as an export, whose process is still writing.
+    (run / ".model.onnx.abc.part").write_bytes(b"half")
     train(short, run, resume=True)
-    assert not list(run.glob(".*"))
+    assert [path.name for path in run.glob(".*")] == [".model.onnx.abc.part"]
 
 
 def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRecipe, tmp_path: Path) -> None:
