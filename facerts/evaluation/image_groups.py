@@ -61,7 +61,7 @@ class NamePattern:
         except TimeoutError as error:
             raise DataError(
                 f"{self.attribute}: the pattern {self.pattern.pattern!r} takes too long on names such as "
-                f"{printable(keys[len(matches)])!r}; write it without repetitions inside repetitions"
+                f"{printable(key)!r}; write it without repetitions inside repetitions"
             ) from error
         if keys and not any(matches):
             raise DataError(

@@ -219,7 +219,7 @@ def _lock(path: Path, lock: Path) -> int:
 
 
 def _open_lock(lock: Path) -> int:
-    """Open or create a lock file, which a lock empties, and so never a file that has another name too.
+    """Open or create a lock file, but no file that has another name too, because taking the lock empties it.
 
     Raises:
         WriteError: it is a link of either kind, or no file.

@@ -85,7 +85,7 @@ def serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
     server = make_server(app, settings)
     host, port = listener.getsockname()[:2]
     LOG.info("listening on http://%s:%d/", f"[{host}]" if ":" in host else host, port)
-    # What has been built stays as long as the service: looking through it again would stop all requests for 30 ms.
+    # What has been built stays as long as the service; a garbage collection that scans it stops all requests for 30 ms.
     gc.collect()
     gc.freeze()
     server.run(sockets=[listener])

@@ -19,9 +19,9 @@ MAX_HEAD = 16 << 10
 MAX_HEADERS = 100
 # Of the line before a chunk of a body: its size, and extensions that nobody uses.
 MAX_CHUNK_LINE = 256
-# Bytes that the chunks of a body must have on average, after the first thousand: each takes as long as the next.
+# Bytes that the chunks of a body must have on average, because parsing a tiny chunk takes as long as a larger one.
 MIN_CHUNK = 64
-# Bytes that small chunks may lack together.
+# Bytes by which the chunks of a body may fall short of that in total: a thousand tiny ones are no attack.
 GRACE = 1000 * MIN_CHUNK
 # Where h11 takes a head to end.
 _HEAD_END = re.compile(rb"\n\r?\n")
