@@ -102,7 +102,7 @@ def batch_rate(folder: Path, count: int, workers: int) -> float:
     for _ in range(warm_up):
         next(batches)
     start = time.perf_counter()
-    images = sum(len(labels) for _, labels, _ in batches)
+    images = sum(len(labels) for _, labels, *_ in batches)
     return images / (time.perf_counter() - start)
 
 

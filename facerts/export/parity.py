@@ -40,13 +40,13 @@ class Parity:
     """How far a file's outputs are from those of the network that it was made from.
 
     Attributes:
-        cosine: minimum cosine similarity of the two embeddings of a crop.
+        cosine: minimum cosine similarity of the two embeddings of a crop; None where there are none.
         quality_error: maximum absolute difference of qualities; None where the file has none.
         quality_spread: standard deviation of the crops' expected quality; None where there is none.
     """
 
     crops: int
-    cosine: float
+    cosine: float | None
     quality_error: float | None
     quality_spread: float | None
 
@@ -57,23 +57,26 @@ def compare_outputs(expected: FaceOutputs, actual: FaceOutputs, tolerance: Toler
     Raises:
         ModelError: they are further apart than the tolerance.
     """
-    cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
-    error = spread = None
+    cosine = error = spread = None
+    if expected.embedding.shape[1]:
+        cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
     allowed = tolerance.quality_error
     if actual.quality is not None and expected.quality is not None:
         error = float(np.abs(expected.quality - actual.quality).max())
         spread = float(expected.quality.std())
         allowed = max(allowed, tolerance.quality_spreads * spread)
-    if not cosine >= tolerance.cosine or not (error is None or error <= allowed):
-        quality = (
-            "no quality"
-            if error is None
-            else f"qualities differ by up to {error:.3g} (at most {allowed:.3g})"
-        )
+    if not (cosine is None or cosine >= tolerance.cosine) or not (error is None or error <= allowed):
+        embeddings = "there are no embeddings"
+        if cosine is not None:
+            embeddings = (
+                f"the minimum cosine similarity of embeddings is {cosine:.7f} (at least {tolerance.cosine})"
+            )
+        quality = "no quality"
+        if error is not None:
+            quality = f"qualities differ by up to {error:.3g} (at most {allowed:.3g})"
         raise ModelError(
-            f"the exported network does not compute what the original computes: on {len(expected)} crops the minimum "
-            f"cosine similarity of embeddings is {cosine:.7f} (at least {tolerance.cosine}), {quality}; "
-            "no file was written"
+            f"the exported network does not compute what the original computes: on {len(expected)} crops {embeddings}, "
+            f"{quality}; no file was written"
         )
     return Parity(len(expected), cosine, error, spread)
 

@@ -26,6 +26,12 @@ EYE_DISTANCE = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
 LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
 CROP_CENTER = np.full(2, (CROP_SIZE - 1) / 2)
 MAX_SMALL_SIDE = 56
+MAX_LOOSE, MAX_TIGHT = 1.5, 3.0
+# A mask's corners in the crop, from the bridge of the nose around the chin, and how far each and all move, in pixels.
+MASK_OUTLINE = np.array(
+    [[56, 62], [78, 70], [97, 66], [93, 92], [76, 112], [56, 118], [36, 112], [19, 92], [15, 66], [34, 70]]
+)
+MASK_NOISE, MASK_RISE = 2.0, 8.0
 
 
 class Corruption:
@@ -167,6 +173,54 @@ def _compose(
     return matrix
 
 
+class _NoFace:
+    """Cuts some of the crops out of their image anywhere, at any angle and of any size."""
+
+    def __init__(self, probability: float) -> None:
+        self._probability = probability
+        self._random = np.random.default_rng(0)
+
+    def set_random_seed(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
+        if self._random.random() < self._probability:
+            scale = np.exp(self._random.uniform(-np.log(MAX_LOOSE), np.log(MAX_TIGHT)))
+            angle = self._random.uniform(-np.pi, np.pi)
+            pivot = self._random.uniform(0, CROP_SIZE, 2)
+            matrix = _compose(scale, angle, pivot, CROP_CENTER, np.eye(2, 3))
+            cut = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101)
+            image = cut.astype(np.uint8, copy=False)
+        return {"image": image}
+
+
+class _Masks:
+    """Draws a face mask, of one color with shaded folds, on some of the faces."""
+
+    def __init__(self, probability: float) -> None:
+        self._probability = probability
+        self._random = np.random.default_rng(0)
+
+    def set_random_seed(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
+        random = self._random
+        if random.random() < self._probability:
+            outline = MASK_OUTLINE + random.normal(scale=MASK_NOISE, size=MASK_OUTLINE.shape)
+            outline[:, 1] += random.uniform(-MASK_RISE, MASK_RISE)
+            cover = np.zeros(image.shape[:2], np.uint8)
+            cv2.fillPoly(cover, [outline.round().astype(np.int32)], 255, lineType=cv2.LINE_AA)
+            share = cv2.GaussianBlur(cover, (0, 0), 0.7)[:, :, None] / np.float32(255)
+            folds = np.sin(np.arange(CROP_SIZE) * random.uniform(0.1, 0.8) + random.uniform(0, 6))
+            across = np.cos((np.arange(CROP_SIZE) - CROP_CENTER[0]) / random.uniform(30, 60))
+            shade = random.uniform(0, 0.12) * folds[:, None] + across
+            color = random.integers(0, 256, 3) if random.random() < 0.5 else np.array([225, 235, 240])
+            drawn = np.clip(color * shade[:, :, None], 0, 255)
+            image = np.rint(image * (1 - share) + drawn * share).astype(np.uint8)
+        return {"image": image}
+
+
 class _SmallFaces:
     """Degrades some of the faces as if they had been small in their photos."""
 
@@ -199,6 +253,8 @@ def build_augmentation(settings: Augmentation) -> Augmenter:
     transforms: list[Any] = []
     if settings.flip:
         transforms.append(albumentations.HorizontalFlip(p=0.5))
+    if settings.mask:
+        transforms.append(_Masks(settings.mask))
     if settings.points_jitter or settings.zoom:
         transforms.append(Geometry(settings))
     elif settings.scale or settings.shift or settings.rotation:
@@ -214,6 +270,8 @@ def build_augmentation(settings: Augmentation) -> Augmenter:
         black = affine(border_mode=cv2.BORDER_CONSTANT, fill=0)
         share = settings.black_border
         transforms.append(_OneOf(mirrored, black, share) if share else mirrored)
+    if settings.no_face:
+        transforms.append(_NoFace(settings.no_face))
     if settings.small:
         transforms.append(_SmallFaces(settings.small, settings.small_side))
     if settings.corruption:

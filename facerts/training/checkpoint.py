@@ -286,7 +286,7 @@ def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     method = recipe.build_method()
     network = build_network(
         recipe.backbone.name,
-        embedding_size=recipe.backbone.embedding_size,
+        embedding_size=recipe.backbone.network_embedding_size,
         heads=method.heads(),
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,

@@ -71,7 +71,7 @@ class Learner:
         backbone = recipe.backbone
         self.network = build_network(
             backbone.name,
-            embedding_size=backbone.embedding_size,
+            embedding_size=backbone.network_embedding_size,
             heads=self.method.heads(),
             width=backbone.width,
             dropout=backbone.dropout,
@@ -214,7 +214,7 @@ class Learner:
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centers)
-        views = self.teacher.embed_views(teachers_views)
+        views = self.teacher.embed_views(teachers_views, batch)
         method_batch = self.teacher.method_batch(batch)
         method_outputs = {
             name: value[: len(method_batch.labels)]
@@ -358,9 +358,12 @@ class Learner:
 
 def split(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into equal parts."""
+    views = [None] * parts if batch.views is None else batch.views.chunk(parts)
     return [
-        replace(batch, labels=labels, samples=samples)
-        for labels, samples in zip(batch.labels.chunk(parts), batch.samples.chunk(parts), strict=True)
+        replace(batch, labels=labels, samples=samples, views=views)
+        for labels, samples, views in zip(
+            batch.labels.chunk(parts), batch.samples.chunk(parts), views, strict=True
+        )
     ]
 
 

@@ -21,6 +21,7 @@ from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
 from facerts.training.augment import Augmenter, Corruption, build_augmentation
+from facerts.training.device import CropBatch
 from facerts.training.distributed.collectives import Processes
 from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.methods import METHODS
@@ -31,7 +32,7 @@ UNKNOWN = -1
 
 SAMPLE_SIZE = 256
 
-# (epoch, index, view): identifies an image and its augmentation.
+# (epoch, index, view of a method with several): identifies an image and its augmentation.
 SampleKey = tuple[int, int, int]
 
 
@@ -127,15 +128,16 @@ class TrainingData:
         rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
         return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
-    def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def batches(self, start: int, stop: int) -> Iterator[CropBatch]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
-            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``. B is the batch
-            size times the number of views, divided by the number of processes; all first views come first. Images
+            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``, and which of
+            the recipe's ``views`` the crops are, ``(B,) int64``; without these, the epochs. B is the batch size times
+            the method's number of views, divided by the number of processes; all first views come first. Images
             without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
-            If the recipe's teachers see views without zoom, crops are ``(B, 2, 112, 112, 3)``: the network's view and
-            the teachers'.
+            If the teachers are asked in every step and do not see the zoom, crops are ``(B, 2, 112, 112, 3)``: the
+            network's view and the teachers'.
 
         Raises:
             DataError: an image cannot be read.
@@ -149,7 +151,10 @@ class TrainingData:
                 self._corrupt,
                 build_augmentation(recipe.data.augmentation),
                 recipe.seed,
-                pairs=recipe.teacher is not None and not recipe.teacher.zoom,
+                views=recipe.data.augmentation.views,
+                pairs=recipe.teacher is not None
+                and not recipe.teacher.zoom
+                and recipe.data.augmentation.views is None,
             ),
             batch_sampler=StepSampler(
                 self._labels[: len(self.source)],
@@ -245,11 +250,12 @@ def _repeats(images: list[int]) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
+class CropDataset(Dataset[CropBatch]):
     """Decoded, corrupted and augmented crops, a whole batch at a time.
 
     Args:
         labels: ``(N,)`` their identities, −1 for unknown.
+        views: number of different views of each image; None for a new one in every epoch.
         pairs: beside each view, give the same without zoom.
     """
 
@@ -258,16 +264,19 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     corrupt: Corruption
     augment: Augmenter
     seed: int
+    views: int | None = None
     pairs: bool = False
 
-    def __getitems__(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor] | Error:
+    def __getitems__(self, keys: list[SampleKey]) -> CropBatch | Error:
         """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
         try:
             return self._batch(keys)
         except Error as error:
             return error
 
-    def _batch(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor]:
+    def _batch(self, keys: list[SampleKey]) -> CropBatch:
+        if self.views is not None:
+            keys = [(epoch % self.views, index, view) for epoch, index, view in keys]
         crops = np.empty((len(keys), 1 + self.pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
@@ -277,8 +286,13 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
             if self.pairs:
                 crops[row, 1] = self.augment(image, key, zoom=False)
         crops = crops if self.pairs else crops[:, 0]
-        indices = np.array([index for _, index, _ in keys], dtype=np.int64)
-        return torch.from_numpy(crops), torch.from_numpy(self.labels[indices]), torch.from_numpy(indices)
+        epochs, indices, _ = np.array(keys, dtype=np.int64).T
+        return (
+            torch.from_numpy(crops),
+            torch.from_numpy(self.labels[indices]),
+            torch.from_numpy(indices.copy()),
+            torch.from_numpy(epochs.copy()),
+        )
 
 
 def _identity(batch: Any) -> Any:

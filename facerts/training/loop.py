@@ -129,8 +129,8 @@ class _Run:
             # Teachers see the crops on the host.
             if self._learner.teacher is None:
                 batches = on_device(batches, self._learner.device)
-            for crops, labels, samples in batches:
-                self._train_step(crops, labels, samples)
+            for batch in batches:
+                self._train_step(*batch)
                 # Asking all processes is as much of a wait as reading a number.
                 asks = not self._learner.reports.late or self.step % GROUP == 0
                 self._finish_step(stops=asks and processes.any(interrupted()))
@@ -165,7 +165,9 @@ class _Run:
                 f"{duration(reserve)} for the last validation and checkpoint"
             )
 
-    def _train_step(self, crops: torch.Tensor, labels: torch.Tensor, samples: torch.Tensor) -> None:
+    def _train_step(
+        self, crops: torch.Tensor, labels: torch.Tensor, samples: torch.Tensor, views: torch.Tensor
+    ) -> None:
         optim, position, per_epoch = self._recipe.optim, self.pace.position, self._summary.steps_per_epoch
         rate = learning_rate(
             position,
@@ -178,7 +180,7 @@ class _Run:
         )
         ramp = margin_ramp(position, self.pace.total, optim.margin_ramp)
         labels = to_device(labels, self._learner.device)
-        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes)
+        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes, views)
         self._learner.step(crops, batch, rate)
         self.step += 1
         self.pace.advance(self.step)

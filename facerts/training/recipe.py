@@ -36,6 +36,8 @@ class Augmentation(Section):
     """Random changes of the training crops; ``facerts.training.augment`` makes them.
 
     Attributes:
+        views: number of different views of each image, which come again in turn; null for a new one in every epoch.
+            Teachers that see the views are then asked once for each, before the training.
         flip: mirror half of the images.
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.
@@ -54,8 +56,12 @@ class Augmentation(Section):
         small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
         corruption: probability of a corruption of random kind and severity.
         max_severity: maximum severity of that corruption, 0 to 1.
+        mask: probability of a face mask, drawn over nose and mouth of the template.
+        no_face: probability that the crop is cut out of its image anywhere, at any angle and of any size, as where a
+            detector was wrong; only for methods whose teachers see the views.
     """
 
+    views: int | None = Field(None, ge=1)
     flip: bool = True
     scale: float = Field(0.0, ge=0, lt=1)
     shift: float = Field(0.0, ge=0, lt=0.5)
@@ -68,6 +74,8 @@ class Augmentation(Section):
     small_side: int = Field(16, ge=4, le=56)
     corruption: float = Field(0.0, ge=0, le=1)
     max_severity: float = Field(1.0, gt=0, le=1)
+    mask: float = Field(0.0, ge=0, le=1)
+    no_face: float = Field(0.0, ge=0, le=1)
 
 
 class Data(Section):
@@ -138,6 +146,8 @@ class Backbone(Section):
         width: number of channels, relative to the published network.
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
+        embedding: whether the network has an embedding. Without one it learns only the method's heads, from teachers'
+            embeddings of the views, projected to ``embedding_size`` dimensions; it gives a quality for any recognizer.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
             the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
             published weights (``facerts.training.nn.arcface_torch``).
@@ -148,6 +158,7 @@ class Backbone(Section):
     width: float = Field(1.0, gt=0, le=64)
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_size: int = Field(512, gt=1, le=16_384)
+    embedding: bool = True
     weights: str | None = None
     frozen: bool = False
 
@@ -157,6 +168,11 @@ class Backbone(Section):
         if name not in BACKBONES:
             raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
         return name
+
+    @property
+    def network_embedding_size(self) -> int:
+        """Number of dimensions of the network's own embedding; 0 for none."""
+        return self.embedding_size if self.embedding else 0
 
 
 class Teacher(Section):
@@ -373,6 +389,36 @@ class Recipe(Section):
         if not method.learns_beside_embedding:
             raise ValueError(
                 f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def network_without_embedding_has_teachers(self) -> Recipe:
+        if self.backbone.embedding:
+            return self
+        teacher = self.teacher
+        if teacher is None or teacher.method_embedding == "student" or teacher.cosine or teacher.similarities:
+            raise ValueError(
+                "backbone.embedding false leaves only the method's heads to learn, from teachers: set teacher.models, "
+                "teacher.method_embedding: teachers, teacher.cosine: 0 and teacher.similarities: 0"
+            )
+        if self.backbone.weights is not None:
+            raise ValueError(
+                "backbone.embedding false starts from random weights: leave out backbone.weights"
+            )
+        method = self.build_method()
+        if not method.heads():
+            raise ValueError(f"{method.name} has no head: without an embedding there is nothing to learn")
+        return self
+
+    @model_validator(mode="after")
+    def kept_views_are_the_only_ones(self) -> Recipe:
+        asks = self.teacher is not None and self.teacher.embeds_views
+        method = METHODS[self.method["name"]]
+        if asks and self.data.augmentation.views and (method.views > 1 or method.sampler == "identities"):
+            raise ValueError(
+                f"{method.name} draws several views of an image in one step, and the teachers are asked for one: leave "
+                "out data.augmentation.views"
             )
         return self
 

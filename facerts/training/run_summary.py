@@ -55,8 +55,9 @@ class RunSummary:
         rows = {
             "images": f"{len(data):,} of {data.identities:,} identities ({recipe.data.name})",
             "method": learner.method.name,
-            "backbone": f"{backbone.name}, width {backbone.width:g}, embedding size {backbone.embedding_size}: "
-            f"{count_parameters(learner.network):,} parameters",
+            "backbone": f"{backbone.name}, width {backbone.width:g}, "
+            + (f"embedding size {backbone.embedding_size}" if backbone.embedding else "no embedding")
+            + f": {count_parameters(learner.network):,} parameters",
             "device": f"{_device(learner)}, {_precision(learner)}",
             "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps",

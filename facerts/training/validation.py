@@ -1,4 +1,8 @@
-"""Validation during training, with the same code as evaluation."""
+"""Validation during training, with the same code as evaluation.
+
+Networks are validated by verification; those without embedding by how well their quality predicts the errors of their
+teachers on the same faces.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import open_benchmark, pairs_from_identities
+from facerts.benchmarks import PairBenchmark, open_benchmark, pairs_from_identities
 from facerts.datasets import Source, open_source
 from facerts.datasets.changed import ChangedCrops
 from facerts.embedding.embed import embed_source
@@ -18,15 +22,20 @@ from facerts.errors import DataError
 from facerts.evaluation import evaluate_verification
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.console import warn
+from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.error_versus_reject import error_versus_reject
+from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.recipe import Recipe, Validation
 
+# Of the teachers' thresholds, and of the pairs that are rejected at most.
+FMRS, REJECTED = (1e-3, 1e-2, 1e-1), 0.3
 # Of the degraded faces.
 SEVERITY = 0.8
 PERCENTILES = (5, 50, 95)
 
 
 class Validator:
-    """Verification on held-out identities and on benchmarks.
+    """Verification on held-out identities and on benchmarks, or how well a quality predicts the teachers' errors there.
 
     Sets that do not exist are left out: recipes name sets that not everybody has.
 
@@ -56,6 +65,14 @@ class Validator:
                 )
             self.degraded = DegradedFaces(sources[0], settings.degraded)
         self._flip = settings.flip
+        self._errors = []
+        if not recipe.backbone.embedding:
+            assert recipe.teacher is not None
+            teachers = TeacherEnsemble(recipe.teacher.models)
+            self._errors = [TeachersErrors(source, teachers) for source in sources]
+            self._benchmarks: list[PairBenchmark] = []
+            self.names = [errors.name for errors in self._errors]
+            return
         self._benchmarks = [
             pairs_from_identities(source, genuine=settings.pairs, impostors=settings.pairs, seed=recipe.seed)
             for source in sources
@@ -68,10 +85,12 @@ class Validator:
         self.names = [benchmark.name for benchmark in self._benchmarks]
 
     def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR.
+        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR, or the area of each teacher.
 
         Prints a warning if all pairs have the same similarity.
         """
+        for errors in self._errors:
+            yield errors.name, errors.measure(embedder)
         for benchmark in self._benchmarks:
             section, arrays = evaluate_verification(embedder, benchmark, flip=self._flip)
             assert section.accuracy is not None  # pairs have folds; templates alone have none
@@ -117,6 +136,37 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
     for key, path in absent_sets(settings):
         if key in keys or "validation" in keys:
             raise DataError(f"{key}: {path}: no such file or folder; correct the path, or leave it out")
+
+
+class TeachersErrors:
+    """How well a quality orders the teachers' errors on held-out identities: areas below error versus reject.
+
+    Raises:
+        DataError: the images have no identities, or too few for pairs.
+    """
+
+    def __init__(self, source: Source, teachers: TeacherEnsemble) -> None:
+        if source.labels is None:
+            raise DataError(f"{source.name}: pairs need identities, and this source has none")
+        self.name, self._source = source.name, source
+        self._pairs = {}
+        for embedder in teachers.embedders:
+            embedding = embed_source(embedder, source, flip=False).embedding
+            try:
+                self._pairs[embedder.name] = compare_all(embedding, source.labels)
+            except ValueError as error:
+                raise DataError(f"{source.name}: {error}") from error
+
+    def measure(self, embedder: Embedder) -> dict[str, float]:
+        """The area for each teacher, and their mean: 1 for a random order, lower is better; see ``metrics.pauc``."""
+        quality = embed_source(embedder, self._source, flip=False, progress=False).quality
+        assert quality is not None
+        areas = {}
+        for name, pairs in self._pairs.items():
+            fmr = next(fmr for fmr in FMRS if fmr * pairs.impostors >= 1)
+            curves = error_versus_reject(pairs, {"quality": quality}, [fmr], replicates=0)[fmr]
+            areas[f"area_{name}"] = curves.by["quality"].area[REJECTED].value
+        return {"area": float(np.mean(list(areas.values()))), **areas}
 
 
 class DegradedFaces:

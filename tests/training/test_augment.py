@@ -345,6 +345,33 @@ def test_a_view_without_zoom_has_all_other_changes() -> None:
     assert 10 < zoomed < 30
 
 
+def test_a_mask_covers_the_mouth_and_never_the_eyes() -> None:
+    image = np.full((112, 112, 3), 7, np.uint8)
+    augment = augmenter(flip=False, mask=0.5)
+    masked = [augment(image, (0, 0, n)) for n in range(80)]
+    covered = np.array([(crop != image).any(axis=2) for crop in masked if not np.array_equal(crop, image)])
+    assert 25 < len(covered) < 55
+    eyes, mouth = TEMPLATE[:2].round().astype(int), TEMPLATE[3:].round().astype(int)
+    assert not covered[:, eyes[:, 1], eyes[:, 0]].any()
+    assert covered[:, mouth[:, 1], mouth[:, 0]].all()
+    assert 0.2 < covered.mean() < 0.6
+    assert np.array_equal(augment(image, (0, 0, 3)), masked[3])
+    assert len({crop.tobytes() for crop in masked}) > 25
+
+
+def test_a_crop_without_a_face_is_cut_out_anywhere() -> None:
+    """Where a marked point of the image comes to lie is spread over the crop and beyond."""
+    image = np.zeros((112, 112, 3), np.uint8)
+    image[50:62, 50:62] = 255
+    augment = augmenter(flip=False, no_face=0.5)
+    cut = [crop for n in range(200) if not np.array_equal(crop := augment(image, (0, 0, n)), image)]
+    assert 70 < len(cut) < 130
+    shares = np.array([(crop > 127).mean() for crop in cut])
+    # Twelve pixels of 112 a side: up to three times as large; absent, or several times by reflection.
+    assert (shares == 0).any()
+    assert 0.05 < shares.max() < 0.11
+
+
 def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> NDArray[np.bool_]:
     return Corruption(images, fraction=fraction, radius=3.0, seed=seed).corrupted
 
@@ -367,7 +394,7 @@ def test_the_share_of_corrupted_images_is_the_fraction_and_depends_only_on_seed_
 def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
     """Every training image of an epoch of four batches, by index."""
     images: dict[int, NDArray[np.uint8]] = {}
-    for crops, _, samples in TrainingData(recipe).batches(4 * epoch, 4 * (epoch + 1)):
+    for crops, _, samples, _ in TrainingData(recipe).batches(4 * epoch, 4 * (epoch + 1)):
         images.update(zip(samples.tolist(), crops.numpy(), strict=True))
     assert sorted(images) == list(range(64))
     return images

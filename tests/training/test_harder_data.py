@@ -135,7 +135,7 @@ def test_batches_are_of_the_kept_images_with_their_noisy_labels(
         data.mislabeled == sum(whole.labels[i] != label for i, label in zip(indices, noisy, strict=True)) > 0
     )
     batches = list(data.batches(0, 7))
-    for crops, labels, samples in batches:
+    for crops, labels, samples, _ in batches:
         for crop, label, sample in zip(crops.numpy(), labels.tolist(), samples.tolist(), strict=True):
             assert label == noisy[sample]
             assert np.array_equal(crop, whole.crop(indices[sample]))
@@ -168,7 +168,7 @@ def test_batches_by_identity_need_two_images_of_somebody(make_recipe: MakeRecipe
     # One identity, the first of the tail, keeps both images; all others keep one and have no pair.
     assert data.source.labels is not None
     (largest,) = np.flatnonzero(np.bincount(data.source.labels) > 1)
-    assert {label for _, labels, _ in data.batches(0, 4) for label in labels.tolist()} == {largest}
+    assert {label for _, labels, *_ in data.batches(0, 4) for label in labels.tolist()} == {largest}
 
 
 def test_a_run_trains_and_says_what_it_left_out_and_mislabeled(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.datasets import open_source
+from facerts.training.device import CropBatch
 from facerts.training.loader import TrainingData
 from tests.training.conftest import MakeRecipe
 
-Batches = list[tuple[Tensor, Tensor, Tensor]]
+Batches = list[CropBatch]
 
 # Two epochs of four batches each, and into the third.
 STEPS = 9
@@ -54,7 +54,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
     alone = batches(0)
     assert len(alone) == STEPS
     for epoch in (alone[:4], alone[4:8]):
-        assert sorted(torch.cat([indices for *_, indices in epoch]).tolist()) == list(range(64))
+        assert sorted(torch.cat([indices for _, _, indices, _ in epoch]).tolist()) == list(range(64))
     assert not torch.equal(alone[0][2], alone[4][2])
     for workers in (1, 2, 4):
         assert_same(batches(workers), alone)

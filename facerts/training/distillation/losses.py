@@ -15,7 +15,7 @@ the mean square (Eckart and Young, Psychometrika 1936). If d = D it is the ident
 
 The method's own loss is computed on the labeled images, with each person's mean of P t as class center. If it reads the
 teachers' embeddings of the views instead of the network's, it is also computed on the images without identity: each is
-compared with its own original, as the only image of a person.
+compared with its own original, as the only image of a person. A network without embedding learns from this loss alone.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.datasets import Source
+from facerts.datasets import Joined, Source
 from facerts.errors import Error
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.device import to_device
-from facerts.training.distillation.teachers import CACHE, TeacherEnsemble
+from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined
+from facerts.training.distillation.view_embeddings import ViewEmbeddings
 from facerts.training.methods import Batch, Loss
 from facerts.training.methods.method import Outputs
 from facerts.training.recipe import Recipe
@@ -47,6 +48,8 @@ class Distillation(nn.Module):
         embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
         labels: ``(N,)`` identities.
         size: d of the network's embedding, at most D.
+        ensemble: the teachers, if they see the views.
+        views: what they saw, if they were asked before.
 
     Attributes:
         projection: ``(D, d)`` principal directions; empty if d = D. Checkpoints save it, because a resumed run needs
@@ -65,10 +68,11 @@ class Distillation(nn.Module):
         identities: int,
         size: int,
         ensemble: TeacherEnsemble | None = None,
+        views: ViewEmbeddings | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
-        self._ensemble = ensemble
+        self._ensemble, self._views = ensemble, views
         self.register_buffer("embeddings", torch.from_numpy(embeddings))
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
@@ -103,14 +107,18 @@ class Distillation(nn.Module):
         """The mean embeddings of the identities, each image of the batch left out of its own."""
         return self.centers.without(self.targets[self._rows(batch)], batch.labels)
 
-    def embed_views(self, crops: Tensor) -> Tensor | None:
-        """The teachers' embeddings ``(B, D)`` of augmented crops; None if no loss depends on them.
+    def embed_views(self, crops: Tensor, batch: Batch) -> Tensor | None:
+        """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them.
 
         Args:
             crops: ``(B, 112, 112, 3) uint8`` RGB.
         """
         if self._ensemble is None:
             return None
+        if self._views is not None:
+            assert batch.views is not None
+            found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
+            return torch.from_numpy(found).to(self.embeddings.device)
         return torch.from_numpy(self._ensemble.embed_crops(crops.cpu().numpy())).to(self.embeddings.device)
 
     def method_outputs(self, outputs: Outputs, views: Tensor | None) -> Outputs:
@@ -127,12 +135,14 @@ class Distillation(nn.Module):
         """The total loss of a step.
 
         Args:
-            embedding: ``(B, d)`` embeddings of the network.
+            embedding: ``(B, d)`` embeddings of the network; d is 0 if it has none.
             batch: the step's batch, including the unlabeled images.
             method: the method's loss on the labeled images.
             views: ``(B, D)`` the teachers' embeddings of the views, see ``embed_views``.
         """
         rows, weights = self._rows(batch), self._settings
+        if not embedding.shape[1]:
+            return Loss(weights.method * method.total, method.parts, method.per_image)
         of_view = weights.target == "view"
         if of_view:
             assert views is not None
@@ -171,7 +181,7 @@ def open_distillation(
     Raises:
         Error: a teacher cannot be used, or its embedding is smaller than the network's.
     """
-    settings = recipe.teacher
+    settings, data = recipe.teacher, recipe.data
     if settings is None:
         return None
     assert source.labels is not None
@@ -185,6 +195,10 @@ def open_distillation(
             f"backbone.embedding_size {size} must be at most {max_size}, the size of the embeddings of "
             f"{' and '.join(settings.models)} together"
         )
+    views = None
+    if settings.embeds_views and data.augmentation.views is not None:
+        images = source if unlabeled is None else Joined([source, unlabeled])
+        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache)
     return Distillation(
         settings,
         embeddings,
@@ -192,4 +206,5 @@ def open_distillation(
         len(source.identities),
         size,
         ensemble if settings.embeds_views else None,
+        views,
     )

@@ -1,4 +1,4 @@
-"""Embeddings of the teachers: once for each original image (cached), or in every step for the augmented views."""
+"""Embeddings of the teachers: of each original image (cached), and of the augmented views in every step."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TeacherEnsemble:
     """
 
     def __init__(self, models: Sequence[str]) -> None:
-        self._embedders: list[OnnxEmbedder] = [load_embedder(find_model(model)) for model in models]
+        self.embedders: list[OnnxEmbedder] = [load_embedder(find_model(model)) for model in models]
 
     def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
         """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
-        return _joined([embedder(crops).embedding for embedder in self._embedders])
+        return joined([embedder(crops).embedding for embedder in self.embedders])
 
     def embed_source(self, source: Source, *, flip: bool) -> NDArray[np.float32]:
         """``(N, D)`` unit embeddings of a source's images; with ``flip``, each image's plus its mirror's."""
-        return _joined([embed_source(embedder, source, flip=flip).embedding for embedder in self._embedders])
+        return joined([embed_source(embedder, source, flip=flip).embedding for embedder in self.embedders])
 
     def embed_cached(self, source: Source, cache: Path) -> NDArray[np.float32]:
         """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
@@ -57,10 +57,10 @@ class TeacherEnsemble:
                 key, lambda: {"embedding": embed_source(embedder, source, flip=True).embedding}
             )["embedding"]
 
-        return _joined([embedding(embedder) for embedder in self._embedders])
+        return joined([embedding(embedder) for embedder in self.embedders])
 
 
-def _joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Unit embeddings of k teachers, concatenated and divided by √k."""
     if len(unit) == 1:
         return unit[0]

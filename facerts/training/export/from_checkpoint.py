@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from facerts.datasets import Source, open_source
-from facerts.embedding import OnnxEmbedder
+from facerts.embedding import FaceOutputs, OnnxEmbedder
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
@@ -96,6 +98,10 @@ def export_run(
         )
     out = Path(out)
     trained = open_network(run, averaged=averaged)
+    if embedding_only and not trained.network.embedding_size:
+        raise Error(
+            f"{run}: the network has no embedding, so there is nothing for --embedding-only to export"
+        )
     names = ["embedding"] if embedding_only else _output_names(trained)
     description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
     source = open_source(data) if data else _recipe_images(trained)
@@ -108,22 +114,31 @@ def export_run(
             store_weights_as_float16(part)
         if faces is not None:
             quantize(part, faces)
-        parity = check_parity(trained, OnnxEmbedder(part, description=description), crops)
+        parity = check_parity(trained, _open(part, description), crops)
         replace_entry(part, out, METADATA_KEY, description.to_json())
     return parity
 
 
-def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
+def _open(file: Path, description: Description) -> OnnxEmbedder | OnnxQuality:
+    kind = OnnxEmbedder if "embedding" in description.outputs else OnnxQuality
+    return kind(file, description=description)
+
+
+def check_parity(
+    trained: ScoringNetwork, exported: OnnxEmbedder | OnnxQuality, crops: NDArray[np.uint8]
+) -> Parity:
     """Compare an exported file with the network it was exported from.
 
     Raises:
         ModelError: the differences exceed ``TOLERANCES`` for the file's precision.
     """
     precision = exported.description.precision
+    expected = NetworkEmbedder(trained.network, trained.method)(crops)
+    actual = exported(crops)
+    if not isinstance(actual, FaceOutputs):
+        actual = replace(expected, quality=actual)
     try:
-        return compare_outputs(
-            NetworkEmbedder(trained.network, trained.method)(crops), exported(crops), TOLERANCES[precision]
-        )
+        return compare_outputs(expected, actual, TOLERANCES[precision])
     except ModelError as error:
         if precision == "fp32":
             raise
@@ -163,7 +178,7 @@ def describe(
         name=name,
         method=trained.method.name,
         backbone=f"{backbone.name} width {backbone.width:g}",
-        embedding_size=backbone.embedding_size,
+        embedding_size=backbone.network_embedding_size or None,
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
@@ -179,7 +194,8 @@ def describe(
 @torch.no_grad()
 def _output_names(trained: ScoringNetwork) -> list[str]:
     scored = trained.method.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
-    return list(scored)
+    absent = () if trained.network.embedding_size else ("embedding", "norm")
+    return [name for name in scored if name not in absent]
 
 
 def _write(trained: ScoringNetwork, names: Sequence[str], path: Path) -> None:

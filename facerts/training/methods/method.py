@@ -36,6 +36,7 @@ class Batch:
         step: step of the run, from 0.
         ramp: share of its margin that a method applies at this step, 0 to 1.
         processes: the processes of the run, each with its own batch; for statistics over all of them.
+        views: ``(B,) int64``, which of the recipe's keyed views the images are.
     """
 
     labels: Tensor
@@ -44,6 +45,7 @@ class Batch:
     seed: int
     ramp: float = 1.0
     processes: Processes = field(default_factory=Processes)
+    views: Tensor | None = None
 
 
 @dataclass(frozen=True)

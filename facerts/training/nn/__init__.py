@@ -9,17 +9,19 @@ from facerts.training.nn.compact import PLANS, Compact
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
+from facerts.training.nn.patch import BLOCKS, PatchNetwork
 from facerts.training.nn.residual_block import recompute_activations
 from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 
 __all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "for_inference", "recompute_activations"]
 
 # Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
-BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact]] = {
+BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetwork]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
     **{plan: partial(Compact, plan) for plan in PLANS},
+    **{plan: partial(PatchNetwork, plan) for plan in BLOCKS},
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
 }
@@ -33,6 +35,6 @@ def build_network(
     width: float = 1.0,
     dropout: float = 0.0,
 ) -> FaceNetwork:
-    """Build a backbone with an embedding head and the further heads of a method."""
+    """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method."""
     trunk = BACKBONES[backbone](width=width, dropout=dropout)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {})

@@ -39,11 +39,19 @@ class EmbeddingHead(nn.Sequential):
         super().__init__(nn.Linear(features, embedding_size), norm)
 
 
+class EmptyHead(nn.Module):
+    """In place of the embedding of a network without one: features to ``(B, 0)``."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features[:, :0]
+
+
 class FaceNetwork(nn.Module):
     """A trunk that computes features, and the heads on them.
 
     Args:
         trunk: maps ``(B, 3, 112, 112) float32`` to ``(B, features)``.
+        embedding_size: d; 0 for a network without embedding.
     """
 
     def __init__(
@@ -52,7 +60,7 @@ class FaceNetwork(nn.Module):
         super().__init__()
         self.embedding_size = embedding_size
         self.trunk = trunk
-        self.embedding = EmbeddingHead(features, embedding_size)
+        self.embedding = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
         self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
@@ -67,7 +75,7 @@ class FaceNetwork(nn.Module):
         features = self.trunk(images)
         # Angles and log scales lose too much precision in 16 bits, and the heads are a small part of the computation.
         with torch.autocast(features.device.type, enabled=False):
-            features = features.to(self.embedding[0].weight.dtype)
+            features = features.to(next(self.parameters()).dtype)
             outputs = {"embedding": self.embedding(features)}
             outputs.update({name: head(features) for name, head in self.heads.items()})
         return outputs

@@ -159,8 +159,13 @@ def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, tor
     """The data, a learner with its teachers, and the first batch's crops and keys."""
     data = TrainingData(recipe)
     teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
-    crops, labels, samples = next(data.batches(0, 1))
-    return data, Learner(recipe, data.identities, teacher), crops, Batch(labels, samples, step=0, seed=5)
+    crops, labels, samples, views = next(data.batches(0, 1))
+    return (
+        data,
+        Learner(recipe, data.identities, teacher),
+        crops,
+        Batch(labels, samples, step=0, seed=5, views=views),
+    )
 
 
 @pytest.fixture
@@ -216,7 +221,7 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
     assert torch.equal(batch.labels[:12], given.labels[:12])
     assert batch.labels[12:].tolist() == (data.identities + samples[12:] - len(data)).tolist()
     assert teacher.centers.identities == data.identities + 10
-    views = teacher.embed_views(crops)
+    views = teacher.embed_views(crops, batch)
     found, _ = teacher.centers_for(batch).own_and_nearest(teacher.project(views), batch.labels)
     # The cosine of a view of an unlabeled image and of the image itself, by the teacher alone.
     alone = TeacherEnsemble([str(teacher_model)])
@@ -238,13 +243,13 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
     data = TrainingData(recipe)
-    rows = [samples.tolist() for _, _, samples in data.batches(0, 5)]
+    rows = [samples.tolist() for _, _, samples, _ in data.batches(0, 5)]
     seen = [row for batch in rows for row in batch[12:]]
     labeled = len(data)
     assert sorted(seen[:10]) == sorted(seen[10:20]) == list(range(labeled, labeled + 10))
     assert seen[:10] != seen[10:20]
     assert all(row < labeled for batch in rows for row in batch[:12])
-    assert [samples.tolist() for _, _, samples in data.batches(3, 5)] == rows[3:]
+    assert [samples.tolist() for _, _, samples, _ in data.batches(3, 5)] == rows[3:]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +323,7 @@ def test_teachers_need_not_see_the_zoom_of_a_view(
     seen = {}
     learner.forward = lambda images: seen.setdefault("outputs", learner.network(images))
     embed_views = learner.teacher.embed_views
-    learner.teacher.embed_views = lambda views: seen.setdefault("views", embed_views(views))
+    learner.teacher.embed_views = lambda views, of: seen.setdefault("views", embed_views(views, of))
     learner.step(crops, batch, 0.1)
     expected = TeacherEnsemble(recipe.teacher.models).embed_crops(originals.numpy())
     assert np.array_equal(seen["views"].numpy(), expected)

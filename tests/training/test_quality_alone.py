@@ -1,0 +1,148 @@
+"""A network without embedding, which learns the quality alone: training, validation and export."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.embedding import load_embedder
+from facerts.embedding.onnx_embedder import load_quality
+from facerts.errors import Error
+from facerts.training.checkpoint import load_network
+from facerts.training.distillation.teachers import TeacherEnsemble
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.loop import train
+from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.recipe import Recipe
+from facerts.training.validation import TeachersErrors
+from tests.foreign import write_description, write_embedder
+from tests.training.conftest import MakeRecipe
+
+TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
+ALONE = ("backbone={name: patch, width: 0.25, embedding_size: 12, embedding: false}",)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16)
+    write_description(path)
+    return path
+
+
+@pytest.fixture
+def recipe(teacher: Path, make_recipe: MakeRecipe) -> Recipe:
+    return make_recipe(
+        TEACHER.format(teacher), *ALONE, "data.augmentation.views=2", "data.holdout_identities=4",
+        "optim.batch_size=8", "optim.average=0.9",
+    )  # fmt: skip
+
+
+def test_it_is_trained_validated_exported_and_gives_a_quality(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str], crops: np.ndarray
+) -> None:
+    train(recipe, tmp_path / "run")
+    printed = capsys.readouterr().err
+    assert "no embedding" in printed
+    assert "area_teacher" in printed
+    trained = load_network(tmp_path / "run")
+    assert "embedding.0.weight" not in trained.network.state_dict()
+    parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16")
+    assert parity.cosine is None
+    assert parity.quality_error is not None
+    exported = load_quality(tmp_path / "q.onnx")
+    assert set(exported.description.outputs) == {"quality", "uncertainty", "log_scale"}
+    assert exported.description.embedding_size is None
+    expected = NetworkEmbedder(trained.network, trained.method)(crops).quality
+    np.testing.assert_allclose(exported(crops), expected, atol=2e-3)
+    assert np.ptp(expected) > 0.01
+    with pytest.raises(Error, match="embedding"):
+        load_embedder(tmp_path / "q.onnx")
+    with pytest.raises(Error, match="the network has no embedding, so there is nothing"):
+        export_run(tmp_path / "run", tmp_path / "e.onnx", embedding_only=True)
+    assert not (tmp_path / "e.onnx").exists()
+
+
+def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) -> None:
+    write_synthetic_faces(tmp_path / "people", identities=12, images=4, seed=3)
+    source = open_source(tmp_path / "people")
+    ensemble = TeacherEnsemble([str(teacher)])
+    embedding = ensemble.embed_source(source, flip=False).astype(np.float64)
+    quality = np.random.default_rng(0).permutation(len(source)) / 10
+
+    class Scored:
+        def __call__(self, crops: np.ndarray) -> object:
+            from facerts.embedding.outputs import FaceOutputs
+
+            rows = [
+                np.abs(crops[i].astype(int) - all_crops).sum(axis=(1, 2, 3)).argmin()
+                for i in range(len(crops))
+            ]
+            return FaceOutputs(
+                np.zeros((len(rows), 0), np.float32), None, quality[rows].astype(np.float32), None, {}
+            )
+
+    all_crops = np.stack([source.crop(i) for i in range(len(source))]).astype(int)
+    genuine, impostor = [], []
+    for i, j in combinations(range(len(source)), 2):
+        score = float(embedding[i] @ embedding[j])
+        if source.labels[i] == source.labels[j]:
+            genuine.append((min(quality[i], quality[j]), score))
+        else:
+            impostor.append(score)
+    impostor.sort(reverse=True)
+    # 1,056 impostor pairs allow FMR 0.001: the threshold is just above the second highest score.
+    assert 1000 <= len(impostor) < 2000
+    errors = [score <= impostor[1] for _, score in sorted(genuine)]
+    assert 0 < np.mean(errors) < 1
+    # Mean FNMR over 0 to 30 % rejected, in steps of 0.1 %; equal qualities share their errors.
+    values = np.array([q for q, _ in sorted(genuine)])
+    shared = np.array(
+        [np.mean([e for e, q in zip(errors, values, strict=True) if q == value]) for value in values]
+    )
+    curve = [shared[int(rate * len(shared) / 1000 + 1e-9) :].mean() for rate in range(301)]
+    area = np.trapezoid(curve, dx=1 / 300) / np.mean(errors)
+    measured = TeachersErrors(source, ensemble).measure(Scored())
+    assert measured["area_teacher"] == measured["area"] == pytest.approx(area, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ((), "leaves only the method's heads to learn"),
+        (("teacher={models: t.onnx}",), "leaves only the method's heads to learn"),
+        (("teacher={models: t.onnx, method_embedding: teachers, cosine: 1, similarities: 0}",), "teacher.cosine: 0"),
+        ((TEACHER.format("t.onnx"), "method.name=arcface"), "arcface has no head"),
+        ((TEACHER.format("t.onnx"), "backbone.weights=facerts-small"), "leave out backbone.weights"),
+    ],
+)  # fmt: skip
+def test_recipes_in_which_it_could_not_learn_are_refused(
+    overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
+) -> None:
+    with pytest.raises(Error, match=sentence):
+        make_recipe(*ALONE, *overrides)
+
+
+def test_the_teachers_embeddings_train_the_head_alone(recipe: Recipe, tmp_path: Path) -> None:
+    from facerts.training.distillation.losses import open_distillation
+    from facerts.training.learner import Learner
+    from facerts.training.loader import TrainingData
+    from facerts.training.methods import Batch
+
+    data = TrainingData(recipe)
+    distillation = open_distillation(recipe, data.source, None, tmp_path)
+    learner = Learner(recipe, data.identities, distillation)
+    crops, labels, samples, views = next(data.batches(0, 1))
+    batch = Batch(labels, samples, 0, recipe.seed, views=views)
+    loss = learner.step(crops, batch, 0.0)
+    # The loss of the method itself, on what the teachers saw.
+    z = torch.zeros(8, 16)
+    unit = distillation.project(distillation.embed_views(crops, batch))
+    alone = learner.method.loss({"embedding": unit, "log_scale": z}, batch, distillation.centers_for(batch))
+    assert set(loss.parts) == set(alone.parts)
+    assert all(p.grad is not None for p in learner.network.heads.parameters())
