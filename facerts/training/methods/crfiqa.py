@@ -8,9 +8,14 @@ Classifiability", CVPR 2023. r(x) is the head's output:
     L = L_ArcFace + λ SmoothL1(r(x), CR),   SmoothL1(e) = e²/2β where |e| < β, else |e| − β/2
 
 The ratio is computed without margin, and no gradient flows through it. r(x) is the quality.
+
+A variant that is not the paper's regresses cos θ_c itself. FaceQnet (Hernandez-Ortega et al., ICB 2019) learned from
+similarities to a good image of the person in the same way.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -32,10 +37,12 @@ class CRFIQAConfig(MarginConfig):
     Attributes:
         regression_weight: λ.
         beta: β, the error at which the regression loss changes from squared to absolute.
+        target: what the head learns: the paper's "ratio", or the "cosine" to the own center alone.
     """
 
     regression_weight: float = Field(10.0, ge=0)
     beta: float = Field(0.5, gt=0)
+    target: Literal["ratio", "cosine"] = "ratio"
 
 
 def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
@@ -51,25 +58,30 @@ class CRFIQA(ClassificationMethod):
     Config = CRFIQAConfig
 
     def heads(self) -> dict[str, HeadSpec]:
-        return {"certainty_ratio": HeadSpec(1)}
+        return {self._target: HeadSpec(1)}
+
+    @property
+    def _target(self) -> str:
+        return "own_cosine" if self.config.target == "cosine" else "certainty_ratio"
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """ArcFace's loss plus λ times the regression loss."""
         classification = super().loss(outputs, batch, centers)
         with torch.no_grad():
-            ratio = certainty_ratio(*centers.own_and_nearest(outputs["embedding"], batch.labels))
-            target = ratio.clamp(-MAX_RATIO, MAX_RATIO)
+            own, nearest = centers.own_and_nearest(outputs["embedding"], batch.labels)
+            ratio = certainty_ratio(own, nearest).clamp(-MAX_RATIO, MAX_RATIO)
+            target = own if self.config.target == "cosine" else ratio
         regression = F.smooth_l1_loss(
-            outputs["certainty_ratio"].squeeze(1),
-            target.to(outputs["certainty_ratio"]),
+            outputs[self._target].squeeze(1),
+            target.to(outputs[self._target]),
             beta=self.config.beta,
         )
         return Loss(
             classification.total + self.config.regression_weight * regression,
             {**classification.parts, "regression": regression.detach()},
-            {**classification.per_image, "certainty_ratio": target},
+            {**classification.per_image, self._target: target},
         )
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        r = outputs["certainty_ratio"].squeeze(1)
+        r = outputs[self._target].squeeze(1)
         return self.scored(outputs, quality=r, uncertainty=-r)

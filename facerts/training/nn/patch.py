@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from facerts.training.nn.compact import basic
 
 PATCH = 4
-CHANNELS = (32, 32, 64, 128)
+CHANNELS = (32, 32, 64, 96)
 # Channels are multiples of this, the width of AVX's registers.
 CHANNEL_MULTIPLE = 8
 # Blocks on maps of 28, 14 and 7 pixels.

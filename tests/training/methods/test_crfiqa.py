@@ -50,6 +50,23 @@ def test_against_arcface_and_a_slow_smooth_l1(ramp: float) -> None:
     assert loss.per_image["certainty_ratio"].tolist() == pytest.approx(ratios, rel=1e-9)
 
 
+def test_the_cosine_may_be_the_target() -> None:
+    torch.manual_seed(0)
+    centers, embedding = ClassCenters(7, 5).double(), torch.randn(4, 5, dtype=torch.float64)
+    labels = [0, 6, 3, 3]
+    own = [
+        dot(row, units(centers.weight)[label]) for row, label in zip(units(embedding), labels, strict=True)
+    ]
+    r = torch.tensor([[cosine + 0.3] for cosine in own], dtype=torch.float64)
+    method, batch = CRFIQA(CRFIQAConfig(target="cosine")), batch_of(labels)
+    outputs = {"embedding": embedding, "own_cosine": r}
+    loss = method.loss(outputs, batch, centers)
+    assert set(method.heads()) == {"own_cosine"}
+    assert loss.parts["regression"].item() == pytest.approx(0.3**2, rel=1e-9)
+    assert loss.per_image["own_cosine"].tolist() == pytest.approx(own, rel=1e-9)
+    torch.testing.assert_close(method.score(outputs)["quality"], r.squeeze(1))
+
+
 def test_no_gradient_flows_through_the_target() -> None:
     torch.manual_seed(2)
     centers, batch = ClassCenters(7, 5).double(), batch_of([0, 1, 2])
