@@ -248,8 +248,8 @@ class OnnxEmbedder(OnnxModel):
     def _check_description(self) -> None:
         if "embedding" not in self.description.outputs:
             raise ModelError(
-                f"{self.path}: the model outputs only quality; an embedder's description must name a tensor for the "
-                "role 'embedding'"
+                f"{self.path}: the model outputs only quality, no embedding; join it with a recognizer by facerts "
+                "posthoc graft, or name the tensor of its embedding in its description"
             )
         height, width = self.description.input.size
         if (height, width) != (CROP_SIZE, CROP_SIZE):

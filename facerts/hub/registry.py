@@ -71,9 +71,10 @@ class ShippedModel(ListedModel):
 
     Attributes:
         card: model card, a Markdown file beside the manifest: training data, results, limitations.
+        embedding_size: 0 for a quality alone.
     """
 
-    embedding_size: int = Field(ge=1)
+    embedding_size: int = Field(ge=0)
     method: Text
     card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
 
