@@ -113,7 +113,10 @@ class RunSummary:
         data = shlex.quote(existing[0]) if existing else "BENCHMARK"
         say("next:")
         say(f"  facerts export {shlex.quote(str(self.folder))} --out {model}")
-        say(f"  facerts evaluate verification --model {model} --data {data} --out results")
+        if self.recipe.backbone.embedding:
+            say(f"  facerts evaluate verification --model {model} --data {data} --out results")
+        else:
+            say(f"  facerts posthoc graft --quality {model} --model RECOGNIZER.onnx --out joined.onnx")
 
 
 def summarize(metrics: Mapping[str, Any]) -> str:
