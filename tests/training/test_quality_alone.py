@@ -60,7 +60,8 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     assert set(exported.description.outputs) == {"quality", "uncertainty", "log_scale"}
     assert exported.description.embedding_size is None
     expected = NetworkEmbedder(trained.network, trained.method)(crops).quality
-    np.testing.assert_allclose(exported(crops), expected, atol=2e-3)
+    # Weights in 16 bits have eleven binary digits.
+    np.testing.assert_allclose(exported(crops), expected, rtol=1e-3)
     assert np.ptp(expected) > 0.01
     with pytest.raises(Error, match="embedding"):
         load_embedder(tmp_path / "q.onnx")
