@@ -1,4 +1,4 @@
-"""Models beside each other on one core, or more, in one run: crops in, embedding and quality out.
+"""Models beside each other on one core, or more, in one run: crops in, embedding and quality out, or either.
 
 The models take turns, round by round, so that what else the machine does meets all of them alike. Preparing the input
 is included; decoding is not. In brackets: the 95 % interval of the median ratio to the first model.
@@ -16,7 +16,8 @@ import numpy as np
 from bench import alternate, machine, parser_of, ratios, with_quartiles
 
 from facerts.datasets.synthetic import draw_face
-from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding import OnnxEmbedder
+from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.hub.registry import find_model
 from facerts.metrics.intervals import Interval, percentile_interval
 
@@ -41,11 +42,11 @@ def main() -> None:
 
 def time_models(models: Sequence[str], batch: int, rounds: int, threads: int = 1) -> dict[str, list[float]]:
     """Milliseconds per crop of each model in each round, by its name or, where names repeat, its path."""
-    embedders = [load_embedder(find_model(model), threads=threads, batch_size=batch) for model in models]
+    embedders = [load_model(find_model(model), threads=threads, batch_size=batch) for model in models]
     names = [embedder.name for embedder in embedders]
     crops = np.stack([draw_face(number, 0) for number in range(batch)])
 
-    def run(embedder: OnnxEmbedder) -> None:
+    def run(embedder: OnnxEmbedder | OnnxQuality) -> None:
         embedder(crops)
 
     taken = alternate(

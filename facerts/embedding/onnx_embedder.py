@@ -310,6 +310,23 @@ def load_embedder(
         return open_model(model, description=description or own_description)
 
 
+def load_model(
+    path: str | Path,
+    *,
+    description: Description | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> OnnxEmbedder | OnnxQuality:
+    """Open an ONNX model as an embedder, or for its quality if it has no embedding.
+
+    Raises:
+        ModelError: as for ``load_embedder`` and ``load_quality``.
+    """
+    model = OnnxModel(Path(path), description=description)
+    load = load_embedder if "embedding" in model.description.outputs else load_quality
+    return load(path, description=description, threads=threads, batch_size=batch_size)
+
+
 def load_quality(
     path: str | Path,
     *,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from facerts.embedding.onnx_embedder import OnnxModel, load_embedder, load_quality
+from facerts.embedding.onnx_embedder import load_model
+from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
 from facerts.hub.registry import ShippedModel, intact_file, shipped_models
 from facerts.images import CROP_SIZE
@@ -19,17 +20,13 @@ def read_facts(path: Path) -> dict[str, Any]:
     Raises:
         ModelError: the model cannot be loaded.
     """
-    model, size = OnnxModel(path), 0
-    if "embedding" in model.description.outputs:
-        embedder = load_embedder(path)
-        size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
-    else:
-        load_quality(path)
+    model = load_model(path)
+    outputs = model(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
     return {
         "name": model.name,
         "sha256": model.sha256,
         "bytes": path.stat().st_size,
-        "embedding_size": size,
+        "embedding_size": outputs.embedding.shape[1] if isinstance(outputs, FaceOutputs) else 0,
         "method": model.description.method,
         "terms": model.description.terms,
     }

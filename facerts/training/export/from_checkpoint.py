@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import FaceOutputs, OnnxEmbedder
-from facerts.embedding.onnx_embedder import OnnxQuality
+from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
@@ -114,14 +114,9 @@ def export_run(
             store_weights_as_float16(part)
         if faces is not None:
             quantize(part, faces)
-        parity = check_parity(trained, _open(part, description), crops)
+        parity = check_parity(trained, load_model(part, description=description), crops)
         replace_entry(part, out, METADATA_KEY, description.to_json())
     return parity
-
-
-def _open(file: Path, description: Description) -> OnnxEmbedder | OnnxQuality:
-    kind = OnnxEmbedder if "embedding" in description.outputs else OnnxQuality
-    return kind(file, description=description)
 
 
 def check_parity(
