@@ -75,7 +75,7 @@ def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
         ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*its outputs are vector"),
         ({}, {"quality": "output:sharpness"}, "no output 'sharpness'"),
         ({}, {"normalize_embedding": False}, "the description says that quality is the norm"),
-        ({}, {"outputs": {"quality": "vector"}}, "role 'embedding'"),
+        ({}, {"outputs": {"quality": "vector"}}, "outputs only quality, no embedding"),
         ({}, {"schema": "facerts.model/9"}, "schema"),
         ({}, {"input_std": [1, 0, 1]}, "std must be above 0"),
         ({}, {"polarity": "up"}, "polarity"),
