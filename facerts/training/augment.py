@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -173,8 +174,8 @@ def _compose(
     return matrix
 
 
-class _NoFace:
-    """Cuts some of the crops out of their image anywhere, at any angle and of any size."""
+class _Sometimes(ABC):
+    """Changes some of the images, each with the same probability."""
 
     def __init__(self, probability: float) -> None:
         self._probability = probability
@@ -184,58 +185,53 @@ class _NoFace:
         self._random = np.random.default_rng(seed)
 
     def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-        if self._random.random() < self._probability:
-            scale = np.exp(self._random.uniform(-np.log(MAX_LOOSE), np.log(MAX_TIGHT)))
-            angle = self._random.uniform(-np.pi, np.pi)
-            pivot = self._random.uniform(0, CROP_SIZE, 2)
-            matrix = _compose(scale, angle, pivot, CROP_CENTER, np.eye(2, 3))
-            cut = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101)
-            image = cut.astype(np.uint8, copy=False)
-        return {"image": image}
+        is_changed = self._random.random() < self._probability
+        return {"image": self.change(image, self._random) if is_changed else image}
+
+    @abstractmethod
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        """The image, changed."""
 
 
-class _Masks:
-    """Draws a face mask, of one color with shaded folds, on some of the faces."""
+class _NoFace(_Sometimes):
+    """Cuts crops out of their image anywhere, at any angle and of any size."""
 
-    def __init__(self, probability: float) -> None:
-        self._probability = probability
-        self._random = np.random.default_rng(0)
-
-    def set_random_seed(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-        random = self._random
-        if random.random() < self._probability:
-            outline = MASK_OUTLINE + random.normal(scale=MASK_NOISE, size=MASK_OUTLINE.shape)
-            outline[:, 1] += random.uniform(-MASK_RISE, MASK_RISE)
-            cover = np.zeros(image.shape[:2], np.uint8)
-            cv2.fillPoly(cover, [outline.round().astype(np.int32)], 255, lineType=cv2.LINE_AA)
-            share = cv2.GaussianBlur(cover, (0, 0), 0.7)[:, :, None] / np.float32(255)
-            folds = np.sin(np.arange(CROP_SIZE) * random.uniform(0.1, 0.8) + random.uniform(0, 6))
-            across = np.cos((np.arange(CROP_SIZE) - CROP_CENTER[0]) / random.uniform(30, 60))
-            shade = random.uniform(0, 0.12) * folds[:, None] + across
-            color = random.integers(0, 256, 3) if random.random() < 0.5 else np.array([225, 235, 240])
-            drawn = np.clip(color * shade[:, :, None], 0, 255)
-            image = np.rint(image * (1 - share) + drawn * share).astype(np.uint8)
-        return {"image": image}
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        scale = np.exp(random.uniform(-np.log(MAX_LOOSE), np.log(MAX_TIGHT)))
+        angle = random.uniform(-np.pi, np.pi)
+        pivot = random.uniform(0, CROP_SIZE, 2)
+        matrix = _compose(scale, angle, pivot, CROP_CENTER, np.eye(2, 3))
+        cut = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101)
+        return cut.astype(np.uint8, copy=False)
 
 
-class _SmallFaces:
-    """Degrades some of the faces as if they had been small in their photos."""
+class _Masks(_Sometimes):
+    """Draws a face mask, of one color with shaded folds."""
+
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        outline = MASK_OUTLINE + random.normal(scale=MASK_NOISE, size=MASK_OUTLINE.shape)
+        outline[:, 1] += random.uniform(-MASK_RISE, MASK_RISE)
+        cover = np.zeros(image.shape[:2], np.uint8)
+        cv2.fillPoly(cover, [outline.round().astype(np.int32)], 255, lineType=cv2.LINE_AA)
+        share = cv2.GaussianBlur(cover, (0, 0), 0.7)[:, :, None] / np.float32(255)
+        folds = np.sin(np.arange(CROP_SIZE) * random.uniform(0.1, 0.8) + random.uniform(0, 6))
+        across = np.cos((np.arange(CROP_SIZE) - CROP_CENTER[0]) / random.uniform(30, 60))
+        shade = random.uniform(0, 0.12) * folds[:, None] + across
+        color = random.integers(0, 256, 3) if random.random() < 0.5 else np.array([225, 235, 240])
+        drawn = np.clip(color * shade[:, :, None], 0, 255)
+        masked: NDArray[np.uint8] = np.rint(image * (1 - share) + drawn * share).astype(np.uint8)
+        return masked
+
+
+class _SmallFaces(_Sometimes):
+    """Degrades faces as if they had been small in their photos."""
 
     def __init__(self, probability: float, side: int) -> None:
-        self._probability, self._side = probability, side
-        self._random = np.random.default_rng(0)
+        super().__init__(probability)
+        self._side = side
 
-    def set_random_seed(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-        if self._random.random() < self._probability:
-            side = int(self._random.integers(self._side, MAX_SMALL_SIDE, endpoint=True))
-            image = small_face(image, side, self._random)
-        return {"image": image}
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        return small_face(image, int(random.integers(self._side, MAX_SMALL_SIDE, endpoint=True)), random)
 
 
 def build_augmentation(settings: Augmentation) -> Augmenter:

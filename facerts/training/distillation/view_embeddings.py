@@ -19,8 +19,8 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.output_cache import OutputCache
-from facerts.errors import Error
-from facerts.io.console import say
+from facerts.errors import Error, first_line
+from facerts.io.console import say, warn
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.training.augment import Corruption, build_augmentation
@@ -95,15 +95,15 @@ class ViewEmbeddings:
         return self._cache.path_of(key, ".npy")
 
     def _compute(self, embedders: Sequence[OnnxEmbedder], files: dict[tuple[int, int, int], Path]) -> None:
-        """Write the files that do not exist yet."""
-        missing = {key: path for key, path in files.items() if not path.is_file()}
+        """Write the files that do not exist yet, or are damaged."""
+        images = {start: min(FILE_IMAGES, len(self._images) - start) for _, _, start in files}
+        missing = {key: path for key, path in files.items() if not _is_intact(path, images[key[2]])}
         if not missing:
             return
         sizes = [
             embedder(np.zeros((1, *self._images.crop(0).shape), np.uint8)).embedding.shape[1]
             for embedder in embedders
         ]
-        images = {start: min(FILE_IMAGES, len(self._images) - start) for _, _, start in missing}
         bytes_needed = sum(images[start] * sizes[number] * STORED().itemsize for number, _, start in missing)
         folder = self._cache.folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,3 +143,18 @@ class ViewEmbeddings:
             return augment(corrupt(crop, index), (recipe.seed, view, index), zoom=zoom)
 
         return ChangedCrops(self._images, f"view {view}", change)
+
+
+def _is_intact(path: Path, images: int) -> bool:
+    """Whether a file exists and has embeddings of so many images; warns of a damaged one."""
+    if not path.is_file():
+        return False
+    try:
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        warn(f"{path}: damaged ({first_line(error)}); it is computed again")
+        return False
+    if stored.ndim == 2 and stored.dtype == STORED and len(stored) == images:
+        return True
+    warn(f"{path}: not the embeddings of {images:,} images; it is computed again")
+    return False

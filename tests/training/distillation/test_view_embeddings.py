@@ -98,6 +98,21 @@ def test_interrupted_it_asks_for_what_is_missing_only(
     assert all(file.stat().st_mtime_ns == time for file, time in kept.items() if file != files[0])
 
 
+def test_damaged_files_are_computed_again(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = TrainingData(recipe)
+    open_distillation(recipe, data.source, None, tmp_path)
+    files = sorted((tmp_path / "teachers").glob("*.npy"))
+    before = [file.read_bytes() for file in files]
+    files[0].write_bytes(before[0][:-10])
+    files[1].write_bytes(b"")
+    np.save(files[2], np.zeros((3, 12), np.float16))
+    open_distillation(recipe, data.source, None, tmp_path)
+    assert [file.read_bytes() for file in files] == before
+    assert capsys.readouterr().err.count("computed again") == 3
+
+
 def test_it_says_beforehand_that_the_disk_is_too_small(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
