@@ -3,10 +3,10 @@
 python eval/fiqa_league.py --data $FACERTS_DATA --models $FACERTS_MODELS --out league
 
 Judges facerts-small, LightQNet, the recognizers' norms, sharpness and YuNet's score on four recognizers, on all pairs
-of LFW and of the held-out people, as they are and with half of the images degraded; and separates their faces, those of
-All-Age-Faces and those of RAF-DB (as they come, and aligned again by YuNet) from cats and dogs. Further qualities, such
-as models of other methods, are added with --quality. LFW, RAF-DB and these cats and dogs were not used to choose
-anything in the models that ship.
+of LFW and of the held-out people, and on the pairs of a frontal and a profile image of CFP, as they are and with half
+of the images degraded; and separates their faces, those of All-Age-Faces and those of RAF-DB (as they come, and aligned
+again by YuNet) from cats and dogs. Further qualities, such as models of other methods or the scores of a table, are
+added with --quality. LFW, CFP, RAF-DB and these cats and dogs were not used to choose anything in the models that ship.
 
 With --training-free, the recognizers' own training-free scores take part, too, and with --sets only some of the sets
 are measured. A second run with the same --out needs only the forward passes of what is new.
@@ -18,10 +18,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from align_crops import found_faces
 from common import parser_of, run
 from image_sets import open_image_set
 
+from facerts.benchmarks import PairBenchmark, open_benchmarks
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
@@ -45,7 +47,9 @@ DETECTOR_THRESHOLD = 0.02
 SEED = 0
 AGES = [r"age=a(\d+)\."], ["age=13,20,40,60"]
 FOR_DEVELOPMENT = "*[01].jpg"
-SETS = ("heldout", "lfw", "aaf", "rafdb")
+SETS = ("heldout", "lfw", "cfp", "aaf", "rafdb")
+# Pairs of a frontal and a profile image of two people, drawn from all 10 million.
+IMPOSTORS = 300_000
 # Of every held-out image, for decisions; see image_sets.py.
 CHANGED_SETS = ("degraded", "misaligned")
 
@@ -145,6 +149,9 @@ def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Ite
     """The sets, and whether their images have ages."""
     paths = {"lfw": "lfw", "aaf": "aaf", "rafdb": "rafdb"}
     for name in options.sets:
+        if name == "cfp":
+            yield frontal_to_profile(options.data / "cfp"), False
+            continue
         path = options.data / paths.get(name, "faces/val-000000.tar")
         (faces,) = open_face_sets([str(path)], evaluation)
         if name in CHANGED_SETS:
@@ -155,6 +162,28 @@ def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Ite
         if name == "rafdb":
             images = found_faces(faces.images, options.models / DETECTOR)
             yield FaceSet(f"{faces.name}, aligned again", images), False
+
+
+def frontal_to_profile(folder: Path) -> FaceSet:
+    """CFP-FP with all genuine pairs of a frontal and a profile image, of which its protocol lists a sixth."""
+    (listed,) = (benchmark for benchmark in open_benchmarks(folder) if benchmark.name == "cfp_fp")
+    images = listed.images
+    assert images.labels is not None
+    is_profile = np.array(["/profile/" in images.key(row) for row in range(len(images))])
+    frontal, profile = np.flatnonzero(~is_profile), np.flatnonzero(is_profile)
+    same = images.labels[frontal][:, None] == images.labels[profile]
+    random = np.random.default_rng(SEED)
+    impostors = random.choice(np.flatnonzero(~same), min(IMPOSTORS, int((~same).sum())), replace=False)
+    chosen = np.concatenate([np.flatnonzero(same), impostors])
+    first, second = np.unravel_index(chosen, same.shape)
+    pairs = PairBenchmark(
+        "CFP-FP",
+        images,
+        np.stack([frontal[first], profile[second]], axis=1),
+        same.reshape(-1)[chosen],
+        np.zeros(len(chosen), np.int64),
+    )
+    return FaceSet(pairs.name, images, pairs)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ PEOPLE, IMAGES = 12, 4
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve people as held-out faces and as LFW, six flat faces with ages, six without, and nine non-faces."""
+    """Twelve people as held-out faces, as LFW and as CFP, six flat faces with ages, six without, and nine non-faces."""
     home = tmp_path_factory.mktemp("league")
     write_synthetic_faces(home / "people", identities=PEOPLE, images=IMAGES, seed=5)
     source = open_source(home / "people")
@@ -36,6 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines += [f"P{fold}\t1\t2", f"P{fold}\t3\t4"]
         lines += [f"P{fold}\t{number}\tP{fold + 2}\t{number}" for number in (1, 2)]
     (home / "lfw" / "pairs.txt").write_text("\n".join(lines))
+    write_cfp(home / "people", home / "cfp")
     for name in ("aaf", "rafdb"):
         (home / name).mkdir()
         for number in range(6):
@@ -45,15 +46,42 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def write_cfp(people: Path, root: Path) -> None:
+    """The people's first two images as frontal ones, the others as profiles; CFP-FP lists one pair of each kind."""
+    listed: dict[str, list[str]] = {"frontal": [], "profile": []}
+    for who, person in enumerate(sorted(people.iterdir()), 1):
+        for index, image in enumerate(sorted(person.iterdir())):
+            view = "frontal" if index < IMAGES // 2 else "profile"
+            key = f"Data/Images/{who:03}/{view}/{index % 2 + 1:02}.jpg"
+            (root / key).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(image, root / key)
+            listed[view].append(key)
+    (root / "Protocol").mkdir()
+    for letter, view in (("F", "frontal"), ("P", "profile")):
+        lines = [f"{number} ../{key}" for number, key in enumerate(listed[view], 1)]
+        (root / f"Protocol/Pair_list_{letter}.txt").write_text("\n".join(lines))
+    # Every image is in a pair of the protocol, as in CFP itself.
+    images = range(1, PEOPLE * IMAGES // 2 + 1)
+    for fold in range(10):
+        own = [number for number in images if number % 10 == fold]
+        for part, step in (("FF", 1), ("FP", 0)):
+            folder = root / f"Protocol/Split/{part}/{fold + 1:02}"
+            folder.mkdir(parents=True)
+            partner = {n: n + step if n % 2 else n - step for n in own}
+            (folder / "same.txt").write_text("\n".join(f"{n},{partner[n]}" for n in own))
+            (folder / "diff.txt").write_text("\n".join(f"{n},{(n + 3) % len(images) + 1}" for n in own))
+
+
 @pytest.mark.slow
 def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: Path, tmp_path: Path) -> None:
     arguments = ["--data", data, "--models", reference_models, "--out", tmp_path, "--replicates", 5]
-    sets = ["--sets", "heldout", "lfw", "aaf", "rafdb", "misaligned"]
+    sets = ["--sets", "heldout", "lfw", "cfp", "aaf", "rafdb", "misaligned"]
     done = run_script(SCRIPT, *arguments, *sets, "--recognizers", "mobilefacenet", "facerts-small")
     assert done.returncode == 0, done.stderr
     sections = load_result(tmp_path)[0].fiqa
     assert list(sections) == [
-        *("val-000000", "val-000000, half degraded", "lfw", "lfw, half degraded", "rafdb"),
+        *("val-000000", "val-000000, half degraded", "lfw", "lfw, half degraded"),
+        *("CFP-FP", "CFP-FP, half degraded", "rafdb"),
         *("rafdb, aligned again", "val-000000, misaligned", "aaf"),
     ]
     for name in ("val-000000", "lfw", "val-000000, misaligned"):
@@ -61,6 +89,9 @@ def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: P
         assert set(section.recognizers) == {"mobilefacenet", "facerts-small"}
         assert {"facerts-small", "LightQNet", "sharpness", "det_score", "norm"} <= set(section.qualities)
         assert section.genuine == (PEOPLE if name != "lfw" else 10) * 6 + (name == "lfw") * 2
+    profiles = sections["CFP-FP"]
+    assert profiles.genuine == PEOPLE * (IMAGES // 2) ** 2
+    assert profiles.impostors == PEOPLE * (PEOPLE - 1) * (IMAGES // 2) ** 2
     assert sections["val-000000, misaligned"].thresholds_on == "val-000000"
     groups = sections["aaf"].groups
     assert groups is not None

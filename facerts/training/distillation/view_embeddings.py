@@ -24,6 +24,7 @@ from facerts.io.console import say, warn
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.training.augment import Corruption, build_augmentation
+from facerts.training.distillation.teachers import BATCH
 from facerts.training.recipe import Recipe
 
 # Images of one file: what an interruption can lose is at most the time for one of them.
@@ -123,7 +124,12 @@ class ViewEmbeddings:
             for (number, view, start), path in missing.items():
                 rows = range(start, start + images[start])
                 outputs = embed_source(
-                    embedders[number], self._view(view), flip=False, indices=rows, progress=False
+                    embedders[number],
+                    self._view(view),
+                    flip=False,
+                    indices=rows,
+                    batch_size=BATCH,
+                    progress=False,
                 )
                 with atomic_write(path) as file:
                     np.save(file, outputs.embedding.astype(STORED))
