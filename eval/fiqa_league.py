@@ -8,8 +8,9 @@ of the images degraded; and separates their faces, those of All-Age-Faces and th
 again by YuNet) from cats and dogs. Further qualities, such as models of other methods or the scores of a table, are
 added with --quality. LFW, CFP, RAF-DB and these cats and dogs were not used to choose anything in the models that ship.
 
-With --training-free, the recognizers' own training-free scores take part, too, and with --sets only some of the sets
-are measured. A second run with the same --out needs only the forward passes of what is new.
+With --training-free, the recognizers' own training-free scores take part, too (froq chooses layers by 200 faces of the
+training set), and with --sets only some of the sets are measured. A second run with the same --out needs only the
+forward passes of what is new.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from common import parser_of, run
 from image_sets import open_image_set
 
 from facerts.benchmarks import PairBenchmark, open_benchmarks
+from facerts.datasets import Source, Subset, open_source
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
@@ -31,7 +33,7 @@ from facerts.evaluation.evaluation_options import EvaluationOptions, open_withou
 from facerts.evaluation.fiqa.face_sets import FaceSet, open_face_sets
 from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
 from facerts.evaluation.fiqa.league import run_fiqa
-from facerts.evaluation.fiqa.lineup import Lineup, open_qualities, open_recognizers
+from facerts.evaluation.fiqa.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
 from facerts.evaluation.image_groups import read_groups
 from facerts.hub.registry import find_model
 from facerts.report.league_report import write_league_report
@@ -50,6 +52,8 @@ FOR_DEVELOPMENT = "*[01].jpg"
 SETS = ("heldout", "lfw", "cfp", "aaf", "rafdb")
 # Pairs of a frontal and a profile image of two people, drawn from all 10 million.
 IMPOSTORS = 300_000
+# Of the training set, for the score froq; each takes 75 forward passes of each recognizer.
+CALIBRATION_FACES = 200
 # Of every held-out image, for decisions; see image_sets.py.
 CHANGED_SETS = ("degraded", "misaligned")
 
@@ -67,6 +71,7 @@ def main() -> None:
         ],
         lambda path: load_embedder(find_model(path), threads=1, batch_size=16),
         options.training_free,
+        calibration_faces(options.data) if {"froq", EVERY_SCORE} & set(options.training_free) else None,
     )
     qualities = open_qualities(
         [OWN, f"LightQNet={models / 'lightqnet.onnx'}", *options.quality],
@@ -130,7 +135,7 @@ def arguments() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="SCORE",
-        help="Training-free scores of the recognizers: mirror, pruning, dropout, all.",
+        help="Training-free scores of the recognizers: mirror, pruning, dropout, froq, all.",
     )
     parser.add_argument(
         "--sets",
@@ -143,6 +148,13 @@ def arguments() -> argparse.Namespace:
         "--replicates", type=int, default=300, help="Bootstrap resamples of the people (default: 300)."
     )
     return parser.parse_args()
+
+
+def calibration_faces(data: Path) -> Source:
+    """Evenly spaced faces that the recognizers' score froq chooses layers by."""
+    source = open_source(data / "faces/train-000000.tar")
+    rows = np.linspace(0, len(source) - 1, min(CALIBRATION_FACES, len(source))).astype(int)
+    return Subset(source, rows)
 
 
 def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Iterator[tuple[FaceSet, bool]]:

@@ -23,6 +23,7 @@ from facerts.cli.shared_options import BatchOptions, GroupOptions, Json
 from facerts.errors import Error, MissingExtraError
 
 if TYPE_CHECKING:
+    from facerts.evaluation.evaluation_options import EvaluationOptions
     from facerts.evaluation.fiqa.lineup import Lineup
 
 
@@ -51,7 +52,9 @@ class LineupOptions:
             repeated.
         describe: Description of a --quality that has none in its file or beside it; may be repeated.
         recognizer_score: Training-free quality of the recognizers themselves, which takes further forward passes:
-            mirror, pruning, dropout, or all that every recognizer allows; may be repeated.
+            mirror, pruning, dropout, froq, or all that every recognizer allows; may be repeated.
+        calibrate_scores: Faces by which the score froq chooses layers of each recognizer, apart from those of --data;
+            at most 500 of them, evenly spaced, are used. Without them, all leaves out froq.
     """
 
     model: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]MODEL")] = None
@@ -59,19 +62,22 @@ class LineupOptions:
     quality: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]FILE")] = None
     describe: Annotated[list[str] | None, typer.Option(metavar="LABEL=FILE.json")] = None
     recognizer_score: list[str] | None = None
+    calibrate_scores: Annotated[str | None, typer.Option(metavar="FACES")] = None
     detector_baseline: DetectorBaseline = None
 
-    def open(self, batches: BatchOptions) -> Lineup:
-        """Load the models and tables.
+    def open(self, batches: BatchOptions, options: EvaluationOptions) -> Lineup:
+        """Load the models and tables; the options say how faces are read.
 
         Raises:
             Error: one of them cannot be opened, or two have the same label.
         """
         from facerts.embedding import load_table
+        from facerts.evaluation.evaluation_options import faces_of
         from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers
 
+        faces = None if self.calibrate_scores is None else options.crops_of(faces_of(self.calibrate_scores))
         recognizers = open_recognizers(
-            self.model or (), partial(open_model, batches=batches), self.recognizer_score or ()
+            self.model or (), partial(open_model, batches=batches), self.recognizer_score or (), faces
         )
         tables = open_recognizers(self.embeddings or (), load_table)
         qualities = open_qualities(
@@ -155,7 +161,7 @@ def fiqa(
         keep_on=None if keep_on is None else options.crops_of(faces_of(keep_on)),
         cost=cost,
     )
-    opened = lineup.open(batches)
+    opened = lineup.open(batches, options)
     with locked_results(out):
         result = run_fiqa(
             opened,

@@ -141,16 +141,10 @@ class OnnxModel:
             yield {role: values[:0] for role, values in next(self._run(_one_black_crop())).items()}
             return
         spec = self.description.input
-        images = to_input(crops, spec)
-        size = spec.batch or len(images)
-        for start in range(0, len(images), size):
-            part = images[start : start + size]
-            padding = size - len(part)
-            if padding:
-                part = np.concatenate([part, np.repeat(part[-1:], padding, axis=0)])
-            values = run_session(self.session, self.path, list(self._roles.values()), {spec.name: part})
+        for batch, count in batches_of(to_input(crops, spec), spec.batch, len(crops)):
+            values = run_session(self.session, self.path, list(self._roles.values()), {spec.name: batch})
             yield {
-                role: self._check_rows(role, value, size)[: size - padding]
+                role: self._check_rows(role, value, len(batch))[:count]
                 for role, value in zip(self._roles, values, strict=True)
             }
 
@@ -360,6 +354,22 @@ def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:
         np.multiply(planes[:, channel], 1 / std[channel], out=images[:, channel])
         images[:, channel] -= mean[channel] / std[channel]
     return images
+
+
+def batches_of(images: Floats, fixed: int | None, most: int) -> Iterator[tuple[Floats, int]]:
+    """Batches of a model's input, and how many rows of each are not padding.
+
+    Args:
+        fixed: the batch size, if the model has a fixed one; the last batch is padded to it.
+        most: the largest batch size otherwise.
+    """
+    size = fixed or most
+    for start in range(0, len(images), size):
+        batch = images[start : start + size]
+        count = len(batch)
+        if fixed and count < fixed:
+            batch = np.concatenate([batch, np.repeat(batch[-1:], fixed - count, axis=0)])
+        yield batch, count
 
 
 def _resized(crops: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -17,6 +17,7 @@ from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_d
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
 from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
+from facerts.embedding.recognizer_scores.froq import LayerNorms
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
@@ -43,12 +44,14 @@ class ComputedQuality:
     Attributes:
         identity: everything that it depends on besides the crops, for the cache.
         sha256: SHA-256 of its file; None if there is none.
+        calibration: SHA-256 of other faces that it depends on; empty if there are none.
     """
 
     kind: QualityKind
     score: CropScore
     identity: str
     sha256: str | None = None
+    calibration: str = ""
 
     def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores:
         """The quality ``(N,)`` of a source's images, whose bytes have this hash."""
@@ -160,7 +163,11 @@ class Lineup:
         """SHA-256 of labels and files."""
         parts = [
             *(f"recognizer {label} {one.embedder.sha256}" for label, one in self.recognizers.items()),
-            *(f"score {name}" for one in self.recognizers.values() for name in one.own),
+            *(
+                f"score {name} {quality.calibration}".rstrip()
+                for one in self.recognizers.values()
+                for name, quality in one.own.items()
+            ),
             *(f"quality {label} {one.sha256}" for label, one in self.qualities.items()),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -170,11 +177,13 @@ def open_recognizers(
     texts: Sequence[str],
     load: Callable[[Path], AnyEmbedder],
     own: Sequence[str] = (),
+    calibration: Source | None = None,
 ) -> dict[str, Recognizer]:
     """Open recognizers given as ``[LABEL=]MODEL``.
 
     Args:
         own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
+        calibration: faces for those of them that choose something, see ``open_recognizer_scores``.
 
     Raises:
         Error: two recognizers have the same label, or one cannot have a score that was asked for.
@@ -185,7 +194,7 @@ def open_recognizers(
         _add(
             recognizers,
             label or embedder.name,
-            Recognizer(embedder, _own_scores(embedder, own)),
+            Recognizer(embedder, _own_scores(embedder, own, calibration)),
             "recognizers",
         )
     return recognizers
@@ -260,16 +269,27 @@ def columns_of(recognizers: Mapping[str, Recognizer]) -> dict[str, Quality]:
     return qualities
 
 
-def _own_scores(embedder: AnyEmbedder, names: Sequence[str]) -> dict[str, ComputedQuality]:
+def _own_scores(
+    embedder: AnyEmbedder, names: Sequence[str], calibration: Source | None
+) -> dict[str, ComputedQuality]:
     if not names:
         return {}
     if not isinstance(embedder, OnnxEmbedder):
         raise ModelError(
             f"{embedder.name}: {', '.join(names)} need forward passes of an ONNX model; leave out --recognizer-score"
         )
-    scores = open_recognizer_scores(embedder, None if EVERY_SCORE in names else names)
+    scores = open_recognizer_scores(
+        embedder, None if EVERY_SCORE in names else names, calibration=calibration
+    )
+    faces = {name: score.sha256 for name, score in scores.items() if isinstance(score, LayerNorms)}
     return {
-        name: ComputedQuality("recognizer", score, f"{embedder.identity} {name}", embedder.sha256)
+        name: ComputedQuality(
+            "recognizer",
+            score,
+            f"{embedder.identity} {name} {faces.get(name, '')}".rstrip(),
+            embedder.sha256,
+            faces.get(name, ""),
+        )
         for name, score in scores.items()
     }
 

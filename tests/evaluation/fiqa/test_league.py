@@ -12,6 +12,7 @@ from facerts.datasets import open_source
 from facerts.datasets.changed import degradation, degraded_at_random
 from facerts.embedding import load_embedder, load_quality, read_description
 from facerts.embedding.embed import embed_source, score_source
+from facerts.embedding.recognizer_scores.froq import LayerNorms
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
@@ -234,6 +235,7 @@ REFUSED = {
         "name the quality that it describes",
     ),
     "recognizers": (["--model", "second={models}/one.onnx"], "two recognizers are called 'second'"),
+    "faces for froq": (["--recognizer-score", "froq"], "name some, apart from those that are judged"),
     "sets": (["--data", "{faces}"], "two sources have the same name, 'faces'"),
 }
 
@@ -262,6 +264,40 @@ def test_a_table_with_some_of_the_images_is_refused(
     (tmp_path / "few.csv").write_text(f"image,score\n{open_source(drawn_faces).key(0)},1\n")
     assert league(models, drawn_faces, tmp_path / "out", "--quality", tmp_path / "few.csv") == 2
     assert "63 of 64 images of faces have no row" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
+    models: Path,
+    drawn_faces: Path,
+    non_faces: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def judge(faces: Path, data: Path = drawn_faces) -> int:
+        more = ["--recognizer-score", "all", "--calibrate-scores", faces, "--no-cost"]
+        return league(models, data, tmp_path / "out", *more)
+
+    assert judge(non_faces) == 0
+    section = load_result(tmp_path / "out")[0].fiqa[NAME]
+    assert {"mirror", "pruning", "dropout", "froq"} <= set(section.qualities)
+    source = open_source(drawn_faces)
+    score = LayerNorms(load_embedder(models / "two.onnx", threads=1), open_source(non_faces))
+    outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False, also={"froq": score})
+    expected = error_versus_reject(
+        compare_all(outputs.embedding, source.labels), outputs.extras, [FMR], replicates=20
+    )[FMR]
+    assert entries(section, "second")["froq"].area["0.3"] == pytest.approx(
+        expected.by["froq"].area[0.3].value
+    )
+    # Kept scores need no forward pass; other faces make another quality, for which there is another folder.
+    monkeypatch.setattr("facerts.embedding.recognizer_scores.froq.pseudo_quality", None)
+    assert judge(non_faces) == 0
+    assert judge(drawn_faces) == 2
+    (tmp_path / "out" / "result.json").unlink()
+    capsys.readouterr()
+    assert judge(drawn_faces) != 0
+    assert "choosing layers of one: 0/64" in capsys.readouterr().err
 
 
 def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp_path: Path) -> None:

@@ -1,0 +1,347 @@
+"""FROQ of a recognizer, against its network, labels and greedy choice written out in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from facerts.datasets import Source
+from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding.recognizer_scores import froq
+from facerts.embedding.recognizer_scores.froq import LayerNorms, choose_layers, norms_by_layer
+from facerts.errors import DataError, ModelError
+from facerts.onnx.graph_edit import load_graph
+from tests.embedding.recognizer_scores.models import FLAT, POOLED, flat_pixels, node, open_model
+from tests.foreign import write_description, write_embedder
+
+Crops = NDArray[np.uint8]
+Floats = NDArray[np.floating]
+
+BRANCHES = 12
+WIDTH = 6
+RANDOM = np.random.default_rng(8)
+KERNELS = RANDOM.normal(size=(BRANCHES, 147, WIDTH)).astype(np.float32)
+BIASES = RANDOM.normal(size=(BRANCHES, WIDTH)).astype(np.float32)
+LAST = RANDOM.normal(size=(BRANCHES * WIDTH, 8)).astype(np.float32)
+BRANCHED = [
+    POOLED,
+    FLAT,
+    *(
+        each
+        for number in range(BRANCHES)
+        for each in (
+            node("Gemm", ["flat", f"kernel {number}", f"bias {number}"], f"linear {number}"),
+            node("Relu", [f"linear {number}"], f"rectified {number}"),
+        )
+    ),
+    node("Concat", [f"rectified {number}" for number in range(BRANCHES)], "joined", axis=1),
+    node("MatMul", ["joined", "last"], "vector"),
+]
+BRANCHED_TENSORS = {
+    "last": LAST,
+    **{f"kernel {number}": values for number, values in enumerate(KERNELS)},
+    **{f"bias {number}": values for number, values in enumerate(BIASES)},
+}
+
+
+class Faces(Source):
+    """Crops as a source."""
+
+    name, labels, identities = "faces", None, ()
+
+    def __init__(self, crops: Crops) -> None:
+        self._crops = crops
+
+    def __len__(self) -> int:
+        return len(self._crops)
+
+    def key(self, index: int) -> str:
+        return str(index)
+
+    def read(self, index: int) -> bytes:
+        raise NotImplementedError
+
+    def crop(self, index: int) -> Crops:
+        return self._crops[index]
+
+
+def drawn_crops(count: int, seed: int) -> Crops:
+    """Crops of 7 x 7 squares of any color and contrast."""
+    random = np.random.default_rng(seed)
+    squares = random.integers(0, 256, (count, 7, 7, 3)) * random.random((count, 1, 1, 1))
+    return np.repeat(np.repeat(squares, 16, axis=1), 16, axis=2).astype(np.uint8)
+
+
+def write(
+    path: Path, nodes: list[NodeProto], tensors: dict[str, Floats], batch: int | str = "N", **described: Any
+) -> OnnxEmbedder:
+    graph = helper.make_graph(
+        nodes,
+        "recognizer",
+        [helper.make_tensor_value_info("face", TensorProto.FLOAT, [batch, 3, 112, 112])],
+        [helper.make_tensor_value_info("vector", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ascontiguousarray(values), name) for name, values in tensors.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    write_description(path, **described, **({"input_batch": batch} if isinstance(batch, int) else {}))
+    return load_embedder(path)
+
+
+def layers_of(pixels: Floats, mean: float, std: float, bgr: bool) -> dict[str, Floats]:
+    """All layers of the branched network, in the order of its graph, of pixels ``(N, 112, 112, 3)``."""
+    x = ((pixels[..., ::-1] if bgr else pixels).astype(np.float64) - mean) / std
+    pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4)).transpose(0, 3, 1, 2)
+    flat, layers = pooled.reshape(len(x), 147), {"pooled": pooled}
+    for number in range(BRANCHES):
+        layers[f"linear {number}"] = flat @ KERNELS[number] + BIASES[number]
+        layers[f"rectified {number}"] = np.maximum(layers[f"linear {number}"], 0)
+    layers["joined"] = np.concatenate([layers[f"rectified {number}"] for number in range(BRANCHES)], axis=1)
+    layers["vector"] = layers["joined"] @ LAST
+    return layers
+
+
+def slow_label(crop: Crops, mean: float, std: float, bgr: bool) -> float:
+    """The mean of three mean cosines; noise is mixed into pixels, whose range is −1 to 1 for the authors."""
+    masks = np.random.default_rng(0).standard_normal((3, 3, 112, 112), dtype=np.float32)
+    masks = masks.transpose(0, 2, 3, 1)[..., :: -1 if bgr else 1]
+    pixels = crop.astype(np.float64)
+    noisy = [(1 - a) * pixels + a * (127.5 + 127.5 * mask) for a in froq.STRENGTHS for mask in masks]
+    occluded = []
+    for top in range(0, 112, 14):
+        for left in range(0, 112, 14):
+            image = pixels.copy()
+            image[top : top + 14, left : left + 14] = 0
+            occluded.append(image)
+    x = layers_of(pixels[None], mean, std, bgr)["vector"][0]
+    means = []
+    for changed in ([pixels[:, ::-1]], noisy, occluded):
+        embeddings = layers_of(np.stack(changed), mean, std, bgr)["vector"]
+        means.append(np.mean([x @ y / np.sqrt(x @ x * (y @ y)) for y in embeddings]))
+    return sum(means) / 3
+
+
+def slow_choice(norms: dict[str, Floats], labels: Floats) -> list[str]:
+    """The greedy choice by SciPy's correlations; rounded, so that equal ones are equal."""
+    stats = pytest.importorskip("scipy.stats")
+
+    def rho(names: list[str]) -> float:
+        return round(float(stats.spearmanr(sum(norms[name] for name in names), labels)[0]), 9)
+
+    best_first = [name for _, _, name in sorted((-rho([name]), i, name) for i, name in enumerate(norms))]
+    prefixes, left = [best_first[:1]], best_first[1:10]
+    while left:
+        _, _, name = min((-rho([*prefixes[-1], name]), i, name) for i, name in enumerate(left))
+        left.remove(name)
+        prefixes.append([*prefixes[-1], name])
+    return max(prefixes, key=rho)
+
+
+@pytest.mark.parametrize(
+    "described", [{}, {"input_mean": [0] * 3, "input_std": [255] * 3, "input_color": "BGR"}]
+)
+def test_layers_and_scores_are_those_of_a_slow_loop(tmp_path: Path, described: dict[str, Any]) -> None:
+    settings = (0.0, 255.0, True) if described else (127.5, 127.5, False)
+    embedder = write(tmp_path / "m.onnx", BRANCHED, BRANCHED_TENSORS, **described)
+    calibration, judged = drawn_crops(24, seed=1), drawn_crops(5, seed=2)
+    norms = {
+        name: np.array([np.sqrt(np.sum(image**2)) for image in values])
+        for name, values in layers_of(calibration, *settings).items()
+    }
+    assert len(norms) > froq.LAYERS_AT_ONCE > froq.CANDIDATES
+    found = norms_by_layer(embedder, load_graph(embedder.path, ""), calibration)
+    assert list(found) == list(norms)
+    for name in norms:
+        np.testing.assert_allclose(found[name], norms[name], rtol=1e-5, atol=2e-5)
+    labels = np.array([slow_label(crop, *settings) for crop in calibration])
+    assert np.ptp(labels) > 0.01
+    score = LayerNorms(embedder, Faces(calibration))
+    assert list(score.layers) == slow_choice(norms, labels)
+    assert described or len(score.layers) > 1
+    layers = layers_of(judged, *settings)
+    expected = [np.mean([np.sqrt(np.sum(layers[name][i] ** 2)) for name in score.layers]) for i in range(5)]
+    scores = score(judged)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-5)
+    assert scores.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("described", "settings"),
+    [
+        ({"input_color": "BGR"}, (127.5, 127.5, True)),
+        ({"input_mean": [0] * 3, "input_std": [255] * 3}, (0.0, 255.0, False)),
+    ],
+)
+def test_labels_are_those_of_a_slow_loop(
+    tmp_path: Path,
+    described: dict[str, Any],
+    settings: tuple[float, float, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # So strong that the formula of the noise matters.
+    monkeypatch.setattr(froq, "STRENGTHS", (0.1, 0.6))
+    embedder = write(tmp_path / "m.onnx", BRANCHED, BRANCHED_TENSORS, **described)
+    crops = drawn_crops(6, seed=3)
+    noise = froq.noise_masks(embedder, 0)
+    found = [froq.pseudo_quality(embedder, crop, noise) for crop in crops]
+    np.testing.assert_allclose(found, [slow_label(crop, *settings) for crop in crops], atol=1e-6)
+    other = froq.noise_masks(embedder, 1)
+    assert froq.pseudo_quality(embedder, crops[0], other) != found[0]
+
+
+def test_a_fixed_batch_gives_the_same(tmp_path: Path) -> None:
+    calibration, crops = Faces(drawn_crops(10, seed=5)), drawn_crops(7, seed=6)
+    of_any, of_four = (
+        write(tmp_path / f"{batch}.onnx", BRANCHED, BRANCHED_TENSORS, batch) for batch in ("N", 4)
+    )
+    noise = froq.noise_masks(of_any, 0)
+    label = froq.pseudo_quality(of_any, crops[0], noise)
+    assert froq.pseudo_quality(of_four, crops[0], noise) == pytest.approx(label, abs=1e-6)
+    score, fixed = LayerNorms(of_any, calibration), LayerNorms(of_four, calibration)
+    assert fixed.layers == score.layers
+    np.testing.assert_allclose(fixed(crops), score(crops), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_greedy_choice_is_that_of_a_slow_loop(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = random.normal(size=60)
+    norms = {
+        str(number): np.exp(random.normal() + labels * random.random() + 2 * random.normal(size=60))
+        for number in range(17)
+    }
+    chosen = list(choose_layers(norms, labels))
+    assert chosen == slow_choice(norms, labels)
+    assert 1 < len(chosen) < 10
+
+
+def test_a_layer_that_orders_as_the_labels_is_chosen_alone(tmp_path: Path) -> None:
+    """The embedding is (1, d, …) for the difference d of two halves: the mirrored cosine falls with |d|."""
+    sides = np.zeros((1, 3, 112, 112), dtype=np.float32)
+    sides[..., :56], sides[..., 56:] = 1, -1
+    nodes = [
+        node("Mul", ["face", "sides"], "signed"),
+        node("ReduceMean", ["signed"], "difference", axes=[1, 2, 3], keepdims=0),
+        node("Reshape", ["difference", "column"], "d"),
+        node("Abs", ["d"], "size"),
+        node("Neg", ["size"], "minus"),
+        node("Exp", ["minus"], "planted"),
+        node("Mul", ["planted", "tiny"], "almost nothing"),
+        node("Mul", ["d", "zero"], "none"),
+        node("Exp", ["none"], "one"),
+        node("Concat", ["one", "d", "almost nothing"], "vector", axis=1),
+    ]
+    tensors = {
+        "sides": sides,
+        "column": np.array([-1, 1]),
+        "tiny": np.array(1e-6, dtype=np.float32),
+        "zero": np.array(0, dtype=np.float32),
+    }
+    crops = np.full((15, 112, 112, 3), 127, dtype=np.uint8)
+    for index, contrast in enumerate(np.random.default_rng(0).permutation(np.arange(15, 120, 7))):
+        crops[index, :, :56] += np.uint8(contrast)
+        crops[index, :, 56:] -= np.uint8(contrast)
+    embedder = write(tmp_path / "m.onnx", nodes, tensors)
+    norms = norms_by_layer(embedder, load_graph(embedder.path, ""), crops)
+    # Layers of constant norm, and those that repeat another's, are none.
+    assert {"one", "d", "none"}.isdisjoint(norms)
+    assert {"signed", "difference", "size", "planted", "vector"} <= set(norms)
+    score = LayerNorms(embedder, Faces(crops))
+    assert score.layers == ("planted",)
+    brightness = crops[..., :56, 0].astype(np.float64).mean(axis=(1, 2)) - 127
+    np.testing.assert_allclose(score(crops), np.exp(-brightness / 127.5), rtol=1e-4)
+
+
+@pytest.mark.parametrize("batch", ["N", 1])
+def test_a_tensor_whose_rows_are_not_crops_is_no_layer(tmp_path: Path, batch: int | str) -> None:
+    weights = np.random.default_rng(0).normal(size=(147, 8)).astype(np.float32)
+    nodes = [
+        POOLED,
+        FLAT,
+        node("MatMul", ["flat", "weights"], "rows"),
+        node("Transpose", ["rows"], "columns", perm=[1, 0]),
+        node("Relu", ["columns"], "not rows"),
+        node("Transpose", ["not rows"], "back", perm=[1, 0]),
+        node("ReduceMax", ["columns"], "number", keepdims=0),
+        node("Sigmoid", ["number"], "factor"),
+        node("Mul", ["back", "factor"], "vector"),
+    ]
+    embedder = write(tmp_path / "m.onnx", nodes, {"weights": weights}, batch)
+    crops = drawn_crops(16, seed=4)
+    assert weights.shape[1] == froq.BATCH  # as many rows as crops, but in the first batch
+    norms = norms_by_layer(embedder, load_graph(embedder.path, ""), crops)
+    assert list(norms) == ["pooled", "rows", "vector"]
+    np.testing.assert_allclose(norms["rows"], np.linalg.norm(flat_pixels(crops) @ weights, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("unit", ["pooled", "linear", "length", "at least", "lengths"]),
+        ("one image", ["pooled", "linear"]),
+        ("half", ["pooled", "vector"]),
+        ("double", ["pooled", "long vector"]),
+    ],
+)
+def test_layers_depend_on_the_image_and_vary_in_norm(tmp_path: Path, name: str, layers: list[str]) -> None:
+    embedder = open_model(tmp_path, name)
+    norms = norms_by_layer(embedder, load_graph(embedder.path, ""), drawn_crops(10, seed=5))
+    assert list(norms) == layers
+
+
+def test_layers_of_another_output_take_no_part(tmp_path: Path) -> None:
+    path = write_embedder(tmp_path / "m.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    embedder = load_embedder(path)
+    norms = norms_by_layer(embedder, load_graph(path, ""), drawn_crops(10, seed=5))
+    assert list(norms) == ["pooled", "vector"]
+    assert len(LayerNorms(embedder, Faces(drawn_crops(10, seed=5)))(drawn_crops(2, seed=6))) == 2
+
+
+@pytest.mark.parametrize("name", ["conv and matmul", "unit", "one image"])
+def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, name: str) -> None:
+    calibration, crops = Faces(drawn_crops(10, seed=5)), drawn_crops(11, seed=6)
+    score = LayerNorms(open_model(tmp_path, name), calibration)
+    few = LayerNorms(open_model(tmp_path, name, batch_size=5), calibration)
+    assert few.layers == score.layers
+    whole = score(crops)
+    np.testing.assert_allclose(few(crops), whole, rtol=1e-6)
+    alone = np.concatenate([score(crops[i : i + 1]) for i in reversed(range(len(crops)))])
+    np.testing.assert_allclose(alone[::-1], whole, rtol=1e-6)
+    assert score(crops[:0]).shape == (0,)
+    assert np.ptp(whole) > 1e-3
+
+
+def test_only_evenly_spaced_faces_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(froq, "MAX_FACES", 11)
+    embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(21, seed=7)
+    every, second, first = (LayerNorms(embedder, Faces(some)) for some in (crops, crops[::2], crops[:11]))
+    assert every.sha256 == second.sha256 != first.sha256
+
+
+def test_faces_that_cannot_order_layers_are_refused(tmp_path: Path) -> None:
+    embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(9, seed=7)
+    with pytest.raises(DataError, match=r"faces: the score 'froq' needs at least 10 faces .* not 9"):
+        LayerNorms(embedder, Faces(crops))
+    score = LayerNorms(embedder, Faces(np.repeat(crops[:1], 10, axis=0)))
+    with pytest.raises(ModelError, match=r"m\.onnx: .*no layer tells images apart"):
+        score(crops)
+
+
+def test_the_layers_are_chosen_when_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(10, seed=7)
+    asked: list[Crops] = []
+    label = froq.pseudo_quality
+    monkeypatch.setattr(
+        froq, "pseudo_quality", lambda model, crop, noise: asked.append(crop) or label(model, crop, noise)
+    )
+    score = LayerNorms(embedder, Faces(crops))
+    assert not asked
+    score(crops[:1])
+    score(crops)
+    assert len(asked) == 10
