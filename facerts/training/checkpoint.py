@@ -42,7 +42,7 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
             "continues from the last checkpoint, if there is one. Lower optim.lr, or set optim.clip_norm"
         ) from error
     with atomic_write(path) as file:
-        torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json()}, file)
+        torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json(by_alias=True)}, file)
 
 
 class CheckpointWriter:
@@ -269,6 +269,8 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
             raise ModelError(f"{where}: the {part} does not fit the recipe ({mismatched[0]} differs)")
     network, method = _build(recipe)
     network.load_state_dict(weights)
+    if not recipe.backbone.embedding:
+        network.drop_embedding()
     method.state.load_state_dict(state["method"])
     identities = len(state["centers"]["weight"])
     return TrainedNetwork(
@@ -286,7 +288,7 @@ def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     method = recipe.build_method()
     network = build_network(
         recipe.backbone.name,
-        embedding_size=recipe.backbone.network_embedding_size,
+        embedding_size=recipe.learned_embedding_size,
         heads=method.heads(),
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,

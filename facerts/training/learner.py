@@ -71,7 +71,7 @@ class Learner:
         backbone = recipe.backbone
         self.network = build_network(
             backbone.name,
-            embedding_size=backbone.network_embedding_size,
+            embedding_size=recipe.learned_embedding_size,
             heads=self.method.heads(),
             width=backbone.width,
             dropout=backbone.dropout,
@@ -218,7 +218,7 @@ class Learner:
         method_batch = self.teacher.method_batch(batch)
         method_outputs = {
             name: value[: len(method_batch.labels)]
-            for name, value in self.teacher.method_outputs(outputs, views).items()
+            for name, value in self.teacher.method_outputs(outputs, batch, views).items()
         }
         method = self.method.loss(method_outputs, method_batch, self.teacher.centers_for(method_batch))
         return self.teacher.loss(outputs["embedding"], batch, method, views)

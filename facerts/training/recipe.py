@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from facerts.errors import RecipeError, did_you_mean, field_name, problem_text, problems_text
+from facerts.onnx.contract import Description
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import BACKBONES
@@ -146,8 +147,9 @@ class Backbone(Section):
         width: number of channels, relative to the published network.
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
-        embedding: whether the network has an embedding. Without one it learns only the method's heads, from teachers'
-            embeddings of the views, projected to ``embedding_size`` dimensions; it gives a quality for any recognizer.
+        embedding: whether the trained network has an embedding. Without one it gives a quality for any recognizer. It
+            learns the method's heads from teachers' embeddings of the views, projected to ``embedding_size``
+            dimensions; and these embeddings, too, in training alone, if ``teacher.cosine`` or ``.similarities`` say so.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
             the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
             published weights (``facerts.training.nn.arcface_torch``).
@@ -169,10 +171,17 @@ class Backbone(Section):
             raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
         return name
 
-    @property
-    def network_embedding_size(self) -> int:
-        """Number of dimensions of the network's own embedding; 0 for none."""
-        return self.embedding_size if self.embedding else 0
+
+class QualityTeacher(Section):
+    """A model whose quality the network learns, too.
+
+    Attributes:
+        model: an ONNX file that gives a quality.
+        description: what its description says, for a file without one in it or beside it.
+    """
+
+    model: str
+    description: Description | None = None
 
 
 class Teacher(Section):
@@ -193,6 +202,10 @@ class Teacher(Section):
         zoom: whether the teachers see the zoom of ``data.augmentation``. Without it they see zoomed views at their own
             scale; a tighter or looser crop is another convention than theirs, on which they fail though the face is
             good.
+        qualities: models whose quality of each view joins the cosine to the own center that ``crfiqa`` with ``target:
+            cosine`` learns; see ``facerts.training.distillation.quality_prior``.
+        quality_weight: the number of other images of a person, whose cosines are known, that weigh as much as these
+            models.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
@@ -203,6 +216,8 @@ class Teacher(Section):
     method: float = Field(0.1, ge=0)
     method_embedding: Literal["student", "teachers"] = "student"
     zoom: bool = True
+    qualities: list[QualityTeacher] = []
+    quality_weight: float = Field(4.0, gt=0)
     cache: str | None = None
 
     @property
@@ -397,10 +412,10 @@ class Recipe(Section):
         if self.backbone.embedding:
             return self
         teacher = self.teacher
-        if teacher is None or teacher.method_embedding == "student" or teacher.cosine or teacher.similarities:
+        if teacher is None or teacher.method_embedding == "student":
             raise ValueError(
-                "backbone.embedding false leaves only the method's heads to learn, from teachers: set teacher.models, "
-                "teacher.method_embedding: teachers, teacher.cosine: 0 and teacher.similarities: 0"
+                "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
+                "teacher.method_embedding: teachers"
             )
         if self.backbone.weights is not None:
             raise ValueError(
@@ -409,6 +424,22 @@ class Recipe(Section):
         method = self.build_method()
         if not method.heads():
             raise ValueError(f"{method.name} has no head: without an embedding there is nothing to learn")
+        return self
+
+    @model_validator(mode="after")
+    def qualities_teach_the_cosine_of_kept_views(self) -> Recipe:
+        teacher = self.teacher
+        if teacher is None or not teacher.qualities:
+            return self
+        if (
+            (self.method["name"], self.method.get("target")) != ("crfiqa", "cosine")
+            or teacher.method_embedding == "student"
+            or self.data.augmentation.views is None
+        ):
+            raise ValueError(
+                "teacher.qualities are a part of what crfiqa learns from teachers: set method.name: crfiqa, "
+                "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
+            )
         return self
 
     @model_validator(mode="after")
@@ -453,6 +484,13 @@ class Recipe(Section):
         """How many images of a batch have an identity."""
         return self.optim.batch_size - self.unlabeled_size
 
+    @property
+    def learned_embedding_size(self) -> int:
+        """Number of dimensions of the embedding that the network has in training; 0 for none."""
+        teacher, backbone = self.teacher, self.backbone
+        learns = backbone.embedding or (teacher is not None and (teacher.cosine or teacher.similarities))
+        return backbone.embedding_size if learns else 0
+
     def build_method(self) -> Method:
         """The method with this recipe's settings."""
         method = METHODS[self.method["name"]]
@@ -460,7 +498,9 @@ class Recipe(Section):
         return method(config, self.backbone.embedding_size)
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(
+            self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True
+        )
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -524,6 +564,9 @@ def changed_fields(before: Recipe, after: Recipe) -> list[str]:
             return {prefix.removesuffix("."): value}
         return {name: v for key, entry in value.items() for name, v in flat(entry, f"{prefix}{key}.").items()}
 
-    old, new = flat(before.model_dump(mode="json")), flat(after.model_dump(mode="json"))
+    old, new = (
+        flat(before.model_dump(mode="json", by_alias=True)),
+        flat(after.model_dump(mode="json", by_alias=True)),
+    )
     names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     return [name for name in names if not any(f"{name}.".startswith(f"{free}.") for free in FREE_FIELDS)]

@@ -70,6 +70,28 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     assert not (tmp_path / "e.onnx").exists()
 
 
+def test_an_embedding_that_is_learned_beside_it_stays_in_training(
+    recipe: Recipe, make_recipe: MakeRecipe, teacher: Path, tmp_path: Path, crops: np.ndarray
+) -> None:
+    both = make_recipe(
+        TEACHER.format(teacher).replace("cosine: 0", "cosine: 1, target: view"), *ALONE, "data.augmentation.views=2",
+        "data.holdout_identities=4", "optim.batch_size=8", "optim.average=0.9",
+    )  # fmt: skip
+    trunks = []
+    for number, one in enumerate((recipe, both)):
+        run = train(one, tmp_path / str(number))
+        state = torch.load(next(run.parent.rglob("*.pt")) if run.is_file() else next(run.rglob("*.pt")))
+        assert ("embedding.0.weight" in state["network"]) == (one is both)
+        trained = load_network(tmp_path / str(number)).network
+        assert trained.embedding_size == 0
+        assert "embedding.0.weight" not in trained.state_dict()
+        trunks.append(trained.state_dict()["trunk.stem.0.weight"])
+        export_run(tmp_path / str(number), tmp_path / f"{number}.onnx", precision="fp32")
+        assert "embedding" not in load_quality(tmp_path / f"{number}.onnx").description.outputs
+    # What it learns to embed changes the trunk.
+    assert not torch.allclose(*trunks)
+
+
 def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) -> None:
     write_synthetic_faces(tmp_path / "people", identities=12, images=4, seed=3)
     source = open_source(tmp_path / "people")
@@ -116,9 +138,8 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) ->
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ((), "leaves only the method's heads to learn"),
-        (("teacher={models: t.onnx}",), "leaves only the method's heads to learn"),
-        (("teacher={models: t.onnx, method_embedding: teachers, cosine: 1, similarities: 0}",), "teacher.cosine: 0"),
+        ((), "leaves the method's heads to learn"),
+        (("teacher={models: t.onnx}",), "leaves the method's heads to learn"),
         ((TEACHER.format("t.onnx"), "method.name=arcface"), "arcface has no head"),
         ((TEACHER.format("t.onnx"), "backbone.weights=facerts-small"), "leave out backbone.weights"),
     ],

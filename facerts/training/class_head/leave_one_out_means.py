@@ -60,6 +60,12 @@ class LeaveOneOutMeans(ClassCenters):
         cosine, index = self.cosines(embedding), labels.unsqueeze(1)
         return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
 
+    def own(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        """Cosine ``(B,)`` to the own mean alone."""
+        if self._left_out is None:
+            return (F.normalize(embedding) * F.normalize(self.weight[labels])).sum(dim=1)
+        return (F.normalize(embedding) * self._left_out[0]).sum(dim=1)
+
     def cosines(self, embedding: Tensor) -> Tensor:
         """``(B, C)`` cosines of each embedding to the means of all identities, with the image left out of its own."""
         cosine = super().cosines(embedding)

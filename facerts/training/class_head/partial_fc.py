@@ -144,6 +144,15 @@ class ClassCenters(nn.Module):
                 self._processes.all_reduce_max(nearest)[own_rows],
             )
 
+    def own(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        """Cosine to the own center; see ``methods.method.Centers``."""
+        return self.own_and_nearest(embedding, labels)[0]
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether training changes the centers."""
+        return self.weight.requires_grad
+
     def _check_single_use(self) -> None:
         if self.row_updates is None or not torch.is_grad_enabled():
             return

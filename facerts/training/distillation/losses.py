@@ -33,7 +33,8 @@ from facerts.datasets import Joined, Source
 from facerts.errors import Error
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.device import to_device
-from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined
+from facerts.training.distillation.quality_prior import QualityPrior
+from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined, open_qualities
 from facerts.training.distillation.view_embeddings import ViewEmbeddings
 from facerts.training.methods import Batch, Loss
 from facerts.training.methods.method import Outputs
@@ -83,6 +84,11 @@ class Distillation(nn.Module):
             labels = np.concatenate([labels, identities + np.arange(others)])
             identities += others
         self.centers = LeaveOneOutMeans(self.targets[: len(labels)], torch.from_numpy(labels), identities)
+        self._people = torch.from_numpy(labels)
+        self._prior = None
+        if settings.qualities:
+            assert views is not None  # checked by the recipe
+            self._prior = QualityPrior(views, labels, self._own_cosines, settings.quality_weight)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """P: teachers' embeddings ``(B, D)`` to unit embeddings ``(B, d)``."""
@@ -121,15 +127,24 @@ class Distillation(nn.Module):
             return torch.from_numpy(found).to(self.embeddings.device)
         return torch.from_numpy(self._ensemble.embed_crops(crops.cpu().numpy())).to(self.embeddings.device)
 
-    def method_outputs(self, outputs: Outputs, views: Tensor | None) -> Outputs:
-        """The outputs for the method's loss: the network's, or with the teachers' embedding of the view instead.
+    def method_outputs(self, outputs: Outputs, batch: Batch, views: Tensor | None) -> Outputs:
+        """The outputs for the method's loss: the network's, or with what the teachers say of the view instead.
 
         With the teachers' embedding, a learned uncertainty describes the image, not what the network has yet to learn.
         """
         if self._settings.method_embedding == "student":
             return outputs
         assert views is not None
-        return {**outputs, "embedding": self.project(views)}
+        prior = {} if self._prior is None else self._prior(batch)
+        return {**outputs, "embedding": self.project(views), **prior}
+
+    def _own_cosines(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Cosines ``(B,)`` of the teachers' embeddings of views to the means of the persons' other images."""
+        assert self._views is not None
+        unit = self.project(torch.from_numpy(joined(self._views.rows(samples, views))))
+        rows = torch.from_numpy(samples)
+        labels = self._people[rows]
+        return self.centers.without(self.targets[rows], labels).own(unit, labels).numpy()
 
     def loss(self, embedding: Tensor, batch: Batch, method: Loss, views: Tensor | None = None) -> Loss:
         """The total loss of a step.
@@ -198,7 +213,7 @@ def open_distillation(
     views = None
     if settings.embeds_views and data.augmentation.views is not None:
         images = source if unlabeled is None else Joined([source, unlabeled])
-        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache)
+        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache, open_qualities(settings.qualities))
     return Distillation(
         settings,
         embeddings,

@@ -13,8 +13,10 @@ from facerts.datasets import Source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import IN_FLIGHT, embed_source
+from facerts.embedding.onnx_embedder import OnnxQuality, load_quality
 from facerts.embedding.output_cache import OutputCache
 from facerts.hub.registry import find_model
+from facerts.training.recipe import QualityTeacher
 
 # Name of the cache folder inside the run folder.
 CACHE = "teachers"
@@ -32,10 +34,8 @@ class TeacherEnsemble:
     """
 
     def __init__(self, models: Sequence[str]) -> None:
-        # Several batches are in a teacher at a time, and share the cores.
-        threads = max(1, (os.cpu_count() or 1) // IN_FLIGHT)
         self.embedders: list[OnnxEmbedder] = [
-            load_embedder(find_model(model), threads=threads) for model in models
+            load_embedder(find_model(model), threads=_threads()) for model in models
         ]
 
     def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -68,6 +68,23 @@ class TeacherEnsemble:
             )["embedding"]
 
         return joined([embedding(embedder) for embedder in self.embedders])
+
+
+def open_qualities(teachers: Sequence[QualityTeacher]) -> list[OnnxQuality]:
+    """The models whose quality is learned.
+
+    Raises:
+        ModelError: a model cannot be used.
+    """
+    return [
+        load_quality(find_model(teacher.model), description=teacher.description, threads=_threads())
+        for teacher in teachers
+    ]
+
+
+def _threads() -> int:
+    """Threads of a forward pass: several batches are in a teacher at a time, and share the cores."""
+    return max(1, (os.cpu_count() or 1) // IN_FLIGHT)
 
 
 def joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The teachers' embeddings of every keyed view of every image, computed once and kept in files.
+"""The teachers' embeddings and qualities of every keyed view of every image, computed once and kept in files.
 
 A teacher takes longer for a crop than a small network takes to learn from it. With ``data.augmentation.views`` the same
 views come again, so each teacher is asked once for each of them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
-from facerts.embedding.embed import embed_source
+from facerts.embedding.embed import embed_source, score_source
+from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.errors import Error, first_line
 from facerts.io.console import say, warn
@@ -32,9 +34,12 @@ FILE_IMAGES = 4096
 # Embeddings are kept in 16 bits, which changes a cosine by less than 0.001.
 STORED = np.float16
 
+# By view, and by file of images.
+Answers = list[list[NDArray[np.float16]]]
+
 
 class ViewEmbeddings:
-    """Embeddings of the K views of N images by several teachers.
+    """Embeddings of the K views of N images by several teachers, and qualities by others.
 
     Files are found by the hash of everything they depend on, so several runs may share their folder, and more views
     only add files.
@@ -42,49 +47,57 @@ class ViewEmbeddings:
     Args:
         images: the labeled images and then those without identity, without augmentation.
         cache: the folder.
+        qualities: models whose quality of the views is asked for, too.
 
     Raises:
         Error: there is no room for the files.
     """
 
     def __init__(
-        self, embedders: Sequence[OnnxEmbedder], images: Source, recipe: Recipe, cache: Path
+        self,
+        embedders: Sequence[OnnxEmbedder],
+        images: Source,
+        recipe: Recipe,
+        cache: Path,
+        qualities: Sequence[OnnxQuality] = (),
     ) -> None:
         views = recipe.data.augmentation.views
         assert views is not None
         self._images, self._recipe, self._cache = images, recipe, OutputCache(cache)
         starts = range(0, len(images), FILE_IMAGES)
         sha256 = hash_images(images).sha256
+        teachers = [*embedders, *qualities]
         files = {
-            (number, view, start): self._file(embedder, sha256, view, start)
+            (number, view, start): self._file(teacher, sha256, view, start)
             for view in range(views)
-            for number, embedder in enumerate(embedders)
+            for number, teacher in enumerate(teachers)
             for start in starts
         }
-        self._compute(embedders, files)
-        self._files = [
+        self._compute(teachers, files)
+        answers = [
             [
                 [np.load(files[number, view, start], mmap_mode="r") for start in starts]
                 for view in range(views)
             ]
-            for number in range(len(embedders))
+            for number in range(len(teachers))
         ]
+        self._embeddings, self._qualities = answers[: len(embedders)], answers[len(embedders) :]
 
     def rows(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> list[NDArray[np.float32]]:
         """For each teacher, the unit embeddings ``(B, D)`` of the given views of the given images."""
-        found = []
-        for files in self._files:
-            where = zip(views.tolist(), *map(np.ndarray.tolist, np.divmod(samples, FILE_IMAGES)), strict=True)
-            unit = np.stack([files[view][file][row] for view, file, row in where]).astype(np.float32)
-            found.append(unit / np.linalg.norm(unit, axis=1, keepdims=True))
-        return found
+        found = [_rows(files, samples, views) for files in self._embeddings]
+        return [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in found]
 
-    def _file(self, embedder: OnnxEmbedder, sha256: str, view: int, start: int) -> Path:
-        """The file of a teacher's embeddings of one view of some images."""
+    def qualities(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
+        """``(B, Q)`` the quality models' values of the given views of the given images."""
+        return np.concatenate([_rows(files, samples, views) for files in self._qualities], axis=1)
+
+    def _file(self, model: OnnxModel, sha256: str, view: int, start: int) -> Path:
+        """The file of what a teacher says of one view of some images."""
         data, teacher = self._recipe.data, self._recipe.teacher
         assert teacher is not None
         key = {
-            "teacher": embedder.identity,
+            "teacher": model.identity,
             "images": sha256,
             "first": start,
             "seed": self._recipe.seed,
@@ -95,26 +108,23 @@ class ViewEmbeddings:
         }
         return self._cache.path_of(key, ".npy")
 
-    def _compute(self, embedders: Sequence[OnnxEmbedder], files: dict[tuple[int, int, int], Path]) -> None:
+    def _compute(self, teachers: Sequence[OnnxModel], files: dict[tuple[int, int, int], Path]) -> None:
         """Write the files that do not exist yet, or are damaged."""
         images = {start: min(FILE_IMAGES, len(self._images) - start) for _, _, start in files}
         missing = {key: path for key, path in files.items() if not _is_intact(path, images[key[2]])}
         if not missing:
             return
-        sizes = [
-            embedder(np.zeros((1, *self._images.crop(0).shape), np.uint8)).embedding.shape[1]
-            for embedder in embedders
-        ]
+        sizes = [_answers(teacher, self._images, range(1)).shape[1] for teacher in teachers]
         bytes_needed = sum(images[start] * sizes[number] * STORED().itemsize for number, _, start in missing)
         folder = self._cache.folder
         folder.mkdir(parents=True, exist_ok=True)
         if bytes_needed > (free := shutil.disk_usage(folder).free):
             raise Error(
-                f"{folder}: the teachers' embeddings of the views need {bytes_needed / 1e9:.1f} GB, and "
+                f"{folder}: what the teachers say of the views needs {bytes_needed / 1e9:.1f} GB, and "
                 f"{free / 1e9:.1f} GB are free; set fewer data.augmentation.views, or another teacher.cache"
             )
         say(
-            f"asking {len(embedders)} teacher{'s' if len(embedders) > 1 else ''} for "
+            f"asking {len(teachers)} teacher{'s' if len(teachers) > 1 else ''} for "
             f"{self._recipe.data.augmentation.views} views of {len(self._images):,} images: "
             f"{bytes_needed / 1e6:,.0f} MB in {folder}"
         )
@@ -123,16 +133,9 @@ class ViewEmbeddings:
             task = bar.add_task("teachers", total=total, unit="views")
             for (number, view, start), path in missing.items():
                 rows = range(start, start + images[start])
-                outputs = embed_source(
-                    embedders[number],
-                    self._view(view),
-                    flip=False,
-                    indices=rows,
-                    batch_size=BATCH,
-                    progress=False,
-                )
+                answers = _answers(teachers[number], self._view(view), rows)
                 with atomic_write(path) as file:
-                    np.save(file, outputs.embedding.astype(STORED))
+                    np.save(file, answers.astype(STORED))
                 bar.advance(task, len(rows))
 
     def _view(self, view: int) -> Source:
@@ -149,6 +152,21 @@ class ViewEmbeddings:
             return augment(corrupt(crop, index), (recipe.seed, view, index), zoom=zoom)
 
         return ChangedCrops(self._images, f"view {view}", change)
+
+
+def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.float32]:
+    """``(rows, D)`` a teacher's embeddings of some images; ``(rows, 1)`` the quality of a model without embedding."""
+    options: dict[str, Any] = {"indices": rows, "batch_size": BATCH, "progress": False}
+    if isinstance(teacher, OnnxEmbedder):
+        return embed_source(teacher, images, flip=False, **options).embedding
+    assert isinstance(teacher, OnnxQuality)
+    return score_source(images, {"quality": teacher}, **options)["quality"][:, None]
+
+
+def _rows(files: Answers, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
+    """What one teacher said of the given views of the given images."""
+    where = zip(views.tolist(), *map(np.ndarray.tolist, np.divmod(samples, FILE_IMAGES)), strict=True)
+    return np.stack([files[view][file][row] for view, file, row in where]).astype(np.float32)
 
 
 def _is_intact(path: Path, images: int) -> bool:

@@ -173,7 +173,7 @@ def describe(
         name=name,
         method=trained.method.name,
         backbone=f"{backbone.name} width {backbone.width:g}",
-        embedding_size=backbone.network_embedding_size or None,
+        embedding_size=trained.network.embedding_size or None,
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",

@@ -10,7 +10,8 @@ Classifiability", CVPR 2023. r(x) is the head's output:
 The ratio is computed without margin, and no gradient flows through it. r(x) is the quality.
 
 A variant that is not the paper's regresses cos θ_c itself. FaceQnet (Hernandez-Ortega et al., ICB 2019) learned from
-similarities to a good image of the person in the same way.
+similarities to a good image of the person in the same way. With models of quality as teachers, they are a part of its
+target; see ``distillation.quality_prior``.
 """
 
 from __future__ import annotations
@@ -65,12 +66,11 @@ class CRFIQA(ClassificationMethod):
         return "own_cosine" if self.config.target == "cosine" else "certainty_ratio"
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """ArcFace's loss plus λ times the regression loss."""
-        classification = super().loss(outputs, batch, centers)
+        """ArcFace's loss plus λ times the regression loss, which alone is left where nothing learns to embed."""
+        learns_to_embed = outputs["embedding"].requires_grad or centers.is_learned
+        classification = super().loss(outputs, batch, centers) if learns_to_embed else Loss(torch.zeros(()))
         with torch.no_grad():
-            own, nearest = centers.own_and_nearest(outputs["embedding"], batch.labels)
-            ratio = certainty_ratio(own, nearest).clamp(-MAX_RATIO, MAX_RATIO)
-            target = own if self.config.target == "cosine" else ratio
+            target = self._target_of(outputs, batch, centers)
         regression = F.smooth_l1_loss(
             outputs[self._target].squeeze(1),
             target.to(outputs[self._target]),
@@ -81,6 +81,16 @@ class CRFIQA(ClassificationMethod):
             {**classification.parts, "regression": regression.detach()},
             {**classification.per_image, self._target: target},
         )
+
+    def _target_of(self, outputs: Outputs, batch: Batch, centers: Centers) -> Tensor:
+        """What r(x) learns, ``(B,)``."""
+        if self.config.target == "ratio":
+            own, nearest = centers.own_and_nearest(outputs["embedding"], batch.labels)
+            return certainty_ratio(own, nearest).clamp(-MAX_RATIO, MAX_RATIO)
+        own = centers.own(outputs["embedding"], batch.labels)
+        if "prior" not in outputs:
+            return own
+        return torch.lerp(own, outputs["prior"], outputs["prior_share"])
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         r = outputs[self._target].squeeze(1)

@@ -81,6 +81,15 @@ class Centers(Protocol):
         """Cosine to the own class center and maximum cosine to any other, ``(B,)`` each, without gradient."""
         ...
 
+    def own(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        """Cosine ``(B,)`` to the own class center alone, without gradient."""
+        ...
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether training changes the centers."""
+        ...
+
     def cosines(self, embedding: Tensor) -> Tensor:
         """``(B, C)`` cosines of each embedding to every class center, for methods that need all of them."""
         ...

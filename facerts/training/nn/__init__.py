@@ -9,7 +9,8 @@ from facerts.training.nn.compact import PLANS, Compact
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
-from facerts.training.nn.patch import BLOCKS, PatchNetwork
+from facerts.training.nn.patch import PLANS as PATCH_PLANS
+from facerts.training.nn.patch import PatchNetwork
 from facerts.training.nn.residual_block import recompute_activations
 from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 
@@ -21,7 +22,7 @@ BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetw
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
     **{plan: partial(Compact, plan) for plan in PLANS},
-    **{plan: partial(PatchNetwork, plan) for plan in BLOCKS},
+    **{plan: partial(PatchNetwork, plan) for plan in PATCH_PLANS},
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
 }

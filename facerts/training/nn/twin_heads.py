@@ -60,8 +60,12 @@ class FaceNetwork(nn.Module):
         super().__init__()
         self.embedding_size = embedding_size
         self.trunk = trunk
-        self.embedding = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
+        self.embedding: nn.Module = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
         self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
+
+    def drop_embedding(self) -> None:
+        """Keep only the further heads."""
+        self.embedding, self.embedding_size = EmptyHead(), 0
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """The outputs of all heads.
