@@ -9,8 +9,7 @@ from facerts.training.nn.compact import PLANS, Compact
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
-from facerts.training.nn.patch import PLANS as PATCH_PLANS
-from facerts.training.nn.patch import PatchNetwork
+from facerts.training.nn.patch import PATCH_PLANS, PatchNetwork
 from facerts.training.nn.residual_block import recompute_activations
 from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 

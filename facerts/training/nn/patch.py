@@ -34,7 +34,7 @@ class PatchPlan:
     stages: tuple[tuple[int, int], ...]
 
 
-PLANS = {
+PATCH_PLANS = {
     "patch": PatchPlan(4, 32, ((32, 1), (64, 2), (96, 2))),
     "patch_deep": PatchPlan(4, 32, ((32, 2), (64, 3), (96, 3))),
     "patch8": PatchPlan(8, 64, ((64, 1), (96, 2))),
@@ -45,7 +45,7 @@ class PatchNetwork(nn.Module):
     """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
 
     Args:
-        plan: name from ``PLANS``.
+        plan: name from ``PATCH_PLANS``.
         width: factor on every number of channels, rounded to a multiple of 8.
         dropout: probability of dropout of the features.
     """
@@ -56,12 +56,12 @@ class PatchNetwork(nn.Module):
         def widened(channels: int) -> int:
             return max(CHANNEL_MULTIPLE, round(width * channels / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE)
 
-        patch, inputs = PLANS[plan].patch, widened(PLANS[plan].inputs)
+        patch, inputs = PATCH_PLANS[plan].patch, widened(PATCH_PLANS[plan].inputs)
         self.stem = nn.Sequential(
             nn.Conv2d(3, inputs, patch, patch, bias=False), nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)
         )
         blocks: list[nn.Module] = []
-        for stage, (channels, count) in enumerate(PLANS[plan].stages):
+        for stage, (channels, count) in enumerate(PATCH_PLANS[plan].stages):
             for block in range(count):
                 stride = 2 if stage and not block else 1
                 blocks.append(basic(inputs, widened(channels), stride, hidden=0))
