@@ -2,11 +2,12 @@
 
 python eval/fiqa_league.py --data $FACERTS_DATA --models $FACERTS_MODELS --out league
 
-Judges facerts-small, LightQNet, the recognizers' norms, sharpness and YuNet's score on four recognizers, on all pairs
-of LFW and of the held-out people, and on the pairs of a frontal and a profile image of CFP, as they are and with half
-of the images degraded; and separates their faces, those of All-Age-Faces and those of RAF-DB (as they come, and aligned
-again by YuNet) from cats and dogs. Further qualities, such as models of other methods or the scores of a table, are
-added with --quality. LFW, CFP, RAF-DB and these cats and dogs were not used to choose anything in the models that ship.
+Judges facerts-small, facerts-quality, LightQNet, the recognizers' norms, sharpness and YuNet's score on four
+recognizers: on all pairs of LFW and of the held-out people, and on the pairs of a frontal and a profile image of CFP,
+as they are and with half of the images degraded. Separates their faces, those of All-Age-Faces and those of RAF-DB (as
+they come, and aligned again by YuNet) from cats and dogs. Further qualities, such as models of other methods or the
+scores of a table, are added with --quality. LFW, CFP, RAF-DB and these cats and dogs were not used to choose anything
+in the models that ship.
 
 With --training-free, the recognizers' own training-free scores take part, too (froq chooses layers by 200 faces of the
 training set), and with --sets only some of the sets are measured. A second run with the same --out needs only the
@@ -43,7 +44,7 @@ RECOGNIZERS = {
     "GNAP": "mobilefacenet_gnap.onnx",
     "EdgeFace-XS": "edgeface_xs_q.onnx",
 }
-OWN = "facerts-small"
+OWN, ALONE = "facerts-small", "facerts-quality"
 DETECTOR = "face_detection_yunet_2023mar.onnx"
 DETECTOR_THRESHOLD = 0.02
 SEED = 0
@@ -74,7 +75,7 @@ def main() -> None:
         calibration_faces(options.data) if {"froq", EVERY_SCORE} & set(options.training_free) else None,
     )
     qualities = open_qualities(
-        [OWN, f"LightQNet={models / 'lightqnet.onnx'}", *options.quality],
+        [OWN, ALONE, f"LightQNet={models / 'lightqnet.onnx'}", *options.quality],
         descriptions=[f"LightQNet={Path(__file__).with_name('lightqnet.json')}", *options.describe],
         detector=detector,
         threads=1,

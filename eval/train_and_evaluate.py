@@ -85,13 +85,17 @@ class Run:
             *(
                 Step(
                     name,
-                    ["evaluate", name, "--model", str(self.model), *arguments, "--out", str(folder)],
+                    ["evaluate", name, *self._judged(name), *arguments, "--out", str(folder)],
                     self.model,
                     folder / RESULT,
                 )
                 for name, arguments in evaluations(options).items()
             ),
         ]
+
+    def _judged(self, name: str) -> list[str]:
+        """The option with the model: the quality league has it as a quality, under one name for all runs."""
+        return ["--quality", f"quality={self.model}"] if name == "fiqa" else ["--model", str(self.model)]
 
 
 def main() -> None:
@@ -179,6 +183,20 @@ def read_options() -> argparse.Namespace:
         type=int,
         help="Number of images of the corruption benchmark (default: 500).",
     )
+    parser.add_argument(
+        "--league",
+        nargs="+",
+        default=[],
+        metavar="FACES",
+        help="Faces of the quality league, for networks with or without an embedding; needs --recognizers.",
+    )
+    parser.add_argument(
+        "--recognizers",
+        nargs="+",
+        default=[],
+        metavar="[LABEL=]MODEL",
+        help="Recognizers of the league, whose errors the quality is to predict.",
+    )
     parser.add_argument("--threads", type=int, help="CPU threads of the evaluations.")
     return parser.parse_args()
 
@@ -191,6 +209,15 @@ def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
     if options.data:
         commands["verification"] = [*_repeated("--data", options.data), *all_pairs, *threads]
         commands["reject"] = [*commands["verification"], *_option("--fmr", options.fmr)]
+    if options.league:
+        commands["fiqa"] = [
+            *_repeated("--model", options.recognizers),
+            *_repeated("--data", options.league),
+            *_repeated("--out-of", options.non_faces),
+            *_option("--exclude-out-of", options.exclude_out_of),
+            *("--degraded", "--no-cost", "--cache", str(options.out / "cache")),
+            *threads,
+        ]
     if options.faces:
         commands["ood"] = [
             *_repeated("--in", options.faces),
@@ -211,8 +238,12 @@ def plan(options: argparse.Namespace) -> list[Run]:
     Raises:
         Error: a recipe, a field or an option is wrong; nothing was started.
     """
-    if bool(options.faces) != bool(options.non_faces):
+    if bool(options.non_faces) != bool(options.faces) and not (options.non_faces and options.league):
         raise Error("--in and --out-of must be used together: faces are compared with non-faces")
+    if bool(options.league) != bool(options.recognizers):
+        raise Error(
+            "--league and --recognizers must be used together: a quality predicts a recognizer's errors"
+        )
     recipes = dict(map(_labeled, options.recipes))
     if len(recipes) < len(options.recipes):
         raise Error("two recipes have the same label; give each its own, LABEL=RECIPE")

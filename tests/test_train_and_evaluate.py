@@ -22,11 +22,13 @@ pytest.importorskip("torch")
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
+from facerts.evaluation.compare import compare
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
 from facerts.io.files import locked
 from facerts.training.checkpoint import load_checkpoint, load_network
+from tests.foreign import write_description, write_embedder
 from tests.scripts import EVAL, load_script, run_script
 
 SCRIPT = EVAL / "train_and_evaluate.py"
@@ -177,6 +179,48 @@ def test_errors_are_found_before_anything_is_trained(
     assert ran.returncode == 2
     assert message in ran.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> None:
+    teacher = write_embedder(tmp_path / "teacher.onnx", size=16)
+    write_description(teacher)
+    write_non_faces(tmp_path / "things", images=12)
+    recipe = yaml.safe_load((data / "rts.yaml").read_text())
+    recipe["backbone"] = {"name": "patch8", "width": 0.25, "embedding_size": 16, "embedding": False}
+    recipe["teacher"] = {
+        "models": str(teacher),
+        "method_embedding": "teachers",
+        "cosine": 0,
+        "similarities": 0,
+    }
+    recipe["teacher"] |= {"method": 1, "cache": str(tmp_path / "teachers")}
+    recipe["data"]["augmentation"] = {"views": 2}
+    (tmp_path / "alone.yaml").write_text(yaml.safe_dump(recipe))
+    arguments = [
+        "--seeds",
+        1,
+        2,
+        "--threads",
+        1,
+        "--league",
+        data / "people",
+        "--recognizers",
+        f"R={teacher}",
+    ]
+    out = tmp_path / "out"
+    status, _, errors = train_and_evaluate(
+        out, tmp_path / "alone.yaml", *arguments, "--out-of", tmp_path / "things"
+    )
+    assert status == 0, errors
+    for seed in (1, 2):
+        assert commands(out / f"alone_seed{seed}") == ["train", "export", "fiqa"]
+        sections = content(out / f"alone_seed{seed}").fiqa
+        assert list(sections) == ["people", "people, half degraded"]
+        assert "quality" in sections["people"].qualities
+        assert sections["people"].non_faces is not None
+    comparison = compare([f"RTS={out / 'alone_seed1'}", f"RTS={out / 'alone_seed2'}"])
+    assert comparison.tables[0].title == "Quality league on people"
 
 
 @pytest.fixture

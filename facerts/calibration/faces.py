@@ -12,6 +12,7 @@ from facerts.datasets import Source, Subset
 from facerts.embedding import Embedder, FaceOutputs, OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.embedding.embed import embed_crops
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import DataError, ModelError
 from facerts.io.progress import track
 from facerts.scoring.pipeline import score_images
@@ -53,7 +54,24 @@ class _FlipEmbedder:
         return embed_crops(self._embedder, crops, flip=True)
 
 
-def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: bool = False) -> Faces:
+class QualityAlone:
+    """A model that gives a quality alone, called like an embedder; its embeddings have no dimensions."""
+
+    thread_safe = True
+
+    def __init__(self, model: OnnxQuality) -> None:
+        self.name, self.method, self.sha256 = model.name, model.method, model.sha256
+        self.description, self.batch_size = model.description, model.batch_size
+        self._model = model
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        quality = self._model(crops)
+        return FaceOutputs(np.empty((len(crops), 0), np.float32), None, quality, -quality)
+
+
+def read_faces(
+    embedder: OnnxEmbedder | QualityAlone, source: Source, *, embed: bool, flip: bool = False
+) -> Faces:
     """Score every image of a source of crops, one face each.
 
     Images that cannot be read, and photos without a face, are left out.

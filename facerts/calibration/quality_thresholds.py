@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.calibration.faces import Faces, read_faces
+from facerts.calibration.faces import Faces, QualityAlone, read_faces
 from facerts.calibration.group_thresholds import group_thresholds
 from facerts.calibration.match_thresholds import (
     match_every_pair,
@@ -21,8 +21,9 @@ from facerts.calibration.match_thresholds import (
 from facerts.datasets import Source, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.detection.detector import FaceFinder
-from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
+from facerts.embedding.onnx_embedder import load_model
 from facerts.errors import DataError, Error, ModelError
 from facerts.evaluation.image_groups import Groups
 from facerts.hub.registry import find_model
@@ -80,7 +81,8 @@ def calibrate(
     cannot be read, and photos without a face, are left out. An earlier calibration is replaced.
 
     Args:
-        model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it).
+        model: the name of a shipped model, or an .onnx embedder or quality (a foreign one with its description beside
+            it). A quality alone gets no match thresholds.
         faces: anything that ``open_source`` accepts.
         pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces.
         out: the .onnx file to write; None writes to ``model`` itself, which is not possible for a shipped model.
@@ -115,7 +117,8 @@ def calibrate(
     target = _check_target(path, path if out is None else Path(out))
     shares = _shares(KEEP if keep is None else keep, "a share of the faces to keep")
     rates = None if fmr is None else _shares(fmr, "a false match rate")
-    embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
+    opened = load_model(path, providers=providers, threads=threads, batch_size=batch_size)
+    embedder = opened if isinstance(opened, OnnxEmbedder) else QualityAlone(opened)
     has_quality = _has_quality(embedder)
     for given, option in (
         (keep, "the shares to keep"),
@@ -126,11 +129,16 @@ def calibrate(
             raise ModelError(
                 f"{path}: the model has no quality, so it cannot have quality thresholds; leave out {option}"
             )
+    for given, option in ((pairs, "the pairs"), (fmr, "the false match rates")):
+        if given is not None and isinstance(embedder, QualityAlone):
+            raise ModelError(
+                f"{path}: the model has no embedding, so it cannot have match thresholds; leave out {option}"
+            )
     source = _crops(open_source(faces), detector)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, detector))
-    has_pairs = _check_pairs(source, listed, rates)
+    has_pairs = isinstance(embedder, OnnxEmbedder) and _check_pairs(source, listed, rates)
     keys = [source.key(row) for row in range(len(source))]
     in_groups, group_notes = ({}, []) if groups is None else groups.of(keys)
     others = None if non_faces is None else open_source(non_faces)
@@ -165,6 +173,8 @@ def calibrate(
     elif has_pairs:
         matching, compared, match_notes = match_every_pair(scored, hashed, rates, minimums, flip=flip)
         notes += match_notes
+    elif isinstance(embedder, QualityAlone):
+        notes.append("The model has no embedding, so there are no match thresholds.")
     else:
         notes.append("The identities of the images are unknown, so there are no match thresholds.")
 
@@ -274,7 +284,7 @@ def _shares(shares: Sequence[float], what: str) -> list[float]:
     return list(dict.fromkeys(float(share) for share in shares))
 
 
-def _has_quality(embedder: OnnxEmbedder) -> bool:
+def _has_quality(embedder: OnnxEmbedder | QualityAlone) -> bool:
     no_crops = np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
     return embedder(no_crops).quality is not None
 

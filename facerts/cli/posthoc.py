@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 from facerts.cli.shared_options import BatchOptions, Json, Model
+from facerts.hub.registry import DEFAULT_QUALITY
 
 METHOD = "METHOD"
 
@@ -39,7 +40,7 @@ posthoc = Commands(
 def graft(
     *,
     model: Model,
-    quality: str,
+    quality: str = DEFAULT_QUALITY,
     out: Path,
     calibrate: list[str] | None = None,
     batches: BatchOptions,
@@ -49,7 +50,7 @@ def graft(
 
     Exits with status 1 if any of the faces to calibrate on could not be read.
 
-    Example: facerts posthoc graft --quality facerts-small --model theirs.onnx --out joined.onnx
+    Example: facerts posthoc graft --model theirs.onnx --out joined.onnx
 
     Args:
         quality: Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json beside

@@ -308,6 +308,7 @@ def load_model(
     path: str | Path,
     *,
     description: Description | None = None,
+    providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
 ) -> OnnxEmbedder | OnnxQuality:
@@ -316,9 +317,13 @@ def load_model(
     Raises:
         ModelError: as for ``load_embedder`` and ``load_quality``.
     """
+    if is_pack(Path(path)):
+        return load_embedder(
+            path, description=description, providers=providers, threads=threads, batch_size=batch_size
+        )
     model = OnnxModel(Path(path), description=description)
     load = load_embedder if "embedding" in model.description.outputs else load_quality
-    return load(path, description=description, threads=threads, batch_size=batch_size)
+    return load(path, description=description, providers=providers, threads=threads, batch_size=batch_size)
 
 
 def load_quality(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import facerts
+from facerts.calibration.graft import graft_quality
 from facerts.calibration.match_thresholds import match_thresholds
 from facerts.calibration.quality_thresholds import calibrate, quality_quantiles, quality_thresholds
 from facerts.datasets import open_source
@@ -35,7 +36,13 @@ from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.resample import pair_weights
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run
-from tests.foreign import write_description, write_embedder
+from tests.foreign import (
+    quality_description,
+    slow_quality,
+    write_description,
+    write_embedder,
+    write_quality,
+)
 from tests.shipped import write_entry, write_manifest
 
 KEEP = ("0.99", "0.95", "0.9", "0.8")
@@ -551,3 +558,29 @@ def test_the_command_shows_thresholds_with_their_error_rates(
         assert f"{number:.4f}" in shown
     assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.001") == 2
     assert "it needs 10,000 impostor pairs" in capsys.readouterr().err
+
+
+def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(
+    people: Path, tmp_path: Path
+) -> None:
+    alone = write_quality(tmp_path / "alone.onnx")
+    alone.with_suffix(".json").write_text(json.dumps(quality_description()))
+    found = calibrate(alone, people).description
+    source = open_source(people)
+    quality = np.sort(slow_quality(np.stack([source.crop(row) for row in range(len(source))])))[::-1]
+    for share, threshold in found.thresholds.items():
+        expected = quality[math.ceil(float(share) * len(quality) - 1e-9) - 1]
+        assert threshold.quality == pytest.approx(expected, abs=1e-4)
+    assert tuple(found.thresholds) == KEEP
+    assert found.calibration is not None
+    assert found.calibration.matching is None
+    assert found.calibration.notes == ("The model has no embedding, so there are no match thresholds.",)
+    theirs = write_embedder(tmp_path / "theirs.onnx")
+    write_description(theirs)
+    joined = graft_quality(theirs, alone, tmp_path / "joined.onnx").description
+    assert joined.thresholds == found.thresholds
+    assert joined.calibration is not None
+    assert joined.calibration.quantiles == found.calibration.quantiles
+    for wrong in ({"fmr": [0.01]}, {"pairs": people}):
+        with pytest.raises(ModelError, match="no embedding, so it cannot have match thresholds"):
+            calibrate(alone, people, **wrong)

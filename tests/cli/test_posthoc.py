@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
+from facerts.embedding.onnx_embedder import load_quality
+from facerts.hub.registry import find_model
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_model
@@ -43,6 +46,15 @@ def test_graft_calibrates_both_on_the_same_faces(
     assert (calibration.faces, calibration.identities) == (100, 25)
     assert summary["bytes"] == out.stat().st_size
     assert summary["largest_quality_error"] == 0
+
+
+def test_the_quality_that_ships_is_grafted_unless_another_is_named(
+    models: tuple[str, ...], tmp_path: Path, crops: np.ndarray
+) -> None:
+    out = tmp_path / "joined.onnx"
+    assert run("posthoc", "graft", *models[:2], "--out", out) == 0
+    expected = load_quality(find_model("facerts-quality"))(crops)
+    np.testing.assert_allclose(load_embedder(out)(crops).quality, expected, atol=1e-5)
 
 
 def test_a_graft_that_is_refused_writes_nothing(
