@@ -51,7 +51,7 @@ SEED = 0
 AGES = [r"age=a(\d+)\."], ["age=13,20,40,60"]
 FOR_DEVELOPMENT = "*[01].jpg"
 SETS = ("heldout", "lfw", "cfp", "aaf", "rafdb")
-# Pairs of a frontal and a profile image of two people, drawn from all 10 million.
+# Pairs of a frontal and a profile image of two people, drawn from all of them.
 IMPOSTORS = 300_000
 # Of the training set, for the score froq; each takes 75 forward passes of each recognizer.
 CALIBRATION_FACES = 200
@@ -178,7 +178,7 @@ def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Ite
 
 
 def frontal_to_profile(folder: Path) -> FaceSet:
-    """CFP-FP with all genuine pairs of a frontal and a profile image, of which its protocol lists a sixth."""
+    """CFP-FP with all genuine pairs of a frontal and a profile image, of which its protocol lists a quarter."""
     (listed,) = (benchmark for benchmark in open_benchmarks(folder) if benchmark.name == "cfp_fp")
     images = listed.images
     assert images.labels is not None

@@ -12,9 +12,10 @@ from typer.core import TyperGroup
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 from facerts.cli.shared_options import BatchOptions, Json, Model
-from facerts.hub.registry import DEFAULT_QUALITY
 
 METHOD = "METHOD"
+# The shipped model whose quality is grafted if none is named.
+QUALITY = "facerts-quality"
 
 
 class _Methods(TyperGroup):
@@ -40,7 +41,7 @@ posthoc = Commands(
 def graft(
     *,
     model: Model,
-    quality: str = DEFAULT_QUALITY,
+    quality: str = QUALITY,
     out: Path,
     calibrate: list[str] | None = None,
     batches: BatchOptions,

@@ -16,8 +16,6 @@ from facerts.errors import ModelError, did_you_mean, problems_text
 from facerts.io.files import sha256_file
 
 MANIFEST = "manifest.json"
-# The shipped quality that is joined with a recognizer if none is named.
-DEFAULT_QUALITY = "facerts-quality"
 SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
 
 # A name cannot be mistaken for a path: no dots, no slashes.

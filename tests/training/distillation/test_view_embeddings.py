@@ -119,7 +119,7 @@ def test_it_says_beforehand_that_the_disk_is_too_small(
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1000))
     data = TrainingData(recipe)
-    with pytest.raises(Error, match=r"need 0\.0 GB, and 0\.0 GB are free; set fewer"):
+    with pytest.raises(Error, match=r"needs 0\.0 GB, and 0\.0 GB are free; set fewer"):
         open_distillation(recipe, data.source, None, tmp_path)
     assert not list((tmp_path / "teachers").glob("*.part"))
 
