@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from facerts.datasets import Source
+from facerts.datasets.changed import ChangedCrops
 from facerts.detection.detector import Detector
 from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
@@ -80,8 +81,8 @@ class ListedQuality:
         return self.table.sha256
 
     def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores | None:
-        """The quality ``(N,)`` of a source's images; None if the table has none of them."""
-        if not self.table.has_any(source):
+        """The quality ``(N,)`` of a source's images; None if the table has none of them, or only the originals."""
+        if isinstance(source, ChangedCrops) or not self.table.has_any(source):
             return None
         return _column(self.table.outputs(source), self.column)
 

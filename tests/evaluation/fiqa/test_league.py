@@ -387,3 +387,18 @@ def test_groups_need_neither_recognizers_nor_non_faces(
     assert section.groups is not None
     assert list(section.groups.by["number"].accepted["sharpness"].groups) == [str(n) for n in range(8)]
     assert "Accepted share" in capsys.readouterr().out
+
+
+def test_a_table_says_nothing_of_images_that_were_degraded_after_it(
+    models: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    source = open_source(drawn_faces)
+    rows = [f"{source.key(row)},{row}" for row in range(len(source))]
+    (tmp_path / "listed.csv").write_text("\n".join(["image,score", *rows]) + "\n")
+    more = ["--quality", f"listed={tmp_path / 'listed.csv'}:score", "--degraded", "--fmr", "0.1", "--no-cost"]
+    assert league(models, drawn_faces, tmp_path / "out", *more, "--against", "listed") == 0
+    sections = load_result(tmp_path / "out")[0].fiqa
+    original, degraded = sections.values()
+    assert "listed" in original.qualities
+    assert "listed" not in degraded.qualities
+    assert {"Alone"} <= set(degraded.qualities)
