@@ -39,6 +39,8 @@ PAGES = {
     "SECURITY.md": "security.md",
     "models/facerts-small.md": "models/facerts-small.md",
     "models/facerts-small-int8.md": "models/facerts-small-int8.md",
+    "models/facerts-quality.md": "models/facerts-quality.md",
+    "models/facerts-quality-int8.md": "models/facerts-quality-int8.md",
     "models/facerts-small-noteacher.md": "models/facerts-small-noteacher.md",
 }
 LOG = logging.getLogger("mkdocs.hooks.tutorials")
