@@ -22,6 +22,10 @@ Key = tuple[int, ...]
 
 # Separates the random numbers of the corruption from those of the epochs' orders, whose keys are (seed, epoch).
 _CORRUPTION_KEY = 0xB1_0B1E
+# In place of a run's seed, on which kept views do not depend.
+_KEPT_SEED = 1
+# Separates whether a kept view is mirrored from how it was augmented.
+_MIRROR_KEY = 0x3B_0B1E
 
 EYE_DISTANCE = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
 LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
@@ -88,6 +92,44 @@ class Augmenter:
             options = {} if zoom or not isinstance(transform, Geometry) else {"zoom": False}
             image = transform(image=image, **options)["image"]
         return image
+
+
+class KeptViews:
+    """The views of each image that come again in turn, of which teachers need to be asked only once.
+
+    The first is the image itself, the others are augmented, in the same way whatever the run's seed, so that runs with
+    several seeds share the teachers' answers. Only whether a view is mirrored is drawn anew each time it is shown, as a
+    mirrored face is as good as before.
+
+    Args:
+        settings: its ``views`` is their number.
+        seed: seed of the run, for mirroring.
+    """
+
+    def __init__(self, settings: Augmentation, seed: int) -> None:
+        assert settings.views is not None
+        self.count = settings.views
+        self._seed, self._flip = seed, settings.flip
+        self._augment = build_augmentation(settings.model_copy(update={"flip": False}))
+
+    def number_of(self, epoch: int, index: int, view: int = 0) -> int:
+        """Which of the views an epoch shows of an image, for a method with several of each as its given one.
+
+        All numbers are mixed in an epoch, because BatchNorm needs similar batches.
+        """
+        return (epoch + index + view) % self.count
+
+    def view(
+        self, image: NDArray[np.uint8], number: int, index: int, *, zoom: bool = True
+    ) -> NDArray[np.uint8]:
+        """A view of the image of that index, as ``Augmenter`` makes it, not mirrored."""
+        return self._augment(image, (_KEPT_SEED, number, index), zoom=zoom) if number else image
+
+    def shown(self, image: NDArray[np.uint8], epoch: int, index: int, view: int = 0) -> NDArray[np.uint8]:
+        """The view that ``number_of`` says of the image of that index."""
+        shown = self.view(image, self.number_of(epoch, index, view), index)
+        random = np.random.default_rng((self._seed, epoch, index, view, _MIRROR_KEY))
+        return shown[:, ::-1] if self._flip and random.random() < 0.5 else shown
 
 
 class _OneOf:

@@ -20,7 +20,7 @@ from facerts.datasets import Joined, Source, Subset, open_source
 from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
-from facerts.training.augment import Augmenter, Corruption, build_augmentation
+from facerts.training.augment import Augmenter, Corruption, KeptViews, build_augmentation
 from facerts.training.device import CropBatch
 from facerts.training.distributed.collectives import Processes
 from facerts.training.harder_data import kept_images, noisy_labels
@@ -143,18 +143,17 @@ class TrainingData:
             DataError: an image cannot be read.
         """
         recipe = self._recipe
+        augmentation = recipe.data.augmentation
         by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
                 self._images,
                 self._labels,
                 self._corrupt,
-                build_augmentation(recipe.data.augmentation),
+                build_augmentation(augmentation),
                 recipe.seed,
-                views=recipe.data.augmentation.views,
-                pairs=recipe.teacher is not None
-                and not recipe.teacher.zoom
-                and recipe.data.augmentation.views is None,
+                kept=None if augmentation.views is None else KeptViews(augmentation, recipe.seed),
+                pairs=recipe.teacher is not None and not recipe.teacher.zoom and augmentation.views is None,
             ),
             batch_sampler=StepSampler(
                 self._labels[: len(self.source)],
@@ -255,7 +254,7 @@ class CropDataset(Dataset[CropBatch]):
 
     Args:
         labels: ``(N,)`` their identities, −1 for unknown.
-        views: number of different views of each image; None for a new one in every epoch.
+        kept: the views that come again; None for a new one in every epoch.
         pairs: beside each view, give the same without zoom.
     """
 
@@ -264,7 +263,7 @@ class CropDataset(Dataset[CropBatch]):
     corrupt: Corruption
     augment: Augmenter
     seed: int
-    views: int | None = None
+    kept: KeptViews | None = None
     pairs: bool = False
 
     def __getitems__(self, keys: list[SampleKey]) -> CropBatch | Error:
@@ -275,18 +274,21 @@ class CropDataset(Dataset[CropBatch]):
             return error
 
     def _batch(self, keys: list[SampleKey]) -> CropBatch:
-        if self.views is not None:
-            keys = [(epoch % self.views, index, view) for epoch, index, view in keys]
         crops = np.empty((len(keys), 1 + self.pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
             key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
             image = self.corrupt(self.source.crop(index), index)
+            if self.kept is not None:
+                crops[row, 0] = self.kept.shown(image, epoch, index, view)
+                continue
             crops[row, 0] = self.augment(image, key)
             if self.pairs:
                 crops[row, 1] = self.augment(image, key, zoom=False)
         crops = crops if self.pairs else crops[:, 0]
         epochs, indices, _ = np.array(keys, dtype=np.int64).T
+        if self.kept is not None:
+            epochs = np.array([self.kept.number_of(*key) for key in keys], dtype=np.int64)
         return (
             torch.from_numpy(crops),
             torch.from_numpy(self.labels[indices]),

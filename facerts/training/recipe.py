@@ -37,8 +37,9 @@ class Augmentation(Section):
     """Random changes of the training crops; ``facerts.training.augment`` makes them.
 
     Attributes:
-        views: number of different views of each image, which come again in turn; null for a new one in every epoch.
-            Teachers that see the views are then asked once for each, before the training.
+        views: number of different views of each image, which come again in turn; the first is the image itself, the
+            others are the same for every seed, and only mirroring is drawn anew. Teachers that see the views are then
+            asked once for each, before the training. null for a new view in every epoch.
         flip: mirror half of the images.
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.
@@ -173,7 +174,7 @@ class Backbone(Section):
 
 
 class QualityTeacher(Section):
-    """A model whose quality the network learns, too.
+    """A model whose quality tells what to expect of a view.
 
     Attributes:
         model: an ONNX file that gives a quality.
@@ -202,10 +203,10 @@ class Teacher(Section):
         zoom: whether the teachers see the zoom of ``data.augmentation``. Without it they see zoomed views at their own
             scale; a tighter or looser crop is another convention than theirs, on which they fail though the face is
             good.
-        qualities: models whose quality of each view joins the cosine to the own center that ``crfiqa`` with ``target:
-            cosine`` learns; see ``facerts.training.distillation.quality_prior``.
-        quality_weight: the number of other images of a person, whose cosines are known, that weigh as much as these
-            models.
+        expected_weight: for ``crfiqa`` with ``target: cosine``, the number of other images of a person that weigh as
+            much as what the teachers' answers make expect of a view's cosine to the own center; see
+            ``facerts.training.distillation.expected_cosine``. null for the cosine alone.
+        qualities: models whose quality of each view is one of these answers.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
@@ -216,8 +217,8 @@ class Teacher(Section):
     method: float = Field(0.1, ge=0)
     method_embedding: Literal["student", "teachers"] = "student"
     zoom: bool = True
+    expected_weight: float | None = Field(None, gt=0)
     qualities: list[QualityTeacher] = []
-    quality_weight: float = Field(4.0, gt=0)
     cache: str | None = None
 
     @property
@@ -427,29 +428,32 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def qualities_teach_the_cosine_of_kept_views(self) -> Recipe:
+    def expected_cosines_are_learned(self) -> Recipe:
         teacher = self.teacher
-        if teacher is None or not teacher.qualities:
+        if teacher is None or (teacher.expected_weight is None and not teacher.qualities):
             return self
+        if teacher.expected_weight is None:
+            raise ValueError(
+                "teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4"
+            )
         if (
             (self.method["name"], self.method.get("target")) != ("crfiqa", "cosine")
             or teacher.method_embedding == "student"
             or self.data.augmentation.views is None
         ):
             raise ValueError(
-                "teacher.qualities are a part of what crfiqa learns from teachers: set method.name: crfiqa, "
+                "teacher.expected_weight is about what crfiqa learns from teachers: set method.name: crfiqa, "
                 "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
             )
         return self
 
     @model_validator(mode="after")
-    def kept_views_are_the_only_ones(self) -> Recipe:
-        asks = self.teacher is not None and self.teacher.embeds_views
-        method = METHODS[self.method["name"]]
-        if asks and self.data.augmentation.views and (method.views > 1 or method.sampler == "identities"):
+    def kept_views_are_enough(self) -> Recipe:
+        method, kept = METHODS[self.method["name"]], self.data.augmentation.views
+        if kept is not None and kept < method.views:
             raise ValueError(
-                f"{method.name} draws several views of an image in one step, and the teachers are asked for one: leave "
-                "out data.augmentation.views"
+                f"{method.name} compares {method.views} views of an image: set data.augmentation.views to at least "
+                f"{method.views}, or leave it out"
             )
         return self
 

@@ -60,9 +60,9 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     assert set(exported.description.outputs) == {"quality", "uncertainty", "log_scale"}
     assert exported.description.embedding_size is None
     expected = NetworkEmbedder(trained.network, trained.method)(crops).quality
-    # Weights in 16 bits have eleven binary digits.
-    np.testing.assert_allclose(exported(crops), expected, rtol=1e-3)
+    # Weights in 16 bits have eleven binary digits; a sum of large terms may be near zero.
     assert np.ptp(expected) > 0.01
+    np.testing.assert_allclose(exported(crops), expected, rtol=1e-3, atol=1e-3 * np.ptp(expected))
     with pytest.raises(Error, match="embedding"):
         load_embedder(tmp_path / "q.onnx")
     with pytest.raises(Error, match="the network has no embedding, so there is nothing"):

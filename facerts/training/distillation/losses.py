@@ -33,7 +33,7 @@ from facerts.datasets import Joined, Source
 from facerts.errors import Error
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.device import to_device
-from facerts.training.distillation.quality_prior import QualityPrior
+from facerts.training.distillation.expected_cosine import ExpectedCosines
 from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined, open_qualities
 from facerts.training.distillation.view_embeddings import ViewEmbeddings
 from facerts.training.methods import Batch, Loss
@@ -51,6 +51,7 @@ class Distillation(nn.Module):
         size: d of the network's embedding, at most D.
         ensemble: the teachers, if they see the views.
         views: what they saw, if they were asked before.
+        cache: folder of what is computed from that.
 
     Attributes:
         projection: ``(D, d)`` principal directions; empty if d = D. Checkpoints save it, because a resumed run needs
@@ -70,6 +71,7 @@ class Distillation(nn.Module):
         size: int,
         ensemble: TeacherEnsemble | None = None,
         views: ViewEmbeddings | None = None,
+        cache: Path = Path(CACHE),
     ) -> None:
         super().__init__()
         self._settings = settings
@@ -85,10 +87,12 @@ class Distillation(nn.Module):
             identities += others
         self.centers = LeaveOneOutMeans(self.targets[: len(labels)], torch.from_numpy(labels), identities)
         self._people = torch.from_numpy(labels)
-        self._prior = None
-        if settings.qualities:
+        self._expected = None
+        if settings.expected_weight is not None:
             assert views is not None  # checked by the recipe
-            self._prior = QualityPrior(views, labels, self._own_cosines, settings.quality_weight)
+            self._expected = ExpectedCosines(
+                views, labels, self._own_cosines, settings.expected_weight, cache
+            )
 
     def project(self, embeddings: Tensor) -> Tensor:
         """P: teachers' embeddings ``(B, D)`` to unit embeddings ``(B, d)``."""
@@ -135,8 +139,8 @@ class Distillation(nn.Module):
         if self._settings.method_embedding == "student":
             return outputs
         assert views is not None
-        prior = {} if self._prior is None else self._prior(batch)
-        return {**outputs, "embedding": self.project(views), **prior}
+        expected = {} if self._expected is None else self._expected(batch)
+        return {**outputs, "embedding": self.project(views), **expected}
 
     def _own_cosines(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
         """Cosines ``(B,)`` of the teachers' embeddings of views to the means of the persons' other images."""
@@ -202,18 +206,20 @@ def open_distillation(
     assert source.labels is not None
     ensemble = TeacherEnsemble(settings.models)
     cache = Path(settings.cache) if settings.cache else folder / CACHE
-    parts = [ensemble.embed_cached(images, cache) for images in (source, unlabeled) if images is not None]
-    embeddings = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    views = None
+    if settings.embeds_views and data.augmentation.views is not None:
+        images = source if unlabeled is None else Joined([source, unlabeled])
+        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache, open_qualities(settings.qualities))
+        embeddings = views.originals()
+    else:
+        sources = [images for images in (source, unlabeled) if images is not None]
+        embeddings = np.concatenate([ensemble.embed_cached(images, cache) for images in sources])
     max_size, size = embeddings.shape[1], recipe.backbone.embedding_size
     if size > max_size:
         raise Error(
             f"backbone.embedding_size {size} must be at most {max_size}, the size of the embeddings of "
             f"{' and '.join(settings.models)} together"
         )
-    views = None
-    if settings.embeds_views and data.augmentation.views is not None:
-        images = source if unlabeled is None else Joined([source, unlabeled])
-        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache, open_qualities(settings.qualities))
     return Distillation(
         settings,
         embeddings,
@@ -222,4 +228,5 @@ def open_distillation(
         size,
         ensemble if settings.embeds_views else None,
         views,
+        cache,
     )

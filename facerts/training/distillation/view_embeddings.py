@@ -1,11 +1,12 @@
 """The teachers' embeddings and qualities of every keyed view of every image, computed once and kept in files.
 
 A teacher takes longer for a crop than a small network takes to learn from it. With ``data.augmentation.views`` the same
-views come again, so each teacher is asked once for each of them.
+views come again, so each teacher is asked once for each of them. The first of them is the image itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,14 +26,16 @@ from facerts.errors import Error, first_line
 from facerts.io.console import say, warn
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
-from facerts.training.augment import Corruption, build_augmentation
-from facerts.training.distillation.teachers import BATCH
+from facerts.training.augment import Corruption, KeptViews
+from facerts.training.distillation.teachers import BATCH, joined
 from facerts.training.recipe import Recipe
 
 # Images of one file: what an interruption can lose is at most the time for one of them.
 FILE_IMAGES = 4096
 # Embeddings are kept in 16 bits, which changes a cosine by less than 0.001.
 STORED = np.float16
+# Keeps the logarithm of a zero norm finite.
+MIN_NORM = 1e-6
 
 # By view, and by file of images.
 Answers = list[list[NDArray[np.float16]]]
@@ -48,6 +51,9 @@ class ViewEmbeddings:
         images: the labeled images and then those without identity, without augmentation.
         cache: the folder.
         qualities: models whose quality of the views is asked for, too.
+
+    Attributes:
+        identity: a hash of everything that the answers depend on.
 
     Raises:
         Error: there is no room for the files.
@@ -73,6 +79,7 @@ class ViewEmbeddings:
             for number, teacher in enumerate(teachers)
             for start in starts
         }
+        self.identity = hashlib.sha256("".join(path.name for path in files.values()).encode()).hexdigest()
         self._compute(teachers, files)
         answers = [
             [
@@ -83,28 +90,51 @@ class ViewEmbeddings:
         ]
         self._embeddings, self._qualities = answers[: len(embedders)], answers[len(embedders) :]
 
+    @property
+    def count(self) -> int:
+        """Number of views of each image."""
+        return len(self._embeddings[0])
+
     def rows(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> list[NDArray[np.float32]]:
         """For each teacher, the unit embeddings ``(B, D)`` of the given views of the given images."""
-        found = [_rows(files, samples, views) for files in self._embeddings]
-        return [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in found]
+        return [_unit(_rows(files, samples, views)) for files in self._embeddings]
 
-    def qualities(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
-        """``(B, Q)`` the quality models' values of the given views of the given images."""
-        return np.concatenate([_rows(files, samples, views) for files in self._qualities], axis=1)
+    def originals(self) -> NDArray[np.float32]:
+        """``(N, D)`` the teachers' joined embeddings of the images themselves."""
+        return joined(
+            [
+                np.concatenate([_unit(part.astype(np.float32)) for part in files[0]])
+                for files in self._embeddings
+            ]
+        )
+
+    def answers(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
+        """All that is known of the given views of the given images.
+
+        Returns:
+            ``(B, F)``: the teachers' joined unit embeddings, the logarithms of their norms, and the qualities.
+        """
+        found = [_rows(files, samples, views) for files in self._embeddings]
+        norms = [np.log(np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), MIN_NORM)) for rows in found]
+        qualities = [_rows(files, samples, views) for files in self._qualities]
+        return np.concatenate([joined([_unit(rows) for rows in found]), *norms, *qualities], axis=1)
 
     def _file(self, model: OnnxModel, sha256: str, view: int, start: int) -> Path:
         """The file of what a teacher says of one view of some images."""
         data, teacher = self._recipe.data, self._recipe.teacher
         assert teacher is not None
+        augmented = {
+            "augmentation": data.augmentation.model_dump(mode="json", exclude={"views", "flip"}),
+            "zoom": teacher.zoom,
+        }
+        corrupted = [data.corrupt_fraction, data.corrupt_radius, self._recipe.seed]
         key = {
             "teacher": model.identity,
             "images": sha256,
             "first": start,
-            "seed": self._recipe.seed,
             "view": view,
-            "augmentation": data.augmentation.model_dump(mode="json", exclude={"views"}),
-            "zoom": teacher.zoom,
-            "corrupted": [data.corrupt_fraction, data.corrupt_radius],
+            "corrupted": corrupted if data.corrupt_fraction else None,
+            **(augmented if view else {}),
         }
         return self._cache.path_of(key, ".npy")
 
@@ -143,24 +173,37 @@ class ViewEmbeddings:
         recipe = self._recipe
         data, teacher = recipe.data, recipe.teacher
         assert teacher is not None
-        zoom, augment = teacher.zoom, build_augmentation(data.augmentation)
+        zoom, kept = teacher.zoom, KeptViews(data.augmentation, recipe.seed)
         corrupt = Corruption(
             len(self._images), fraction=data.corrupt_fraction, radius=data.corrupt_radius, seed=recipe.seed
         )
 
         def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-            return augment(corrupt(crop, index), (recipe.seed, view, index), zoom=zoom)
+            return kept.view(corrupt(crop, index), view, index, zoom=zoom)
 
         return ChangedCrops(self._images, f"view {view}", change)
 
 
 def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.float32]:
-    """``(rows, D)`` a teacher's embeddings of some images; ``(rows, 1)`` the quality of a model without embedding."""
+    """What a teacher says of some images.
+
+    Returns:
+        ``(rows, D)`` embeddings before normalization, or of unit length if their norms are not known; ``(rows, 1)``
+        the quality of a model without embedding.
+    """
     options: dict[str, Any] = {"indices": rows, "batch_size": BATCH, "progress": False}
     if isinstance(teacher, OnnxEmbedder):
-        return embed_source(teacher, images, flip=False, **options).embedding
+        outputs = embed_source(teacher, images, flip=False, **options)
+        return outputs.embedding if outputs.norm is None else outputs.embedding * outputs.norm[:, None]
     assert isinstance(teacher, OnnxQuality)
     return score_source(images, {"quality": teacher}, **options)["quality"][:, None]
+
+
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = rows / np.maximum(
+        np.linalg.norm(rows, axis=1, keepdims=True), np.float32(MIN_NORM)
+    )
+    return unit
 
 
 def _rows(files: Answers, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:

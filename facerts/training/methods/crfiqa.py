@@ -10,8 +10,8 @@ Classifiability", CVPR 2023. r(x) is the head's output:
 The ratio is computed without margin, and no gradient flows through it. r(x) is the quality.
 
 A variant that is not the paper's regresses cos θ_c itself. FaceQnet (Hernandez-Ortega et al., ICB 2019) learned from
-similarities to a good image of the person in the same way. With models of quality as teachers, they are a part of its
-target; see ``distillation.quality_prior``.
+similarities to a good image of the person in the same way. What teachers make expect of that cosine may be a part of
+the target; see ``distillation.expected_cosine``.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class CRFIQA(ClassificationMethod):
             own, nearest = centers.own_and_nearest(outputs["embedding"], batch.labels)
             return certainty_ratio(own, nearest).clamp(-MAX_RATIO, MAX_RATIO)
         own = centers.own(outputs["embedding"], batch.labels)
-        if "prior" not in outputs:
+        if "expected" not in outputs:
             return own
-        return torch.lerp(own, outputs["prior"], outputs["prior_share"])
+        return torch.lerp(own, outputs["expected"], outputs["expected_share"])
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         r = outputs[self._target].squeeze(1)

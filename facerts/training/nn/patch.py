@@ -38,6 +38,7 @@ PATCH_PLANS = {
     "patch": PatchPlan(4, 32, ((32, 1), (64, 2), (96, 2))),
     "patch_deep": PatchPlan(4, 32, ((32, 2), (64, 3), (96, 3))),
     "patch8": PatchPlan(8, 64, ((64, 1), (96, 2))),
+    "patch8_deep": PatchPlan(8, 64, ((64, 2), (128, 2))),
 }
 
 

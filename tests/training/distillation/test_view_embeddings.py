@@ -10,6 +10,7 @@ import torch
 
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error
+from facerts.training.augment import KeptViews
 from facerts.training.distillation import view_embeddings
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distillation.teachers import TeacherEnsemble
@@ -19,8 +20,8 @@ from facerts.training.recipe import Recipe
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
 
-STEPS = 12  # three epochs of four
-AUGMENTATION = "data.augmentation={views: 2, flip: true, points_jitter: 0.05, zoom: 1, no_face: 0.2}"
+STEPS = 24  # six epochs of four
+AUGMENTATION = "data.augmentation={views: 3, flip: true, points_jitter: 0.05, zoom: 1, no_face: 0.2}"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def recipe(teachers: list[str], make_recipe: MakeRecipe) -> Recipe:
     return make_recipe(
         f"teacher={{models: [{', '.join(teachers)}], method_embedding: teachers, zoom: false}}",
         AUGMENTATION,
-        "optim.epochs=3",
+        "optim.epochs=6",
     )
 
 
@@ -52,27 +53,58 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_views_come_again_and_teachers_have_been_asked_for_each(
-    recipe: Recipe, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, None, tmp_path)
     counts = asked(monkeypatch)
-    seen: dict[tuple[int, int], torch.Tensor] = {}
-    teachers_views = TrainingData(make_recipe(AUGMENTATION.replace("zoom: 1", "zoom: 0"))).batches(0, STEPS)
+    seen: dict[tuple[int, int], list[np.ndarray]] = {}
     together = TeacherEnsemble(recipe.teacher.models)
-    for (crops, labels, samples, views), (plain, *_) in zip(
-        data.batches(0, STEPS), teachers_views, strict=True
-    ):
-        for crop, *key in zip(crops, samples.tolist(), views.tolist(), strict=True):
-            assert torch.equal(seen.setdefault(tuple(key), crop), crop)
-        assert not counts
+    unzoomed = KeptViews(recipe.data.augmentation.model_copy(update={"zoom": 0.0}), recipe.seed)
+    for crops, labels, samples, views in data.batches(0, STEPS):
         found = distillation.embed_views(crops, Batch(labels, samples, 0, 0, views=views))
         assert not counts
+        asked_for = []
+        for crop, *key in zip(crops.numpy(), samples.tolist(), views.tolist(), strict=True):
+            seen.setdefault(tuple(key), []).append(crop)
+            asked_for.append(unzoomed.view(data.source.crop(key[0]), key[1], key[0]))
         # In 16 bits; an embedding of another image would be far away.
-        np.testing.assert_allclose(found, together.embed_crops(plain.numpy()), atol=1e-3)
+        np.testing.assert_allclose(found, together.embed_crops(np.stack(asked_for)), atol=1e-3)
         counts.clear()
-    assert sorted(seen) == [(index, view) for index in range(64) for view in range(2)]
-    assert not torch.equal(seen[0, 0], seen[0, 1])
+    assert sorted(seen) == [(index, view) for index in range(64) for view in range(3)]
+    # Six epochs show each of three views twice, half of them mirrored.
+    mirrored = 0
+    for (index, view), (first, second) in seen.items():
+        assert np.array_equal(first, second) or np.array_equal(first, second[:, ::-1])
+        mirrored += not np.array_equal(first, second)
+        original = data.source.crop(index)
+        is_original = np.array_equal(first, original) or np.array_equal(first, original[:, ::-1])
+        assert is_original == (view == 0)
+    assert 0.3 < mirrored / len(seen) < 0.7
+
+
+def test_runs_with_other_seeds_see_the_same_views(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = TrainingData(recipe)
+    open_distillation(recipe, data.source, None, tmp_path)
+    counts = asked(monkeypatch)
+    other = recipe.model_copy(update={"seed": recipe.seed + 1})
+    open_distillation(other, data.source, None, tmp_path)
+    assert not counts
+    batches = [next(TrainingData(each).batches(0, 1)) for each in (recipe, other)]
+    assert not torch.equal(batches[0][2], batches[1][2])
+
+
+def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe(AUGMENTATION, "method.name=supcon", "data.per_identity=2")
+    _, _, samples, views = next(TrainingData(recipe).batches(0, 1))
+    assert torch.equal(samples[:16], samples[16:])
+    assert torch.equal((views[:16] + 1) % 3, views[16:])
+    with pytest.raises(
+        Error, match="supcon compares 2 views of an image: set"
+    ):
+        make_recipe("data.augmentation.views=1", "method.name=supcon")
 
 
 def test_interrupted_it_asks_for_what_is_missing_only(
@@ -81,11 +113,11 @@ def test_interrupted_it_asks_for_what_is_missing_only(
     monkeypatch.setattr(view_embeddings, "FILE_IMAGES", 24)
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
-    # 64 images, two views, two teachers, two bytes a number.
-    assert f"2 teachers for 2 views of 64 images: 0 MB in {tmp_path / 'teachers'}" in capsys.readouterr().err
+    # 64 images, three views, two teachers, two bytes a number.
+    assert f"2 teachers for 3 views of 64 images: 0 MB in {tmp_path / 'teachers'}" in capsys.readouterr().err
     files = sorted((tmp_path / "teachers").glob("*.npy"))
-    assert len(files) == 3 * 2 * 2
-    assert sum(np.load(file).nbytes for file in files) == 64 * 2 * (12 + 16) * 2
+    assert len(files) == 3 * 3 * 2
+    assert sum(np.load(file).nbytes for file in files) == 64 * 3 * (12 + 16) * 2
     kept = {file: file.stat().st_mtime_ns for file in files}
     shutil.copy(files[0], tmp_path / "copy")
     files[0].unlink()
@@ -122,8 +154,3 @@ def test_it_says_beforehand_that_the_disk_is_too_small(
     with pytest.raises(Error, match=r"needs 0\.0 GB, and 0\.0 GB are free; set fewer"):
         open_distillation(recipe, data.source, None, tmp_path)
     assert not list((tmp_path / "teachers").glob("*.part"))
-
-
-def test_views_of_a_method_with_several_are_refused(teachers: list[str], make_recipe: MakeRecipe) -> None:
-    with pytest.raises(Error, match=r"supcon draws several views"):
-        make_recipe(f"teacher={{models: {teachers}, target: view}}", AUGMENTATION, "method.name=supcon")
