@@ -292,6 +292,7 @@ def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
         heads=method.heads(),
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,
+        input_size=recipe.backbone.input_size,
     )
     return network, method
 

@@ -75,6 +75,7 @@ class Learner:
             heads=self.method.heads(),
             width=backbone.width,
             dropout=backbone.dropout,
+            input_size=backbone.input_size,
         ).to(self.device)
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

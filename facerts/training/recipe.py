@@ -18,10 +18,11 @@ from pydantic import (
 )
 
 from facerts.errors import RecipeError, did_you_mean, field_name, problem_text, problems_text
+from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
-from facerts.training.nn import BACKBONES
+from facerts.training.nn import BACKBONES, is_backbone
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -144,7 +145,8 @@ class Backbone(Section):
     """The network: a name from ``facerts.training.nn.BACKBONES`` and its size.
 
     Attributes:
-        name: name of the backbone.
+        name: name of the backbone; ``torchvision/NAME`` is a classifier of torchvision's without its last layers.
+        input_size: side in pixels to which the network resizes the crops; for ``patch…`` and torchvision's only.
         width: number of channels, relative to the published network.
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
@@ -158,6 +160,7 @@ class Backbone(Section):
     """
 
     name: str
+    input_size: int = Field(CROP_SIZE, ge=32, le=448)
     width: float = Field(1.0, gt=0, le=64)
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_size: int = Field(512, gt=1, le=16_384)
@@ -168,7 +171,7 @@ class Backbone(Section):
     @field_validator("name")
     @classmethod
     def known(cls, name: str) -> str:
-        if name not in BACKBONES:
+        if not is_backbone(name):
             raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
         return name
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from facerts.errors import Error
+from facerts.images import CROP_SIZE
 from facerts.training.nn.compact import PLANS, Compact
+from facerts.training.nn.from_torchvision import PREFIX, TorchvisionTrunk
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
@@ -13,7 +16,15 @@ from facerts.training.nn.patch import PATCH_PLANS, PatchNetwork
 from facerts.training.nn.residual_block import recompute_activations
 from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 
-__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "for_inference", "recompute_activations"]
+__all__ = [
+    "BACKBONES",
+    "FaceNetwork",
+    "HeadSpec",
+    "build_network",
+    "for_inference",
+    "is_backbone",
+    "recompute_activations",
+]
 
 # Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetwork]] = {
@@ -27,6 +38,11 @@ BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetw
 }
 
 
+def is_backbone(name: str) -> bool:
+    """Whether there is a backbone of that name; whether torchvision has one is known when it is built."""
+    return name in BACKBONES or name.startswith(PREFIX)
+
+
 def build_network(
     backbone: str,
     *,
@@ -34,7 +50,26 @@ def build_network(
     heads: Mapping[str, HeadSpec] | None = None,
     width: float = 1.0,
     dropout: float = 0.0,
+    input_size: int = CROP_SIZE,
 ) -> FaceNetwork:
-    """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method."""
-    trunk = BACKBONES[backbone](width=width, dropout=dropout)
-    return FaceNetwork(trunk, trunk.features, embedding_size, heads or {})
+    """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method.
+
+    Args:
+        input_size: side in pixels to which the network resizes the crops.
+
+    Raises:
+        MissingExtraError: the backbone is torchvision's, which cannot be imported.
+        Error: torchvision has no such network, or the backbone has one input size only.
+    """
+    trunk: TorchvisionTrunk | IResNet | MobileFaceNet | Compact | PatchNetwork
+    if backbone.startswith(PREFIX):
+        name = backbone.removeprefix(PREFIX)
+        trunk = TorchvisionTrunk(name, width=width, dropout=dropout, input_size=input_size)
+    else:
+        if input_size != CROP_SIZE and backbone not in PATCH_PLANS:
+            raise Error(
+                f"backbone.input_size {input_size}: {backbone} takes {CROP_SIZE} x {CROP_SIZE} pixels only; choose one "
+                f"of {', '.join(PATCH_PLANS)}, or one of torchvision's"
+            )
+        trunk = BACKBONES[backbone](width=width, dropout=dropout)
+    return FaceNetwork(trunk, trunk.features, embedding_size, heads or {}, input_size)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.images import CROP_SIZE
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,21 @@ class FaceNetwork(nn.Module):
     """A trunk that computes features, and the heads on them.
 
     Args:
-        trunk: maps ``(B, 3, 112, 112) float32`` to ``(B, features)``.
+        trunk: maps ``(B, 3, S, S) float32`` to ``(B, features)``.
         embedding_size: d; 0 for a network without embedding.
+        input_size: S; the network resizes its input to it.
     """
 
     def __init__(
-        self, trunk: nn.Module, features: int, embedding_size: int, heads: Mapping[str, HeadSpec]
+        self,
+        trunk: nn.Module,
+        features: int,
+        embedding_size: int,
+        heads: Mapping[str, HeadSpec],
+        input_size: int = CROP_SIZE,
     ) -> None:
         super().__init__()
-        self.embedding_size = embedding_size
+        self.embedding_size, self.input_size = embedding_size, input_size
         self.trunk = trunk
         self.embedding: nn.Module = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
         self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
@@ -76,6 +85,9 @@ class FaceNetwork(nn.Module):
         Returns:
             ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
         """
+        if self.input_size != CROP_SIZE:
+            size = (self.input_size, self.input_size)
+            images = F.interpolate(images, size, mode="bilinear", align_corners=False)
         features = self.trunk(images)
         # Angles and log scales lose too much precision in 16 bits, and the heads are a small part of the computation.
         with torch.autocast(features.device.type, enabled=False):

@@ -101,9 +101,7 @@ def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) 
     _, _, samples, views = next(TrainingData(recipe).batches(0, 1))
     assert torch.equal(samples[:16], samples[16:])
     assert torch.equal((views[:16] + 1) % 3, views[16:])
-    with pytest.raises(
-        Error, match="supcon compares 2 views of an image: set"
-    ):
+    with pytest.raises(Error, match="supcon compares 2 views of an image: set"):
         make_recipe("data.augmentation.views=1", "method.name=supcon")
 
 
