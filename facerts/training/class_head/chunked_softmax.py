@@ -9,6 +9,9 @@ with ordinary tensor operations. With L_i the log-sum-exp of the other classes a
 
     CE_i = log(exp L_i + exp s_i) − s_i.
 
+An image may have several scales, such as those of several draws of a random temperature: the cosines are then computed
+once, and a sum and a gradient for each scale.
+
 Each process holds C / R of the centers and B / R of the images (R processes). The forward pass gathers embeddings,
 labels and scales, sums over the process's own classes, and reduces the sums over the processes; the backward pass does
 the reverse. The gradient is that of the sum of the losses of all processes, as autograd defines it for these
@@ -46,13 +49,13 @@ def others_and_own(
 ) -> tuple[Tensor, Tensor]:
     """log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own class.
 
-    ``(B,)`` each, both differentiable.
+    ``(B, K)`` and ``(B,)``, both differentiable.
 
     Args:
         unit: ``(B, d)`` unit embeddings of this process's images.
         weight: ``(C_r, d)`` centers of this process, of any norm.
         rows: ``(R·B,) int64`` row of ``weight`` for each image of all processes; −1 if another process has its class.
-        scale: ``(B,)`` factor on the cosines of an image.
+        scale: ``(B, K)`` factors on the cosines of an image.
         chunk: classes whose logits are in memory at a time.
         processes: processes that share the classes.
         update: called in the backward pass with rows of ``weight`` and their gradient, which ``weight`` then does not
@@ -77,16 +80,18 @@ class _Softmax(torch.autograd.Function):
         unit, scale = processes.all_gather(unit), processes.all_gather(scale)
         maximum = torch.full_like(scale, -torch.inf)
         total = torch.zeros_like(scale)
-        own = torch.zeros_like(scale)
+        own = torch.zeros_like(scale[:, 0])
         for start in range(0, len(weight), chunk):
             part = Chunk(unit, weight[start : start + chunk], rows - start)
             own += part.own()
-            logits = part.others(scale)
-            new_maximum = torch.maximum(maximum, logits.amax(dim=1))
-            # Still −∞ if the only class so far is the image's own.
-            finite = new_maximum.masked_fill(new_maximum == -torch.inf, 0.0)
-            total = total * (maximum - finite).exp() + logits.sub_(finite.unsqueeze(1)).exp_().sum(dim=1)
-            maximum = new_maximum
+            for draw in range(scale.shape[1]):
+                logits, before = part.others(scale[:, draw]), maximum[:, draw].clone()
+                largest = torch.maximum(before, logits.amax(dim=1))
+                # Still −∞ if the only class so far is the image's own.
+                finite = largest.masked_fill(largest == -torch.inf, 0.0)
+                sums = logits.sub_(finite.unsqueeze(1)).exp_().sum(dim=1)
+                total[:, draw] = total[:, draw] * (before - finite).exp() + sums
+                maximum[:, draw] = largest
         others = processes.all_reduce_logsumexp(total.log() + maximum.masked_fill(maximum == -torch.inf, 0.0))
         own = processes.all_reduce_sum(own)
         ctx.save_for_backward(unit, weight, rows, scale, others)
@@ -105,9 +110,14 @@ class _Softmax(torch.autograd.Function):
         for start in range(0, len(weight), ctx.chunk):
             chunk_rows = slice(start, min(start + ctx.chunk, len(weight)))
             part = Chunk(unit, weight[chunk_rows], rows - start)
-            d_logits = part.others(scale).sub_(others.unsqueeze(1)).exp_().mul_(d_others.unsqueeze(1))
-            d_scale += torch.einsum("bc,bc->b", d_logits, part.cosine)
-            d_part_unit, d_part = part.differentiate(part.with_own(d_logits.mul_(scale.unsqueeze(1)), d_own))
+            d_cosine = torch.zeros_like(part.cosine)
+            for draw in range(scale.shape[1]):
+                own_scale = scale[:, draw]
+                d_logits = part.others(own_scale).sub_(others[:, draw : draw + 1]).exp_()
+                d_logits.mul_(d_others[:, draw : draw + 1])
+                d_scale[:, draw] += torch.einsum("bc,bc->b", d_logits, part.cosine)
+                d_cosine.addcmul_(d_logits, own_scale.unsqueeze(1))
+            d_part_unit, d_part = part.differentiate(part.with_own(d_cosine, d_own))
             d_unit += d_part_unit
             # The network's gradients are averaged over the processes afterwards; those of the centers are not.
             d_part /= processes.count

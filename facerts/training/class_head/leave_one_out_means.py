@@ -52,8 +52,13 @@ class LeaveOneOutMeans(ClassCenters):
         with torch.autocast(embedding.device.type, enabled=False):
             cosine, index = self.cosines(embedding), labels.unsqueeze(1)
             target = margin(cosine.gather(1, index).squeeze(1))
-            logits = cosine.scatter(1, index, target.unsqueeze(1)) * scale.reshape(-1, 1)
-            return F.cross_entropy(logits, labels, reduction="none")
+            shifted = cosine.scatter(1, index, target.unsqueeze(1))
+            draws = scale.reshape(-1, 1) if scale.ndim < 2 else scale
+            entropies = [
+                F.cross_entropy(shifted * factor.unsqueeze(1), labels, reduction="none")
+                for factor in draws.unbind(dim=1)
+            ]
+            return torch.stack(entropies).mean(dim=0)
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine to the own mean and maximum cosine to any other; see ``methods.method.Centers``."""

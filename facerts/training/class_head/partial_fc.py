@@ -94,8 +94,10 @@ class ClassCenters(nn.Module):
         self._check_single_use()
         with torch.autocast(embedding.device.type, enabled=False):
             unit = F.normalize(embedding, eps=MIN_NORM)
-            # A scalar or one scale per image.
-            scale = scale.to(unit).expand(len(unit))
+            # A scalar, or one or several scales per image.
+            scale = (
+                scale.to(unit).reshape(len(unit), -1) if scale.ndim else scale.to(unit).expand(len(unit), 1)
+            )
             rows = self._rows(labels)
             sampled, rows = (None, rows) if self._sample is None else self._sampled(rows, self._sample)
             others, own = others_and_own(
@@ -108,7 +110,7 @@ class ClassCenters(nn.Module):
                 update=self._update_for(sampled),
             )
             # log(exp(others) + exp(target)) − target
-            return -F.logsigmoid(margin(own) * scale - others)
+            return -F.logsigmoid(margin(own).unsqueeze(1) * scale - others).mean(dim=1)
 
     def cosines(self, embedding: Tensor) -> Tensor:
         """``(B, C)`` cosines of each embedding to every center, in float32 (or wider) even under autocast.

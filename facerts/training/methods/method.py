@@ -73,7 +73,7 @@ class Centers(Protocol):
             embedding: ``(B, d)``, of any norm.
             labels: ``(B,) int64``.
             margin: function applied to the target cosines, ``(B,)`` to ``(B,)``.
-            scale: factor on an image's logits: a scalar or ``(B,)``.
+            scale: factor on an image's logits: a scalar or ``(B,)``; or ``(B, K)`` for the mean of K cross-entropies.
         """
         ...
 
@@ -181,7 +181,7 @@ class ImageTerms:
 
     Attributes:
         embedding: ``(B, d)``, compared with the class centers.
-        temperature: ``(B,)`` divisor of the image's logits; None for 1.
+        temperature: ``(B,)`` divisor of the image's logits, or ``(B, K)`` for the mean loss of K; None for 1.
         penalty: ``(B,)`` term added to the image's cross-entropy; None for 0.
         parts: scalars to log, by name.
         per_image: ``(B,)`` values to log, by name.

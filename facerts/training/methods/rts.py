@@ -12,8 +12,9 @@ A second head predicts the log scales z ∈ R^δ of a random temperature; v = ex
 With one shared v, the temperature is distributed as Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
 divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Inference is deterministic: v̄ = mean_i v_i is the uncertainty.
 
-Two variants are not the paper's, and serve to measure what the randomness does: the temperature fixed at its mean
-E[t] = Σ_i v_i / (δ − 2), and none at all, where the head learns from L_KL alone.
+Three variants are not the paper's, and serve to measure what the randomness does: the mean loss of several temperatures
+per image and step, the temperature fixed at its mean E[t] = Σ_i v_i / (δ − 2), and none at all, where the head learns
+from L_KL alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from facerts.training.device import to_device
@@ -50,17 +51,27 @@ class RTSConfig(MarginConfig):
         scale: "vector" predicts δ scales, "shared" a single one.
         temperature: "random" draws it, as the paper does; "mean" fixes it at its mean; "none" leaves the logits as they
             are.
+        draws: number of random temperatures of an image in a step; their cross-entropies are averaged.
     """
 
     kl_weight: float = Field(10.0, ge=0)
     degrees: int = Field(16, gt=2, le=4096)
     scale: Literal["vector", "shared"] = "vector"
     temperature: Literal["random", "mean", "none"] = "random"
+    draws: int = Field(1, ge=1, le=256)
+
+    @model_validator(mode="after")
+    def draws_are_random(self) -> RTSConfig:
+        if self.draws > 1 and self.temperature != "random":
+            raise ValueError(
+                f"draws {self.draws} are of a random temperature; leave them out with {self.temperature}"
+            )
+        return self
 
 
 def temperature(v: Tensor, noise: Tensor) -> Tensor:
-    """t = (1/(δ − 2)) Σ_i v_i ε_i² ``(B,)``, from scales ``(B, δ)``, or ``(B, 1)`` if shared, and ε ``(B, δ)``."""
-    return (v * noise.square()).sum(dim=1) / (noise.shape[1] - 2)
+    """t = (1/(δ − 2)) Σ_i v_i ε_i² ``(…)``, from scales ``(…, δ)``, or ``(…, 1)`` if shared, and ε ``(…, δ)``."""
+    return (v * noise.square()).sum(dim=-1) / (noise.shape[-1] - 2)
 
 
 def mean_temperature(v: Tensor, degrees: int) -> Tensor:
@@ -100,11 +111,16 @@ class RTS(ClassificationMethod):
         )
 
     def _temperature(self, v: Tensor, batch: Batch) -> Tensor:
-        degrees = self.config.degrees
+        """``(B,)``, or ``(B, K)`` for K draws."""
+        degrees, draws = self.config.degrees, self.config.draws
         if self.config.temperature == "mean":
             return mean_temperature(v, degrees)
-        noise = keyed_normal(batch.seed, batch.step, batch.samples, degrees)
-        return temperature(v, to_device(noise, v.device).to(v))
+        noise = to_device(keyed_normal(batch.seed, batch.step, batch.samples, draws * degrees), v.device).to(
+            v
+        )
+        if draws == 1:
+            return temperature(v, noise)
+        return temperature(v.unsqueeze(1), noise.reshape(len(v), draws, degrees))
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         z = outputs["log_scale"]

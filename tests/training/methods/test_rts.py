@@ -10,6 +10,7 @@ from torch.distributions import Gamma
 from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
+from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import rts as rts_module
@@ -129,6 +130,44 @@ def test_gradients_are_the_papers(scale: str) -> None:
     inner = (p * s).sum(dim=1, keepdim=True)
     share = v * noise.square() / ((DEGREES - 2) * t.unsqueeze(1)) if scale == "vector" else torch.ones(5, 1)
     torch.testing.assert_close(gradient, -share * inner / 5, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", ENTRIES)
+@pytest.mark.parametrize("learned", [True, False])
+def test_several_draws_have_the_mean_of_their_losses_and_gradients(scale: str, learned: bool) -> None:
+    torch.manual_seed(8)
+    unit = F.normalize(torch.randn(14, 12, dtype=torch.float64))
+    means = LeaveOneOutMeans(unit, torch.arange(14) % 7, 7)
+    # Chunks of three of the seven classes.
+    centers = ClassCenters(7, 12, chunk=3).double() if learned else means
+    embedding = torch.randn(5, 12, dtype=torch.float64, requires_grad=True)
+    z = (0.4 * torch.randn(5, ENTRIES[scale], dtype=torch.float64)).requires_grad_()
+    step_batch = batch(5)
+    learners = [embedding, z, centers.weight] if learned else [embedding, z]
+    method = RTS(RTSConfig(scale=scale, draws=3, kl_weight=0.0, logit_scale=8.0, margin=0.2))
+    loss = method.loss({"embedding": embedding, "log_scale": z}, step_batch, centers)
+    found = torch.autograd.grad(loss.total, learners)
+
+    noise = keyed_normal(step_batch.seed, step_batch.step, step_batch.samples, 3 * DEGREES).double()
+    cosine = F.normalize(embedding) @ F.normalize(centers.weight).T
+    rows, labels = torch.arange(5), step_batch.labels
+    target = torch.cos(torch.arccos(cosine[rows, labels]) + 0.2)
+    entropies = []
+    for epsilon in noise.split(DEGREES, dim=1):
+        t = (z.exp() * epsilon.square()).sum(dim=1) / (DEGREES - 2)
+        logits = 8.0 * cosine.index_put((rows, labels), target) / t.unsqueeze(1)
+        entropies.append(F.cross_entropy(logits, labels))
+    expected = torch.stack(entropies).mean()
+    assert max(entropies) - min(entropies) > 0.01
+    torch.testing.assert_close(loss.total, expected)
+    wanted = torch.autograd.grad(expected, learners)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-12)
+
+
+def test_draws_need_a_random_temperature() -> None:
+    with pytest.raises(ValueError, match="draws 4 are of a random temperature; leave them out with mean"):
+        RTSConfig(draws=4, temperature="mean")
 
 
 def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
