@@ -27,6 +27,8 @@ Floats = NDArray[np.float32]
 
 SCORES = ("norm", "quality", "uncertainty")
 ROLES = ("embedding", *SCORES)
+# In a description, the only input or the only output of a model, whatever its name.
+ONLY = "*"
 # Numeric tensor types, as ONNX Runtime names them.
 NUMBERS = frozenset(
     f"tensor({kind})"
@@ -68,7 +70,9 @@ class OnnxModel:
         path = Path(path)
         self.path = path
         self.session = open_session(path, content=content, providers=providers, threads=threads)
-        self.description = description or find_description(path, metadata_of(self.session, path))
+        self.description = _named(
+            description or find_description(path, metadata_of(self.session, path)), self.session, path
+        )
         self.name = self.description.name or path.stem
         self.method = self.description.method
         self.sha256 = sha256_file(path) if content is None else hashlib.sha256(content).hexdigest()
@@ -342,6 +346,35 @@ def load_quality(
     return OnnxQuality(
         path, description=description, providers=providers, threads=threads, batch_size=batch_size
     )
+
+
+def _named(description: Description, session: Any, path: Path) -> Description:
+    """The description with the names of the tensors that it calls ``*``: the model's only input, or its only output.
+
+    Raises:
+        ModelError: there are several.
+    """
+
+    def only(kind: str, tensors: Sequence[Any]) -> str:
+        if len(tensors) != 1:
+            raise ModelError(
+                f'{path}: its description calls an {kind} "{ONLY}", the only one, but the model has '
+                f"{', '.join(tensor.name for tensor in tensors)}; name one of them"
+            )
+        return str(tensors[0].name)
+
+    changes: dict[str, Any] = {}
+    if description.input.name == ONLY:
+        name = only("input", session.get_inputs())
+        changes["input"] = description.input.model_copy(update={"name": name})
+    if ONLY in description.outputs.values():
+        name = only("output", session.get_outputs())
+        changes["outputs"] = {
+            role: name if tensor == ONLY else tensor for role, tensor in description.outputs.items()
+        }
+    if description.quality == f"output:{ONLY}":
+        changes["quality"] = f"output:{only('output', session.get_outputs())}"
+    return description.model_copy(update=changes)
 
 
 def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:

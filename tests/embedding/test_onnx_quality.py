@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder, load_quality
 from facerts.embedding.embed import score_source
 from facerts.errors import ModelError
-from facerts.onnx.contract import parse_description
+from facerts.onnx.contract import Description, parse_description
 from tests.foreign import (
     quality_description,
     slow_quality,
@@ -108,3 +109,43 @@ def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
     np.testing.assert_allclose(found["q"], expected, atol=1e-4)
     assert len(score_source(source, {"q": quality}, progress=False)["q"]) == len(source)
     assert score_source(source, {}, progress=False) == {}
+
+
+def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
+    model = write_quality(tmp_path / "quality.onnx")
+    named, unnamed = quality_description(), quality_description(quality="output:*")
+    unnamed["input"]["name"] = "*"
+    qualities = [
+        load_quality(model, description=Description.model_validate(described))
+        for described in (named, unnamed)
+    ]
+    assert np.array_equal(qualities[0](crops), qualities[1](crops))
+    # What is joined with other models or kept for later has the names.
+    assert qualities[0].description == qualities[1].description
+    embedder = write_embedder(tmp_path / "embedder.onnx")
+    write_description(embedder, input_name="*", outputs={"embedding": "*"})
+    assert load_embedder(embedder).description.outputs == {"embedding": "vector"}
+
+
+@pytest.mark.parametrize(
+    ("written", "changes", "sentence"),
+    [
+        (
+            {"inputs": 2},
+            {"input_name": "*"},
+            'calls an input "*", the only one, but the model has face, extra1',
+        ),
+        (
+            {"quality": True},
+            {"outputs": {"embedding": "*"}},
+            "the only one, but the model has vector, bright",
+        ),
+    ],
+)
+def test_one_of_several_tensors_needs_its_name(
+    written: dict[str, object], changes: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    model = write_embedder(tmp_path / "embedder.onnx", **written)
+    write_description(model, **changes)
+    with pytest.raises(ModelError, match=re.escape(sentence)):
+        load_embedder(model)
