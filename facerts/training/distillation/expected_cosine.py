@@ -51,6 +51,7 @@ class ExpectedCosines:
     Args:
         labels: ``(N,)`` person of each image.
         cosines_of: what is learned, of the images whose person has others.
+        size: dimensions of the embeddings that have these cosines.
         weight: n.
         cache: folder in which the expectations are kept.
         seed: seed of folds, weights and orders.
@@ -64,6 +65,7 @@ class ExpectedCosines:
         views: ViewEmbeddings,
         labels: NDArray[np.int64],
         cosines_of: Cosines,
+        size: int,
         weight: float,
         cache: Path,
         seed: int = 0,
@@ -78,6 +80,7 @@ class ExpectedCosines:
             )
         key = {
             "expected": views.identity,
+            "size": size,
             "labels": hashlib.sha256(labels.tobytes()).hexdigest(),
             "seed": seed,
             "settings": [FOLDS, HIDDEN, DROPOUT, EPOCHS, BATCH, RATE, WEIGHT_DECAY],

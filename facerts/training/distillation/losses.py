@@ -91,7 +91,7 @@ class Distillation(nn.Module):
         if settings.expected_weight is not None:
             assert views is not None  # checked by the recipe
             self._expected = ExpectedCosines(
-                views, labels, self._own_cosines, settings.expected_weight, cache
+                views, labels, self._own_cosines, size, settings.expected_weight, cache
             )
 
     def project(self, embeddings: Tensor) -> Tensor:

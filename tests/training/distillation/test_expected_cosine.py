@@ -138,7 +138,7 @@ def people_and_cosines() -> tuple[np.ndarray, np.ndarray]:
 def fitted(values: np.ndarray, folder: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(expected_cosine, "EPOCHS", 60)
     labels, cosines = people_and_cosines()
-    found = ExpectedCosines(Answers(values), labels, lambda samples, _: cosines[samples], 1.0, folder)
+    found = ExpectedCosines(Answers(values), labels, lambda samples, _: cosines[samples], 8, 1.0, folder)
     return found.values[:, 0]
 
 
@@ -176,7 +176,7 @@ def test_too_few_people_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         Error, match=f"learned from {2 * FOLDS} people with two images or more, and there are 7"
     ):
-        ExpectedCosines(Answers(np.zeros((15, 1))), labels, lambda samples, _: samples, 1.0, tmp_path)
+        ExpectedCosines(Answers(np.zeros((15, 1))), labels, lambda samples, _: samples, 8, 1.0, tmp_path)
 
 
 @pytest.mark.parametrize(
