@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
 from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.source import WrappedSource
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
@@ -73,11 +74,12 @@ class ViewEmbeddings:
         starts = range(0, len(images), FILE_IMAGES)
         sha256 = hash_images(images).sha256
         teachers = [*embedders, *qualities]
+        # All teachers of some images come in a row, so that each view is made once for all of them.
         files = {
             (number, view, start): self._file(teacher, sha256, view, start)
             for view in range(views)
-            for number, teacher in enumerate(teachers)
             for start in starts
+            for number, teacher in enumerate(teachers)
         }
         self.identity = hashlib.sha256("".join(path.name for path in files.values()).encode()).hexdigest()
         self._compute(teachers, files)
@@ -161,9 +163,12 @@ class ViewEmbeddings:
         total = sum(images[start] for _, _, start in missing)
         with progress_bar() as bar:
             task = bar.add_task("teachers", total=total, unit="views")
+            made: tuple[int, int] | None = None
             for (number, view, start), path in missing.items():
                 rows = range(start, start + images[start])
-                answers = _answers(teachers[number], self._view(view), rows)
+                if made != (view, start):
+                    made, crops = (view, start), _HeldCrops(self._view(view))
+                answers = _answers(teachers[number], crops, rows)
                 with atomic_write(path) as file:
                     np.save(file, answers.astype(STORED))
                 bar.advance(task, len(rows))
@@ -182,6 +187,19 @@ class ViewEmbeddings:
             return kept.view(corrupt(crop, index), view, index, zoom=zoom)
 
         return ChangedCrops(self._images, f"view {view}", change)
+
+
+class _HeldCrops(WrappedSource):
+    """Crops that are made once, however often they are read."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._crops: dict[int, NDArray[np.uint8]] = {}
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        if index not in self._crops:
+            self._crops[index] = self._source.crop(index)
+        return self._crops[index]
 
 
 def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.float32]:

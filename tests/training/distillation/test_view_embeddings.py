@@ -143,6 +143,21 @@ def test_interrupted_it_asks_for_what_is_missing_only(
     assert all(file.stat().st_mtime_ns == time for file, time in kept.items() if file != files[0])
 
 
+def test_each_view_is_made_once_for_all_teachers(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, int]] = []
+    view = KeptViews.view
+
+    def counted(self: KeptViews, image: np.ndarray, number: int, index: int, **options: bool) -> np.ndarray:
+        made.append((number, index))
+        return view(self, image, number, index, **options)
+
+    monkeypatch.setattr(KeptViews, "view", counted)
+    open_distillation(recipe, TrainingData(recipe).source, None, tmp_path)
+    assert sorted(made) == [(number, index) for number in range(3) for index in range(64)]
+
+
 def test_damaged_files_are_computed_again(
     recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
