@@ -24,8 +24,8 @@ Key = tuple[int, ...]
 _CORRUPTION_KEY = 0xB1_0B1E
 # In place of a run's seed, on which kept views do not depend.
 _KEPT_SEED = 1
-# Separates how a kept view is shown from how it was augmented, and how far it is moved, in pixels.
-_SHOWN_KEY, SHOWN_SHIFT = 0x3B_0B1E, 3
+# Separates whether a kept view is mirrored from how it was augmented.
+_MIRROR_KEY = 0x3B_0B1E
 
 EYE_DISTANCE = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
 LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
@@ -98,12 +98,12 @@ class KeptViews:
     """The views of each image that come again in turn, of which teachers need to be asked only once.
 
     The first is the image itself, the others are augmented, in the same way whatever the run's seed, so that runs with
-    several seeds share the teachers' answers. Each time that a view is shown, it is mirrored or not and moved by a few
-    pixels, anew: a face is as good as before then, and a network cannot learn the view by heart.
+    several seeds share the teachers' answers. Only whether a view is mirrored is drawn anew each time it is shown, as a
+    mirrored face is as good as before.
 
     Args:
         settings: its ``views`` is their number.
-        seed: seed of the run, for mirroring and moving.
+        seed: seed of the run, for mirroring.
     """
 
     def __init__(self, settings: Augmentation, seed: int) -> None:
@@ -128,15 +128,8 @@ class KeptViews:
     def shown(self, image: NDArray[np.uint8], epoch: int, index: int, view: int = 0) -> NDArray[np.uint8]:
         """The view that ``number_of`` says of the image of that index."""
         shown = self.view(image, self.number_of(epoch, index, view), index)
-        random = np.random.default_rng((self._seed, epoch, index, view, _SHOWN_KEY))
-        if self._flip and random.random() < 0.5:
-            shown = shown[:, ::-1]
-        margin = SHOWN_SHIFT
-        x, y = random.integers(0, 2 * margin, 2, endpoint=True)
-        wider = cv2.copyMakeBorder(shown, margin, margin, margin, margin, cv2.BORDER_REFLECT_101)
-        height, width = shown.shape[:2]
-        moved: NDArray[np.uint8] = wider[y : y + height, x : x + width].astype(np.uint8, copy=False)
-        return moved
+        random = np.random.default_rng((self._seed, epoch, index, view, _MIRROR_KEY))
+        return shown[:, ::-1] if self._flip and random.random() < 0.5 else shown
 
 
 class _OneOf:

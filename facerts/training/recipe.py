@@ -39,9 +39,8 @@ class Augmentation(Section):
 
     Attributes:
         views: number of different views of each image, which come again in turn; the first is the image itself, the
-            others are the same for every seed, and only mirroring and moving by at most three pixels are drawn anew.
-            Teachers that see the views are then asked once for each, before the training. null for a new view in every
-            epoch.
+            others are the same for every seed, and only mirroring is drawn anew. Teachers that see the views are then
+            asked once for each, before the training. null for a new view in every epoch.
         flip: mirror half of the images.
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -73,29 +72,15 @@ def test_views_come_again_and_teachers_have_been_asked_for_each(
         np.testing.assert_allclose(found, together.embed_crops(np.stack(asked_for)), atol=1e-3)
         counts.clear()
     assert sorted(seen) == [(index, view) for index in range(64) for view in range(3)]
-    # Six epochs show each of three views twice, half of them mirrored, and moved by up to three pixels.
-    kept = KeptViews(recipe.data.augmentation, recipe.seed)
-    shown = [
-        moved_from(kept.view(data.source.crop(index), view, index), crop)
-        for (index, view), crops in seen.items()
-        for crop in crops
-    ]
-    mirrored, x, y = np.array(shown).T
-    assert 0.4 < mirrored.mean() < 0.6
-    assert set(x.tolist()) == set(y.tolist()) == set(range(-3, 4))
-    assert abs(np.corrcoef(x, y)[0, 1]) < 0.2
-    # The first view is the image itself.
-    assert np.array_equal(kept.view(data.source.crop(5), 0, 5), data.source.crop(5))
-    assert not np.array_equal(kept.view(data.source.crop(5), 1, 5), data.source.crop(5))
-
-
-def moved_from(view: np.ndarray, crop: np.ndarray) -> tuple[bool, int, int]:
-    """Whether a crop is a view mirrored, and how far it is moved."""
-    for mirrored, x, y in itertools.product((False, True), range(-3, 4), range(-3, 4)):
-        moved = np.roll(view[:, ::-1] if mirrored else view, (-y, -x), axis=(0, 1))
-        if np.array_equal(moved[3:-3, 3:-3], crop[3:-3, 3:-3]):
-            return mirrored, x, y
-    raise AssertionError("not this view")
+    # Six epochs show each of three views twice, half of them mirrored.
+    mirrored = 0
+    for (index, view), (first, second) in seen.items():
+        assert np.array_equal(first, second) or np.array_equal(first, second[:, ::-1])
+        mirrored += not np.array_equal(first, second)
+        original = data.source.crop(index)
+        is_original = np.array_equal(first, original) or np.array_equal(first, original[:, ::-1])
+        assert is_original == (view == 0)
+    assert 0.3 < mirrored / len(seen) < 0.7
 
 
 def test_runs_with_other_seeds_see_the_same_views(
