@@ -94,6 +94,9 @@ def test_runs_with_other_seeds_see_the_same_views(
     assert not counts
     batches = [next(TrainingData(each).batches(0, 1)) for each in (recipe, other)]
     assert not torch.equal(batches[0][2], batches[1][2])
+    image = data.source.crop(3)
+    views = [KeptViews(each.data.augmentation, each.seed).view(image, 1, 3) for each in (recipe, other)]
+    assert np.array_equal(*views)
 
 
 def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) -> None:
