@@ -110,13 +110,15 @@ class _Softmax(torch.autograd.Function):
         for start in range(0, len(weight), ctx.chunk):
             chunk_rows = slice(start, min(start + ctx.chunk, len(weight)))
             part = Chunk(unit, weight[chunk_rows], rows - start)
-            d_cosine = torch.zeros_like(part.cosine)
+            d_cosine: Tensor | None = None
             for draw in range(scale.shape[1]):
-                own_scale = scale[:, draw]
-                d_logits = part.others(own_scale).sub_(others[:, draw : draw + 1]).exp_()
+                d_logits = part.others(scale[:, draw]).sub_(others[:, draw : draw + 1]).exp_()
                 d_logits.mul_(d_others[:, draw : draw + 1])
                 d_scale[:, draw] += torch.einsum("bc,bc->b", d_logits, part.cosine)
-                d_cosine.addcmul_(d_logits, own_scale.unsqueeze(1))
+                d_logits.mul_(scale[:, draw : draw + 1])
+                # A single scale, the usual case, needs no second matrix.
+                d_cosine = d_logits if d_cosine is None else d_cosine.add_(d_logits)
+            assert d_cosine is not None
             d_part_unit, d_part = part.differentiate(part.with_own(d_cosine, d_own))
             d_unit += d_part_unit
             # The network's gradients are averaged over the processes afterwards; those of the centers are not.
