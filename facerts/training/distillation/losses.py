@@ -51,7 +51,7 @@ class Distillation(nn.Module):
         size: d of the network's embedding, at most D.
         ensemble: the teachers, if they see the views.
         views: what they saw, if they were asked before.
-        cache: folder of what is computed from that.
+        cache: folder of what is computed from that, which only expected cosines need.
 
     Attributes:
         projection: ``(D, d)`` principal directions; empty if d = D. Checkpoints save it, because a resumed run needs
@@ -71,7 +71,7 @@ class Distillation(nn.Module):
         size: int,
         ensemble: TeacherEnsemble | None = None,
         views: ViewEmbeddings | None = None,
-        cache: Path = Path(CACHE),
+        cache: Path | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
@@ -89,7 +89,9 @@ class Distillation(nn.Module):
         self._people = torch.from_numpy(labels)
         self._expected = None
         if settings.expected_weight is not None:
-            assert views is not None  # checked by the recipe
+            # Checked by the recipe.
+            assert views is not None
+            assert cache is not None
             self._expected = ExpectedCosines(
                 views, labels, self._own_cosines, size, settings.expected_weight, cache
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from facerts.errors import Error
 from facerts.images import CROP_SIZE
 from facerts.training.nn.compact import PLANS, Compact
 from facerts.training.nn.from_torchvision import PREFIX, TorchvisionTrunk
@@ -24,6 +23,7 @@ __all__ = [
     "for_inference",
     "is_backbone",
     "recompute_activations",
+    "takes_any_size",
 ]
 
 # Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
@@ -43,6 +43,11 @@ def is_backbone(name: str) -> bool:
     return name in BACKBONES or name.startswith(PREFIX)
 
 
+def takes_any_size(name: str) -> bool:
+    """Whether a backbone takes crops of other sizes than 112 x 112."""
+    return name in PATCH_PLANS or name.startswith(PREFIX)
+
+
 def build_network(
     backbone: str,
     *,
@@ -55,21 +60,16 @@ def build_network(
     """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method.
 
     Args:
-        input_size: side in pixels to which the network resizes the crops.
+        input_size: side in pixels to which the network resizes the crops; see ``takes_any_size``.
 
     Raises:
         MissingExtraError: the backbone is torchvision's, which cannot be imported.
-        Error: torchvision has no such network, or the backbone has one input size only.
+        Error: torchvision has no such network.
     """
     trunk: TorchvisionTrunk | IResNet | MobileFaceNet | Compact | PatchNetwork
     if backbone.startswith(PREFIX):
         name = backbone.removeprefix(PREFIX)
         trunk = TorchvisionTrunk(name, width=width, dropout=dropout, input_size=input_size)
     else:
-        if input_size != CROP_SIZE and backbone not in PATCH_PLANS:
-            raise Error(
-                f"backbone.input_size {input_size}: {backbone} takes {CROP_SIZE} x {CROP_SIZE} pixels only; choose one "
-                f"of {', '.join(PATCH_PLANS)}, or one of torchvision's"
-            )
         trunk = BACKBONES[backbone](width=width, dropout=dropout)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {}, input_size)

@@ -138,6 +138,6 @@ def test_patch_networks_read_smaller_crops(name: str) -> None:
     torch.testing.assert_close(small.eval()(images)["score"], expected)
 
 
-def test_other_networks_take_one_size_only() -> None:
+def test_other_networks_take_one_size_only(make_recipe: MakeRecipe) -> None:
     with pytest.raises(Error, match=r"input_size 96: iresnet18 takes 112 x 112 pixels only"):
-        build_network("iresnet18", input_size=96)
+        make_recipe("backbone={name: iresnet18, input_size: 96}")
