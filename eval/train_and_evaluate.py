@@ -77,7 +77,8 @@ class Run:
     def steps(self, options: argparse.Namespace) -> list[Step]:
         """The steps of the run, in order."""
         folder, recipe = self.folder, self.folder / RECIPE
-        training = ["train", str(recipe), "--out", str(folder), "--resume"]
+        budget = ["--budget", options.budget] if options.budget else []
+        training = ["train", str(recipe), "--out", str(folder), "--resume", *budget]
         export = ["export", str(folder), "--out", str(self.model)]
         return [
             Step("train", training, recipe, folder / CHECKPOINT),
@@ -154,6 +155,9 @@ def read_options() -> argparse.Namespace:
         default=[],
         metavar="KEY=VALUE,VALUE",
         help="Run once for each value; with several --sweep, for each combination.",
+    )
+    parser.add_argument(
+        "--budget", metavar="TIME", help="Time of each training, such as 10m; see facerts train --help."
     )
     parser.add_argument("--data", nargs="+", default=[], help="Benchmarks for verification and reject.")
     parser.add_argument("--fmr", type=float, help="False match rate of reject (default: 0.001).")

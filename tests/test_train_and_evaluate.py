@@ -278,7 +278,8 @@ def test_a_run_of_another_process_is_left_to_it(
 def test_only_changed_steps_run_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
 ) -> None:
-    script, options, (run,) = plan(data / "rts.yaml", "--out", tmp_path)
+    script, options, (run,) = plan(data / "rts.yaml", "--out", tmp_path, "--budget", "3m")
+    assert run.steps(options)[0].command[-2:] == ["--budget", "3m"]
     started = []
 
     def start(step: Any, log: Path) -> None:
@@ -289,9 +290,24 @@ def test_only_changed_steps_run_again(
     assert script.execute(run, options, "")
     assert not script.execute(run, options, "")
     assert started == ["train", "export"]
-    _, _, (changed,) = plan(data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path)
+    _, _, (changed,) = plan(
+        data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path, "--budget", "3m"
+    )
     assert script.execute(changed, options, "")
     assert started == ["train", "export", "train"]
+
+
+def test_the_runs_of_a_quality_alone_have_complete_recipes_that_differ(plan: Callable[..., Any]) -> None:
+    folder = SCRIPT.parent / "quality_alone"
+    common = folder / "common.args"
+    recipes = []
+    for path in sorted(set(folder.glob("*.args")) - {common}):
+        script, options, runs = plan(f"@{common}", f"@{path}", "--out", "o")
+        assert list(script.evaluations(options)) == ["fiqa"]
+        assert {run.recipe.teacher.cache for run in runs} == {"o/teachers"}
+        recipes += [run.recipe.model_dump(exclude={"name"}) for run in runs]
+    assert len(recipes) > 20
+    assert all(recipes.count(recipe) == 1 for recipe in recipes)
 
 
 def test_the_papers_runs_have_complete_recipes_that_differ(plan: Callable[..., Any]) -> None:

@@ -99,7 +99,7 @@ class Learner:
         if backbone.weights is not None:
             learned_centers = self.centers if self.teacher is None else None
             initial = init_weights(backbone.weights, self.network, self.method, learned_centers)
-        self.frozen = backbone.frozen or self.method.trains == "heads"
+        self.frozen = backbone.frozen or recipe.trains_heads_only
         self.initial = initial.origin
         if self.frozen:
             self.network.trunk.requires_grad_(False)
@@ -108,7 +108,7 @@ class Learner:
         if trained_norms := [norm for norm in initial.norms if norm.bias.requires_grad]:
             assert sample is not None
             refit_norms(self.network, trained_norms, to_network_input(sample().to(self.device)))
-        if self.method.trains == "heads":
+        if recipe.trains_heads_only:
             self.centers.requires_grad_(False)
         self.optimizer = build_optimizer(
             self.method.parameter_groups(self.network, self.centers),

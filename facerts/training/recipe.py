@@ -396,7 +396,7 @@ class Recipe(Section):
                 f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
                 "view of each image"
             )
-        if method.trains == "heads" and self.backbone.weights is None:
+        if self.trains_heads_only and self.backbone.weights is None:
             raise ValueError(
                 f"{method.name} trains heads on a network that is trained already: set backbone.weights to its run"
             )
@@ -489,6 +489,12 @@ class Recipe(Section):
                 "leave room for one unlabeled and two labeled images"
             )
         return self
+
+    @property
+    def trains_heads_only(self) -> bool:
+        """Whether the method keeps its network: not where the embeddings that it builds on are the teachers'."""
+        teachers_embed = self.teacher is not None and self.teacher.method_embedding == "teachers"
+        return METHODS[self.method["name"]].trains == "heads" and not teachers_embed
 
     @property
     def unlabeled_size(self) -> int:

@@ -92,6 +92,25 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(
     assert not torch.allclose(*trunks)
 
 
+def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(
+    make_recipe: MakeRecipe, teacher: Path, tmp_path: Path
+) -> None:
+    pfe = (
+        "method=pfe",
+        "backbone.weights=null",
+        "data.per_identity=2",
+        "optim={epochs: 1, batch_size: 8, milestones: []}",
+    )
+    alone = (TEACHER.format(teacher), *ALONE, "data.augmentation.views=2")
+    trunks = []
+    for rate in ("1e-3", "1e-2"):
+        train(make_recipe(*alone, *pfe, f"optim.lr={rate}"), tmp_path / rate)
+        trunks.append(load_network(tmp_path / rate).network.state_dict())
+    assert not torch.allclose(*(trunk["trunk.stem.0.weight"] for trunk in trunks))
+    with pytest.raises(Error, match=r"pfe trains heads on a network that is trained already"):
+        make_recipe("backbone.name=patch", "method=pfe", "backbone.weights=null", "data.per_identity=2")
+
+
 def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) -> None:
     write_synthetic_faces(tmp_path / "people", identities=12, images=4, seed=3)
     source = open_source(tmp_path / "people")
