@@ -36,7 +36,7 @@ from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
 from facerts.evaluation.fiqa.league import run_fiqa
 from facerts.evaluation.fiqa.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
 from facerts.evaluation.image_groups import read_groups
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.report.league_report import write_league_report
 
 RECOGNIZERS = {

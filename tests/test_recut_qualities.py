@@ -11,7 +11,7 @@ import pytest
 from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.evaluation.fiqa.score_table import read_scores
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from tests.scripts import EVAL, run_script
 
 SCRIPT = EVAL / "recut_qualities.py"

@@ -18,7 +18,7 @@ from bench import alternate, machine, parser_of, ratios, with_quartiles
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.metrics.intervals import Interval, percentile_interval
 
 

@@ -37,7 +37,7 @@ from facerts.datasets import open_images
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.export.embedding_only import keep_embedding
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.images import read
 from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job

@@ -26,7 +26,7 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.onnx_embedder import load_model
 from facerts.errors import DataError, Error, ModelError
 from facerts.evaluation.image_groups import Groups
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import (
     QUANTILES,

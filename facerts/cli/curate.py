@@ -82,7 +82,7 @@ class EmbeddingOptions:
         """Load the model."""
         from facerts.curation.embeddings import SourceEmbedder
         from facerts.embedding import load_embedder
-        from facerts.hub.registry import find_model
+        from facerts.hub.find import find_model
 
         return SourceEmbedder(
             load_embedder(find_model(self.model), **batches.keywords()), self.flip, self.cache

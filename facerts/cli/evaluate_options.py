@@ -156,7 +156,7 @@ def open_model(model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCO
         Error: the model cannot be opened with these options.
     """
     from facerts.embedding import load_embedder
-    from facerts.hub.registry import find_model
+    from facerts.hub.find import find_model
 
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)

@@ -87,7 +87,8 @@ def export(
 
 def _model(run: Path) -> Path | None:
     """The .onnx file of a model; None for a run."""
-    from facerts.hub.registry import find_model, shipped_models
+    from facerts.hub.find import find_model
+    from facerts.hub.registry import shipped_models
 
     if run.suffix.lower() == ".onnx":
         return run

@@ -1,9 +1,9 @@
-"""``facerts models``: shipped models, and models that can be downloaded."""
+"""``facerts models``: the models that ship, and those of the catalog."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -14,60 +14,114 @@ from facerts.cli.shared_options import Json
 
 NO_MODELS = "no model ships with this copy of facerts"
 
-models = Commands(no_args_is_help=True, help="Shipped models, and models that can be downloaded.")
+models = Commands(
+    no_args_is_help=True, help="The models that ship, and others by name, with our quality in them."
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 @models.command("list")
-def list_models(json: Json = False) -> None:
-    """List shipped models, the default one first, and models to download, with their purpose and license terms.
+def list_models(
+    *,
+    commercial: Annotated[bool, typer.Option("--commercial")] = False,
+    kind: Literal["recognizer", "quality", "detector", "pack"] | None = None,
+    json: Json = False,
+) -> None:
+    """List the models that ship, the default one first, and those of the catalog, with what may be done with them.
 
-    Example: facerts models list
+    Example: facerts models list --commercial --kind recognizer
+
+    Args:
+        commercial: Only models that may be used commercially.
+        kind: Only models of this kind; a pack holds several networks, one of them a recognizer.
     """
-    from facerts.hub.fetch import downloadable_models, locate
-    from facerts.hub.registry import read_manifest
-
-    manifest = read_manifest()
-    shipped = sorted(manifest.models, key=lambda model: model.name != manifest.default)
-    listed: list[dict[str, Any]] = [
-        {**model.model_dump(), "ships": True, "default": model.name == manifest.default} for model in shipped
+    entries = _entries()
+    listed = [
+        entry
+        for entry in entries
+        if kind in (None, entry["kind"]) and not (commercial and entry["commercial"] != "yes")
     ]
-    for model in downloadable_models():
-        file = locate(model)
-        listed.append({**model.model_dump(), "ships": False, "path": None if file is None else str(file)})
     if json:
         print_json(listed)
         return
-    if not shipped:
+    if not listed:
+        warn("no model is like that")
+    if not any(entry["ships"] for entry in entries):
         warn(NO_MODELS)
     table = Table()
-    for column in ("name", "size", "purpose", "terms", "where"):
-        table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
+    for column in ("name", "kind", "size", "commercial", "LFW", "CFP-FP", "where"):
+        table.add_column(column, justify="right" if column in ("size", "LFW", "CFP-FP") else "left")
     for entry in listed:
-        name, size = entry["name"], f"{entry['bytes'] / 1e6:.1f} MB"
-        if entry["ships"]:
-            name, where = f"{name} (default)" if entry["default"] else name, "ships"
-        else:
-            where = entry["path"] or f"facerts models pull {name}"
-        table.add_row(*map(text_cell, (name, size, entry["summary"], entry["terms"], where)))
+        name = f"{entry['name']} (default)" if entry["default"] else entry["name"]
+        accuracy = [
+            f"{entry['published'][key]:.2f}" if key in entry["published"] else "" for key in ("LFW", "CFP-FP")
+        ]
+        table.add_row(
+            *map(
+                text_cell,
+                (name, entry["kind"], entry["size"], entry["commercial"], *accuracy, entry["where"]),
+            )
+        )
     stdout.print(table)
+    stdout.print(
+        "LFW and CFP-FP: accuracy in percent, as published. Terms and sources: facerts models show NAME",
+        style="dim",
+    )
+
+
+@models.command()
+def show(name: Name, json: Json = False) -> None:
+    """Show all that is known of a model: terms, source, hash, input, accuracy as published and as measured.
+
+    Example: facerts models show edgeface-xs
+
+    Args:
+        name: Name of the model.
+    """
+    found = [entry for entry in _entries() if entry["name"] == name]
+    if not found:
+        from facerts.hub.catalog import in_catalog
+
+        in_catalog(name)
+    (entry,) = found
+    if json:
+        print_json(entry)
+        return
+    shown = {
+        key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"
+    }
+    for key in ("published", "measured"):
+        if key in shown:
+            shown[key] = ", ".join(f"{benchmark} {value:g}" for benchmark, value in shown[key].items())
+    if "description" in shown:
+        shown["input"] = _contract(shown.pop("description"))
+    if "urls" in shown:
+        shown["urls"] = " or ".join(shown["urls"])
+    fields_table(shown)
 
 
 @models.command()
 def verify(json: Json = False) -> None:
-    """Check that every shipped model exists, is unchanged, loads, and matches the manifest.
+    """Check that every model that ships or was pulled is unchanged and loads.
 
     Exits with status 2 if any does not.
 
     Example: facerts models verify
     """
     from facerts.embedding.shipped import verify_shipped
+    from facerts.export.install import verify_installed
 
-    problems = verify_shipped()
+    shipped, pulled = verify_shipped(), verify_installed()
+    problems = {**shipped, **pulled}
     if json:
         print_json([{"name": name, "ok": not found, "problems": found} for name, found in problems.items()])
     else:
-        fields_table({name: "not as shipped" if found else "as shipped" for name, found in problems.items()})
-    if not problems:
+        intact = {name: "as shipped" if name in shipped else "as pulled" for name in problems}
+        fields_table(
+            {name: f"not {intact[name]}" if found else intact[name] for name, found in problems.items()}
+        )
+    if not shipped:
         warn(NO_MODELS)
     for name, found in problems.items():
         for problem in found:
@@ -78,20 +132,84 @@ def verify(json: Json = False) -> None:
 
 @models.command()
 def pull(
-    name: str, *, source: Annotated[Path | None, typer.Option("--from")] = None, json: Json = False
+    name: Name,
+    *,
+    source: Annotated[Path | None, typer.Option("--from")] = None,
+    mirror: str | None = None,
+    quality: str = "facerts-quality",
+    json: Json = False,
 ) -> None:
-    """Download a model that does not ship, such as a detector, and check its SHA-256.
+    """Download a model of the catalog, check its SHA-256, and make it ready under its name, with our quality in it.
 
-    Example: facerts models pull yunet
+    An interrupted download continues where it ended.
+
+    Example: facerts models pull edgeface-xs
 
     Args:
         name: Name of the model.
         source: File to install, downloaded on another machine.
+        mirror: Address below which the file is looked for first, such as https://mirror.example/models.
+        quality: Model whose quality a recognizer gets; none for its own, the norm of its embedding.
     """
-    from facerts.hub.fetch import pull as fetch
+    from facerts.export.install import install
 
-    result = {"name": name, "file": str(fetch(name, source))}
+    done = install(name, source, mirror=mirror, quality=None if quality == "none" else quality)
+    result: dict[str, Any] = {"name": name, "file": str(done.path)}
+    if done.order is not None:
+        order = done.order
+        verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"
+        result["channel order"] = (
+            f"{verdict} (d' of drawn people {order.described:.2f}, swapped {order.swapped:.2f})"
+        )
+    if done.freed:
+        result["batch size"] = "any; the file took one only"
+    if done.parity is not None:
+        result |= {
+            "quality": f"of {quality}",
+            "checked crops": done.parity.crops,
+            "smallest cosine": done.parity.cosine,
+            "largest quality error": done.parity.quality_error,
+        }
     print_json(result) if json else fields_table(result)
+
+
+@models.command()
+def use(name: Name, json: Json = False) -> None:
+    """Make a model the default of every command, of facerts.load() and of the service.
+
+    Example: facerts models use edgeface-xs
+
+    Args:
+        name: Name of the model, which ships or was pulled.
+    """
+    from facerts.hub.installed import use_model
+    from facerts.hub.registry import read_manifest
+
+    use_model(None if name == read_manifest().default else name)
+    print_json({"default": name}) if json else fields_table({"default": name})
+
+
+@models.command()
+def remove(name: Name, json: Json = False) -> None:
+    """Delete a model that was pulled.
+
+    Example: facerts models remove edgeface-xs
+
+    Args:
+        name: Name of the model.
+    """
+    from facerts.hub.catalog import in_catalog
+    from facerts.hub.fetch import remove as remove_download
+    from facerts.hub.installed import uninstall, used_model
+
+    entry = in_catalog(name)
+    was_default = used_model() == name
+    removed = [str(path) for path in (*uninstall(name), *remove_download(entry))]
+    if not removed:
+        warn(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
+    if was_default:
+        warn("the default model is the one that ships again")
+    print_json({"removed": removed}) if json else fields_table({"removed": ", ".join(removed) or "nothing"})
 
 
 @models.command()
@@ -103,10 +221,60 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
     Args:
         name: Name of the model; by default the default model.
     """
-    from facerts.hub.fetch import downloadable_models, find_downloaded
-    from facerts.hub.registry import find_shipped
+    from facerts.hub.catalog import catalog_models
+    from facerts.hub.fetch import find_downloaded
+    from facerts.hub.find import find_model
 
-    if name is not None and name in {model.name for model in downloadable_models()}:
-        print_raw(find_downloaded(name))
+    if name in {model.name for model in catalog_models() if model.kind == "detector"}:
+        print_raw(find_downloaded(str(name)))
     else:
-        print_raw(find_shipped(name))
+        print_raw(find_model(name))
+
+
+def _entries() -> list[dict[str, Any]]:
+    """All models as JSON: those that ship, the default one first, and those of the catalog."""
+    from facerts.hub.catalog import catalog_models
+    from facerts.hub.fetch import locate
+    from facerts.hub.installed import find_installed, installed_models, used_model
+    from facerts.hub.registry import read_manifest
+
+    manifest = read_manifest()
+    default = used_model() or manifest.default
+    entries: list[dict[str, Any]] = [
+        {
+            **model.model_dump(),
+            "kind": "recognizer" if model.embedding_size else "quality",
+            "size": f"{model.bytes / 1e6:.1f} MB",
+            "commercial": "no",
+            "published": {},
+            "ships": True,
+            "default": model.name == default,
+            "where": "ships",
+            "path": None,
+        }
+        for model in manifest.models
+    ]
+    ready = {record.name for record in installed_models()}
+    for entry in catalog_models():
+        file = find_installed(entry.name) if entry.name in ready else None
+        file = file or (locate(entry) if entry.kind == "detector" else None)
+        where = "on this machine" if file else "can be pulled" if entry.urls else "pull --from FILE"
+        entries.append(
+            {
+                **entry.model_dump(mode="json", by_alias=True),
+                "size": entry.size,
+                "ships": False,
+                "default": entry.name == default,
+                "where": where,
+                "path": None if file is None else str(file),
+            }
+        )
+    return sorted(
+        entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["path"] is None)
+    )
+
+
+def _contract(description: dict[str, Any]) -> str:
+    spec = description["input"]
+    height, width = spec["size"]
+    return f"{height} x {width} {spec['color']}, (x - {spec['mean'][0]:g}) / {spec['std'][0]:g}, {spec['layout']}"

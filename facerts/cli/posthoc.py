@@ -147,7 +147,7 @@ def head(
         device: Device to train on: auto, cpu or cuda.
         terms: License terms of the images, written into the file.
     """
-    from facerts.hub.registry import find_model
+    from facerts.hub.find import find_model
     from facerts.training.posthoc import HeadSettings, add_quality
     from facerts.training.recipe import Augmentation
 

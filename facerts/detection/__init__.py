@@ -12,7 +12,8 @@ from facerts.detection.detector import Detection, Detector, FaceFinder
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
-from facerts.hub.fetch import downloadable_models, find_or_download
+from facerts.hub.catalog import catalog_models
+from facerts.hub.fetch import find_or_download
 from facerts.onnx.model_pack import is_pack, read_signature
 
 __all__ = [
@@ -98,13 +99,13 @@ def open_face_finder(
     opening = partial(open_detector, name, threshold=threshold, providers=providers, threads=threads)
     if detector != "auto":
         return opening()
-    (pinned,) = [model for model in downloadable_models() if model.name == DEFAULT_DETECTOR]
+    (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
     minimum = "" if threshold is None else f", threshold {threshold:g}"
     return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}{minimum}")
 
 
 def _downloaded_model(name: str) -> Path:
-    if name not in {model.name for model in downloadable_models()}:
+    if name not in {model.name for model in catalog_models() if model.kind == "detector"}:
         raise ModelError(f"{name} has no model to download; give {EXPECTED} as --detector")
     return find_or_download(
         name,

@@ -14,7 +14,7 @@ from facerts.errors import Error, ModelError
 from facerts.export.crop_nodes import OPSET, prepend_preprocessing
 from facerts.export.merge_graphs import add_length, append, same_opset
 from facerts.export.parity import Parity, check_crops, compare_outputs
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
 from facerts.onnx.graph_edit import keep_outputs, load_graph
 from facerts.onnx.metadata import replace_entry

@@ -1,35 +1,32 @@
-"""Models that are not shipped but can be downloaded, when they are first needed or by ``facerts models pull``.
+"""Downloads of models of the catalog, when they are first needed or by ``facerts models pull``.
 
-``fetch.json`` lists the URLs, size and SHA-256 of each. Downloads are stored in ``$FACERTS_CACHE``, by default the
-user's cache folder, and are also found in ``$FACERTS_MODELS``. Nothing is downloaded if ``$FACERTS_OFFLINE`` is set.
+Files are stored in ``$FACERTS_CACHE``, by default the user's cache folder, and are also found in ``$FACERTS_MODELS``.
+Nothing is downloaded if ``$FACERTS_OFFLINE`` is set. What an interrupted download has received is kept beside the file
+(``.FILE.part``), and the next one continues there. A file gets its name when its SHA-256 is the catalog's, and is not
+opened before.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from http.client import HTTPException, HTTPMessage
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from pydantic import Field, StringConstraints
-
-from facerts.errors import MissingModelError, ModelError, WriteError, did_you_mean
-from facerts.hub.registry import ListedModel, StrictModel, read_list
+from facerts.errors import LockedError, MissingModelError, ModelError, WriteError
+from facerts.hub.catalog import SCHEME, CatalogModel, in_catalog
 from facerts.io.console import say
-from facerts.io.files import atomic_write
+from facerts.io.files import locked, make_folder, refuse_link, sync_names, writing
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
 
-# Encrypted, so that nobody on the way can see the request or change the model.
-SCHEME = "https"
-DOWNLOADS = Path(__file__).with_suffix(".json")
 OFFLINE_VARIABLE = "FACERTS_OFFLINE"
 BLOCK = 1 << 16
 TIMEOUT_S = 30.0
@@ -37,32 +34,21 @@ ATTEMPTS = 3
 PAUSE_S = 1.0
 # HTTP status codes of temporary failures.
 TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-class DownloadableModel(ListedModel):
-    """A model that can be downloaded."""
-
-    urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = Field(min_length=1)
-
-
-class DownloadList(StrictModel):
-    """The list of models that can be downloaded."""
-
-    schema_: Literal["facerts.pull/1"] = Field(alias="schema")
-    models: tuple[DownloadableModel, ...]
+PARTIAL, UNSATISFIABLE = 206, 416
+ADVICE = "set FACERTS_CACHE to a writable folder"
 
 
 class _FetchError(ModelError):
-    """A download failed."""
+    """A download failed.
 
-    def __init__(self, reason: str, *, temporary: bool) -> None:
+    Attributes:
+        temporary: whether another attempt may succeed.
+        spoilt: whether what was received is not the beginning of the file.
+    """
+
+    def __init__(self, reason: str, *, temporary: bool, spoilt: bool = False) -> None:
         super().__init__(reason)
-        self.temporary = temporary
-
-
-def downloadable_models() -> tuple[DownloadableModel, ...]:
-    """All models that can be downloaded, whether they already are or not."""
-    return read_list(DOWNLOADS, DownloadList, of="list of downloadable models").models
+        self.temporary, self.spoilt = temporary, spoilt
 
 
 def cache_folder() -> Path:
@@ -74,7 +60,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facerts"
 
 
-def locate(model: DownloadableModel) -> Path | None:
+def is_offline() -> bool:
+    """Whether downloads are forbidden."""
+    return os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")
+
+
+def locate(model: CatalogModel) -> Path | None:
     """The model's file, after checking its hash; None if it is not on this machine."""
     return next((path for path in _candidates(model) if path.is_file() and not model.mismatch(path)), None)
 
@@ -85,7 +76,7 @@ def find_downloaded(name: str) -> Path:
     Raises:
         ModelError: there is no model of that name, or it has not been downloaded.
     """
-    model = _named(name)
+    model = in_catalog(name)
     path = locate(model)
     if path is None:
         raise ModelError(
@@ -104,116 +95,217 @@ def find_or_download(name: str, *, otherwise: str = "") -> Path:
         ModelError: there is no model of that name.
         MissingModelError: the model is not on this machine, and the download failed or is not allowed.
     """
-    model = _named(name)
+    model = in_catalog(name)
     path = locate(model)
     if path is not None:
         return path
     try:
-        return _fetch(model, cache_folder() / model.file, progress=False)
+        return _fetch(model, progress=False)
     except (ModelError, WriteError) as error:
         raise MissingModelError(f"{error}{otherwise}{_other_files(model)}") from error
 
 
-def pull(name: str, source: str | Path | None = None) -> Path:
-    """Download a model unless it is in the cache already; it is stored only if its hash matches.
+def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | None = None) -> Path:
+    """The file of a model: of this machine, or downloaded; it is stored only if its hash matches.
 
     Args:
         source: a copy of the file to use instead, such as one downloaded on another machine.
+        mirror: an address below which the file is looked for first; http is allowed, because the hash is checked.
 
     Returns:
-        The file in the cache.
+        The file in the cache or in ``$FACERTS_MODELS``.
 
     Raises:
-        ModelError: there is no model of that name; the download failed (the message says how to install the file by
-            hand); or the file is not the expected one.
+        ModelError: the download failed (the message says how to install the file by hand), or the file is not the
+            expected one.
     """
-    model = _named(name)
-    target = cache_folder() / model.file
-    if target.is_file() and not model.mismatch(target):
-        return target
     try:
-        if source is not None:
-            return _store(_read(Path(source)), model, str(source), target)
-        return _fetch(model, target)
+        if source is None:
+            return locate(model) or _fetch(model, mirror)
+        path, part = _target(model), _part(_target(model))
+        with _alone(path):
+            try:
+                with writing(part, advice=ADVICE), part.open("wb") as file:
+                    for block in _read(Path(source)):
+                        file.write(block)
+                        _check_size(model, file.tell(), str(source))
+                return _finish(model, str(source), path)
+            finally:
+                part.unlink(missing_ok=True)
     except WriteError as error:
         raise ModelError(str(error)) from error
 
 
-def _fetch(model: DownloadableModel, target: Path, *, progress: bool = True) -> Path:
-    """Download from the first URL that works, and say so on standard error."""
-    if os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
+def remove(model: CatalogModel) -> list[Path]:
+    """Delete what was downloaded of a model; files in ``$FACERTS_MODELS`` stay.
+
+    Returns:
+        What was deleted.
+
+    Raises:
+        WriteError: it cannot be deleted.
+    """
+    found = [path for path in (_target(model), _part(_target(model))) if path.is_file()]
+    for path in found:
+        with writing(path):
+            path.unlink()
+    return found
+
+
+def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = True) -> Path:
+    """Download from the first address that works, and say so on standard error."""
+    by_hand = f"facerts models pull {model.name} --from FILE"
+    if is_offline():
         raise ModelError(
             f"{model.name} is not on this machine, and --offline or {OFFLINE_VARIABLE} forbids downloading it. Run "
-            f"facerts models pull {model.name} without them, or on another machine: facerts models pull {model.name} "
-            f"--from FILE then takes the file {model.file} from there"
+            f"facerts models pull {model.name} without them, or on another machine: {by_hand} then takes the file "
+            f"{model.file} from there"
         )
+    urls = list(model.urls)
+    if mirror is not None:
+        if urlsplit(mirror).scheme not in (SCHEME, "http"):
+            raise ModelError(f"{mirror}: a mirror is an address that begins with https:// or http://")
+        urls.insert(0, f"{mirror.rstrip('/')}/{quote(model.file)}")
+    if not urls:
+        raise ModelError(
+            f"no address is known for {model.file} ({model.source}); if you have the file (SHA-256 {model.sha256}), "
+            f"{by_hand} takes it"
+        )
+    path = _target(model)
     problems = []
-    for url in model.urls:
-        size = f"{model.bytes / 1e6:.1f} MB"
-        say(f"downloading {model.name} ({size}) from {url}")
-        for attempt in range(ATTEMPTS):
-            time.sleep(attempt * PAUSE_S)
-            try:
-                return _store(_download(url, model, progress=progress), model, url, target)
-            except _FetchError as error:
-                problem = error
-            if not problem.temporary:
-                break
-        problems.append(str(problem))
+    with _alone(path):
+        if path.is_file() and not model.mismatch(path):
+            return path
+        for url in urls:
+            say(f"downloading {model.name} ({model.size}) from {url}")
+            for attempt in range(ATTEMPTS):
+                time.sleep(attempt * PAUSE_S)
+                try:
+                    continued = _download(url, model, _part(path), progress=progress)
+                    return _finish(model, url, path, continued=continued)
+                except _FetchError as error:
+                    problem = error
+                if problem.spoilt:
+                    _part(path).unlink(missing_ok=True)
+                if not problem.temporary:
+                    break
+            problems.append(str(problem))
     raise ModelError(
         f"{model.name} could not be downloaded ({'; '.join(problems)}). Download it on a machine with network access "
-        f"({model.bytes:,} bytes, SHA-256 {model.sha256}); then facerts models pull {model.name} --from FILE stores it "
-        f"at {target}"
+        f"({model.length}, SHA-256 {model.sha256}); then {by_hand} stores it at {path}"
     )
 
 
-def _candidates(model: DownloadableModel) -> list[Path]:
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process downloads the file."""
+    with writing(path, advice=ADVICE):
+        make_folder(path.parent)
+    said = False
+    while True:
+        try:
+            with locked(path):
+                refuse_link(_part(path))
+                yield
+                return
+        except LockedError:
+            if not said:
+                say(f"waiting for another process, which downloads {path.name}")
+            said = True
+            time.sleep(PAUSE_S)
+
+
+def _target(model: CatalogModel) -> Path:
+    return cache_folder() / model.file
+
+
+def _part(path: Path) -> Path:
+    """Where an unfinished download of a file lies."""
+    return path.with_name(f".{path.name}.part")
+
+
+def _candidates(model: CatalogModel) -> list[Path]:
     folder = os.environ.get("FACERTS_MODELS")
-    return [cache_folder() / model.file, *([Path(folder) / model.file] if folder else [])]
+    return [_target(model), *([Path(folder) / model.file] if folder else [])]
 
 
-def _other_files(model: DownloadableModel) -> str:
+def _other_files(model: CatalogModel) -> str:
     """The end of an error message: files of the model's name that are not the model."""
     return "".join(f"; {path}: {model.mismatch(path)}" for path in _candidates(model) if path.is_file())
 
 
-def _named(name: str) -> DownloadableModel:
-    models = {model.name: model for model in downloadable_models()}
-    if name not in models:
-        raise ModelError(
-            f"no downloadable model {name!r}{did_you_mean(name, models)}; available: {', '.join(models)}"
-        )
-    return models[name]
-
-
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects to https URLs only."""
+    """Follows redirects to https addresses only, and those of an http mirror anywhere."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
-        if urlsplit(newurl).scheme != SCHEME:
+        if urlsplit(newurl).scheme not in (SCHEME, urlsplit(req.full_url).scheme):
             raise _FetchError(
                 f"{req.full_url}: redirects to {newurl}, which is not {SCHEME}", temporary=False
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(url: str, model: DownloadableModel, *, progress: bool) -> Iterator[bytes]:
-    request = Request(url, headers={"User-Agent": f"facerts/{__version__}"})
+def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> bool:
+    """Download to a file, after what it already has.
+
+    Returns:
+        Whether it began with what the file had.
+
+    Raises:
+        _FetchError: the download failed; what was received stays in the file.
+        WriteError: the file cannot be written.
+    """
+    received = part.stat().st_size if part.is_file() else 0
+    request = Request(url, headers={"User-Agent": f"facerts/{__version__}", "Accept-Encoding": "identity"})
+    if received:
+        request.add_header("Range", f"bytes={received}-")
     try:
-        with (
-            build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response,
-            progress_bar(shown=progress) as bar,
-        ):
-            task = bar.add_task(model.file, total=model.bytes, unit="bytes")
-            while block := response.read(BLOCK):
-                bar.advance(task, len(block))
-                yield block
+        with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response:
+            start = f"bytes {received}-"
+            continues: bool = response.status == PARTIAL and response.headers.get(
+                "Content-Range", ""
+            ).startswith(start)
+            if response.status == PARTIAL and not continues:
+                raise _FetchError(
+                    f"{url}: sent another part than bytes {received:,} and on", temporary=True, spoilt=True
+                )
+            with (
+                writing(part, advice=ADVICE),
+                part.open("ab" if continues else "wb") as file,
+                progress_bar(shown=progress) as bar,
+            ):
+                task = bar.add_task(model.file, total=model.bytes, unit="bytes")
+                bar.advance(task, file.tell())
+                for block in _blocks(response, url):
+                    file.write(block)
+                    bar.advance(task, len(block))
+                    _check_size(model, file.tell(), url)
+                file.flush()
+                os.fsync(file.fileno())
+            if response.length:
+                raise _FetchError(f"{url}: ended {response.length:,} bytes too early", temporary=True)
+            return continues
     except HTTPError as error:
-        raise _FetchError(f"{url}: {error}", temporary=error.code in TEMPORARY) from error
+        # The server says so of a range that begins at or beyond the end of its file.
+        spoilt = error.code == UNSATISFIABLE and received > 0
+        raise _FetchError(
+            f"{url}: {error}", temporary=spoilt or error.code in TEMPORARY, spoilt=spoilt
+        ) from error
     except (OSError, HTTPException) as error:
         raise _FetchError(f"{url}: {getattr(error, 'reason', error)}", temporary=True) from error
+
+
+def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
+    while True:
+        try:
+            block = response.read(BLOCK)
+        except (OSError, HTTPException) as error:
+            raise _FetchError(f"{url}: {getattr(error, 'reason', error)}", temporary=True) from error
+        if not block:
+            return
+        yield block
 
 
 def _read(path: Path) -> Iterator[bytes]:
@@ -225,25 +317,36 @@ def _read(path: Path) -> Iterator[bytes]:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _store(blocks: Iterable[bytes], model: DownloadableModel, origin: str, target: Path) -> Path:
-    """Store a model's file if its size and hash match.
+def _check_size(model: CatalogModel, size: int, origin: str) -> None:
+    """Check that what was received so far is not more than the file.
 
     Raises:
-        _FetchError: they do not match; temporary if the file is incomplete.
+        _FetchError: it is.
     """
-    digest, size = hashlib.sha256(), 0
-    with atomic_write(target, advice="set FACERTS_CACHE to a writable folder") as file:
-        for block in blocks:
-            size += len(block)
-            if size > model.bytes:
-                break
-            digest.update(block)
-            file.write(block)
-        if size != model.bytes:
-            actual = f"more than {model.bytes:,} bytes" if size > model.bytes else f"{size:,} bytes"
-            raise _FetchError(
-                f"{origin}: {actual}, but {model.name} has {model.bytes:,}", temporary=size < model.bytes
-            )
-        if wrong := model.hash_mismatch(digest.hexdigest()):
-            raise _FetchError(f"{origin}: {wrong}", temporary=False)
-    return target
+    if size > model.most_bytes:
+        raise _FetchError(
+            f"{origin}: more than {model.most_bytes:,} bytes, but {model.name} has {model.length.removesuffix(' bytes')}",
+            temporary=False,
+            spoilt=True,
+        )
+
+
+def _finish(model: CatalogModel, origin: str, path: Path, *, continued: bool = False) -> Path:
+    """Give the received file its name if its size and hash are right.
+
+    Args:
+        continued: whether an earlier download had received its first bytes, which may be what is wrong.
+
+    Raises:
+        _FetchError: they are not; temporary if another attempt may help.
+    """
+    part = _part(path)
+    size = part.stat().st_size
+    if model.bytes is not None and size < model.bytes:
+        raise _FetchError(f"{origin}: {size:,} bytes, but {model.name} has {model.bytes:,}", temporary=True)
+    if wrong := model.mismatch(part):
+        raise _FetchError(f"{origin}: {wrong}", temporary=continued, spoilt=True)
+    with writing(path, advice=ADVICE):
+        os.replace(part, path)
+        sync_names([path])
+    return path

@@ -31,13 +31,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ListedModel(StrictModel):
-    """A model in a list."""
+class HashedFile(StrictModel):
+    """A model in a list, by its file: an .onnx file, or a .zip of several."""
 
     name: Name
-    file: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.onnx$")]
+    file: Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*\.(onnx|zip)$")]
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    bytes: int = Field(ge=1)
     summary: Text
     terms: Text
 
@@ -66,7 +65,7 @@ def read_list(path: Path, kind: type[List], *, of: str) -> List:
         raise ModelError(f"{path}: {problems_text(error.errors())}") from error
 
 
-class ShippedModel(ListedModel):
+class ShippedModel(HashedFile):
     """A shipped model; its file lies beside the manifest, and its name is that of its description.
 
     Attributes:
@@ -74,6 +73,7 @@ class ShippedModel(ListedModel):
         embedding_size: 0 for a quality alone.
     """
 
+    bytes: int = Field(ge=1)
     embedding_size: int = Field(ge=0)
     method: Text
     card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
@@ -150,24 +150,6 @@ def find_shipped(name: str | None = None) -> Path:
             "give a file with its suffix, such as model.onnx"
         )
     return intact_file(manifest.models[names.index(wanted)])
-
-
-def find_model(model: str | Path | None = None) -> Path:
-    """The path of a model given by path or name.
-
-    Args:
-        model: a path, or the name of a shipped model; None for the default one. Anything with a suffix or a parent
-            folder, or that exists on disk, is a path and returned as it is; anything else is a name.
-
-    Raises:
-        ModelError: as for ``find_shipped``.
-    """
-    if model is None:
-        return find_shipped()
-    path = Path(model)
-    if path.suffix or path.name != str(model) or path.exists():
-        return path
-    return find_shipped(path.name)
 
 
 def intact_file(model: ShippedModel) -> Path:

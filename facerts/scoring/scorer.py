@@ -17,7 +17,7 @@ from facerts.datasets.source import Source
 from facerts.detection import AutoDetector, FaceFinder, open_face_finder
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ModelError
-from facerts.hub.registry import find_model
+from facerts.export.install import find_or_install
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
@@ -409,7 +409,7 @@ def load(
         providers=providers,
         threads=threads or 1,
     )
-    path = find_model(model)
+    path = find_or_install(model)
     size = batch_size or (CPU_BATCH_SIZE if list(providers or [CPU]) == [CPU] else BATCH_SIZE)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
     return Scorer(embedder, finder, resize_crops=resize_crops)

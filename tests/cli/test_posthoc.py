@@ -11,7 +11,7 @@ import pytest
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import load_quality
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_model

@@ -20,7 +20,7 @@ from facerts.curation.pack import unpack
 from facerts.datasets import Joined, Subset, open_source
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from tests.contents import content
 from tests.curation.conftest import embeddings_of
 

@@ -17,7 +17,7 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import AutoDetector, Detection
 from facerts.errors import MissingModelError
-from facerts.hub import fetch
+from facerts.hub import catalog, fetch
 from facerts.images import encode_png
 from tests.command import run
 from tests.detectors import write_yunet
@@ -39,8 +39,8 @@ def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = write_yunet(tmp_path / "yunet.onnx")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     entry = {"name": "yunet", "file": path.name, "sha256": sha256, "bytes": path.stat().st_size}
-    write_downloads(tmp_path / "fetch.json", ["https://127.0.0.1:9/yunet.onnx"], **entry)
-    monkeypatch.setattr(fetch, "DOWNLOADS", tmp_path / "fetch.json")
+    write_downloads(tmp_path / "catalog.json", ["https://127.0.0.1:9/yunet.onnx"], **entry)
+    monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "none"))
     return path

@@ -4,8 +4,11 @@ import hashlib
 import http.client
 import itertools
 import json
+import re
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,16 +18,11 @@ import numpy as np
 import pytest
 
 from facerts.errors import ModelError
-from facerts.hub import fetch
-from facerts.hub.fetch import (
-    cache_folder,
-    downloadable_models,
-    find_downloaded,
-    find_or_download,
-    locate,
-    pull,
-)
+from facerts.hub import catalog, fetch
+from facerts.hub.catalog import catalog_models, in_catalog
+from facerts.hub.fetch import cache_folder, find_downloaded, find_or_download, locate, remove
 from facerts.hub.registry import shipped_models
+from facerts.io.files import locked
 from tests.command import run
 
 CONTENT = np.random.default_rng(0).bytes(200_000)
@@ -33,11 +31,19 @@ FILE = "tiny.onnx"
 
 
 class Response(NamedTuple):
-    """A response of the server: status, body, and the Content-Length header if it differs from the body's."""
+    """A response of the server.
+
+    Attributes:
+        length: the Content-Length header, if it differs from the body's.
+        ranges: whether only the part that was asked for is sent.
+        first: the first byte that the Content-Range header names, if it is not the one that was asked for.
+    """
 
     status: int = 200
     body: bytes = CONTENT
     length: int | None = None
+    ranges: bool = False
+    first: int | None = None
 
 
 class Server:
@@ -46,6 +52,7 @@ class Server:
     def __init__(self) -> None:
         self.responses: dict[str, list[Response]] = {}
         self.requests: Counter[str] = Counter()
+        self.ranges: list[str | None] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,7 +60,18 @@ class Server:
                 responses = server.responses[self.path]
                 response = responses[min(server.requests[self.path], len(responses) - 1)]
                 server.requests[self.path] += 1
+                asked = self.headers.get("Range")
+                server.ranges.append(asked)
+                if response.ranges and asked is not None:
+                    start = int(asked.removeprefix("bytes=").removesuffix("-"))
+                    if start >= len(response.body):
+                        response = Response(416, b"")
+                    else:
+                        response = response._replace(status=206, body=response.body[start:])
+                        shown = start if response.first is None else response.first
                 self.send_response(response.status)
+                if response.status == 206:
+                    self.send_header("Content-Range", f"bytes {shown}-{len(CONTENT) - 1}/{len(CONTENT)}")
                 if response.status in {301, 302, 303, 307}:
                     self.send_header("Location", response.body.decode())
                 self.send_header("Content-Length", str(response.length or len(response.body)))
@@ -91,8 +109,9 @@ def server(running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A server with the file at two URLs, a list of downloads that names them, and an empty cache."""
     running.responses = {"/first": [Response()], "/second": [Response()]}
     running.requests.clear()
-    write_downloads(tmp_path / "fetch.json", [running.url("/first"), running.url("/second")])
-    monkeypatch.setattr(fetch, "DOWNLOADS", tmp_path / "fetch.json")
+    running.ranges.clear()
+    write_downloads(tmp_path / "catalog.json", [running.url("/first"), running.url("/second")])
+    monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
     monkeypatch.setattr(fetch, "PAUSE_S", 0.0)
     monkeypatch.setattr(http.client, "HTTPSConnection", Unencrypted)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -109,15 +128,22 @@ def write_downloads(path: Path, urls: list[str], **changes: Any) -> None:
         "urls": urls,
         "sha256": SHA256,
         "bytes": len(CONTENT),
+        "kind": "detector",
         "summary": "for tests",
         "terms": "none",
+        "commercial": "yes",
+        "source": "this test",
     }
-    path.write_text(json.dumps({"schema": "facerts.pull/1", "models": [entry | changes]}))
+    path.write_text(json.dumps({"schema": "facerts.catalog/1", "models": [entry | changes]}))
+
+
+def pull(name: str, source: str | Path | None = None, mirror: str | None = None) -> Path:
+    return fetch.fetch(in_catalog(name), source, mirror)
 
 
 def assert_nothing_was_stored() -> None:
     assert not cache_folder().exists() or list(cache_folder().iterdir()) == []
-    assert locate(downloadable_models()[0]) is None
+    assert locate(catalog_models()[0]) is None
 
 
 def test_a_model_is_downloaded_once(server: Server) -> None:
@@ -177,9 +203,9 @@ def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
 
 
 def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
-    write_downloads(tmp_path / "fetch.json", [server.url("/first", "http")])
+    write_downloads(tmp_path / "catalog.json", [server.url("/first", "http")])
     with pytest.raises(
-        ModelError, match=r"fetch\.json: models\.0\.urls\.0: String should match pattern .*https"
+        ModelError, match=r"catalog\.json: models\.0\.urls\.0: String should match pattern .*https"
     ):
         pull("tiny")
     assert server.requests == {}
@@ -215,6 +241,115 @@ def test_a_temporary_failure_is_retried(server: Server, temporary: Response) -> 
     assert server.requests == {"/first": 3}
 
 
+CUT = Response(body=CONTENT[:70_000], length=len(CONTENT))
+
+
+def test_an_interrupted_download_continues_where_it_ended(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.responses["/first"] = [CUT] * fetch.ATTEMPTS
+    server.responses["/second"] = [Response(503, b"")]
+    with pytest.raises(ModelError, match="ended 130,000 bytes too early"):
+        pull("tiny")
+    assert locate(in_catalog("tiny")) is None
+    part = cache_folder() / f".{FILE}.part"
+    assert part.read_bytes() == CONTENT[:70_000]
+    # The next attempt, which may be at another address, asks for the rest only.
+    server.responses = {"/first": [Response(404, b"")], "/second": [Response(ranges=True)]}
+    server.ranges.clear()
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.ranges[-1] == "bytes=70000-"
+    assert [file.name for file in cache_folder().iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize(
+    ("answers", "ranges"),
+    [
+        ([Response()], ["bytes=70000-"]),
+        ([Response(ranges=True, first=5), Response()], ["bytes=70000-", None]),
+        ([Response(body=CONTENT[:70_000], ranges=True), Response()], ["bytes=70000-", None]),
+    ],
+    ids=["the server ignores it", "it sends another part", "it has nothing more"],
+)
+def test_a_download_that_cannot_continue_begins_anew(
+    server: Server, answers: list[Response], ranges: list[str | None]
+) -> None:
+    cache_folder().mkdir()
+    (cache_folder() / f".{FILE}.part").write_bytes(CONTENT[:70_000])
+    server.responses["/first"] = answers
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.ranges == ranges
+    assert server.requests == {"/first": len(answers)}
+
+
+def test_a_spoilt_beginning_is_thrown_away(server: Server) -> None:
+    cache_folder().mkdir()
+    (cache_folder() / f".{FILE}.part").write_bytes(b"x" * 70_000)
+    server.responses["/first"] = [Response(ranges=True)]
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.ranges == ["bytes=70000-", None]
+
+
+def test_a_link_in_the_place_of_an_unfinished_download_is_refused(server: Server, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    cache_folder().mkdir()
+    (cache_folder() / f".{FILE}.part").symlink_to(mine)
+    with pytest.raises(ModelError, match=r"\.part is a link"):
+        pull("tiny")
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_mirror_comes_first_and_may_be_http(server: Server) -> None:
+    server.responses[f"/models/{FILE}"] = [Response()]
+    assert pull("tiny", mirror=server.url("/models/", "http")).read_bytes() == CONTENT
+    assert server.requests == {f"/models/{FILE}": 1}
+    remove(in_catalog("tiny"))
+    server.responses[f"/models/{FILE}"] = [Response(body=CONTENT[:-1] + b"x")]
+    assert pull("tiny", mirror=server.url("/models")).read_bytes() == CONTENT
+    assert server.requests["/first"] == 1
+    with pytest.raises(
+        ModelError, match="ftp://x: a mirror is an address that begins with https:// or http://"
+    ):
+        remove(in_catalog("tiny"))
+        pull("tiny", mirror="ftp://x")
+
+
+def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: Path) -> None:
+    about = {"bytes": None, "about_bytes": 150_000}
+    write_downloads(tmp_path / "catalog.json", [server.url("/first")], **about)
+    server.responses["/first"] = [Response(body=CONTENT + bytes(200_000))]
+    with pytest.raises(ModelError, match="more than 300,000 bytes, but tiny has about 0 MB"):
+        pull("tiny")
+    assert_nothing_was_stored()
+    server.responses["/first"] = [CUT, Response()]
+    server.requests.clear()
+    assert pull("tiny").read_bytes() == CONTENT
+
+
+def test_a_file_without_an_address_is_installed_by_hand(server: Server, tmp_path: Path) -> None:
+    write_downloads(tmp_path / "catalog.json", [])
+    with pytest.raises(
+        ModelError, match=rf"no address is known for {FILE} \(this test\).*{SHA256}.*--from FILE"
+    ):
+        pull("tiny")
+    (tmp_path / "copy").write_bytes(CONTENT)
+    assert pull("tiny", tmp_path / "copy").read_bytes() == CONTENT
+
+
+def test_two_processes_download_a_file_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    with ThreadPoolExecutor(1) as pool, locked(cache_folder() / FILE):
+        other = pool.submit(pull, "tiny")
+        said = ""
+        while "waiting for another process" not in said and not other.done():
+            said += capsys.readouterr().err
+            time.sleep(0.01)
+        assert not other.done()
+        (cache_folder() / FILE).write_bytes(CONTENT)
+    assert other.result() == cache_folder() / FILE
+    assert server.requests == {}
+
+
 def test_reading_stops_when_a_file_is_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(path: Path) -> Iterator[bytes]:
         for number in itertools.count():
@@ -229,7 +364,7 @@ def test_reading_stops_when_a_file_is_too_large(server: Server, monkeypatch: pyt
 
 def test_without_a_network_the_error_explains_the_manual_download(server: Server, tmp_path: Path) -> None:
     # Nothing listens on port 9.
-    write_downloads(tmp_path / "fetch.json", ["https://127.0.0.1:9/tiny.onnx"])
+    write_downloads(tmp_path / "catalog.json", ["https://127.0.0.1:9/tiny.onnx"])
     with pytest.raises(ModelError) as error:
         pull("tiny")
     for expected in (
@@ -271,7 +406,8 @@ def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server: Server
     # The cache comes first; a broken file in it is ignored and replaced.
     cache_folder().mkdir()
     (cache_folder() / FILE).write_bytes(b"broken")
-    assert find_downloaded("tiny") == elsewhere
+    assert find_downloaded("tiny") == pull("tiny") == elsewhere
+    elsewhere.unlink()
     assert pull("tiny").read_bytes() == CONTENT
     assert find_downloaded("tiny") == cache_folder() / FILE
 
@@ -305,10 +441,11 @@ def test_the_commands_download_list_and_find_models(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models", "list") == 0
-    assert "facerts models pull tiny" in capsys.readouterr().out
+    assert re.search(r"tiny +│ detector +│ 0\.2 MB │ yes +│ +│ +│ can be pulled", capsys.readouterr().out)
     assert run("models", "path", "tiny") == 2
+    assert "the model tiny is not downloaded: run facerts models pull tiny" in capsys.readouterr().err
     assert run("models", "pull", "other") == 2
-    assert "no downloadable model 'other'" in capsys.readouterr().err
+    assert "no model 'other' in the catalog" in capsys.readouterr().err
     (tmp_path / "copied").write_bytes(CONTENT)
     assert run("models", "pull", "tiny", "--from", tmp_path / "copied") == 0
     assert server.requests == {}
@@ -321,10 +458,14 @@ def test_the_commands_download_list_and_find_models(
     assert tiny["path"] == str(cache_folder() / FILE)
     assert run("models", "path", "tiny") == 0
     assert capsys.readouterr().out == f"{cache_folder() / FILE}\n"
+    assert run("models", "remove", "tiny") == 0
+    assert_nothing_was_stored()
+    assert run("models", "remove", "tiny") == 0
+    assert "tiny is not on this machine" in capsys.readouterr().err
 
 
-def test_downloadable_models_are_pinned() -> None:
-    models = downloadable_models()
+def test_the_catalog_is_pinned() -> None:
+    models = catalog_models()
     names = [model.name for model in models]
     assert "yunet" in names
     assert len(set(names)) == len(names)

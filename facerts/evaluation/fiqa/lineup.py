@@ -25,7 +25,7 @@ from facerts.evaluation.evaluation_options import EvaluationOptions, kept_output
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.labeled import split_label
 from facerts.evaluation.results.fiqa_result import QualityKind
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 
 NORM, ORACLE, RANDOM = "norm", "oracle", "random"
 SHARPNESS, DETECTOR = "sharpness", "det_score"

@@ -15,7 +15,7 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import IN_FLIGHT, embed_source
 from facerts.embedding.onnx_embedder import OnnxQuality, load_quality
 from facerts.embedding.output_cache import OutputCache
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.training.recipe import QualityTeacher
 
 # Name of the cache folder inside the run folder.

@@ -11,7 +11,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.training.checkpoint import load_network
 from facerts.training.distillation.losses import Distillation, open_distillation
 from facerts.training.distillation.teachers import TeacherEnsemble

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
-from facerts.hub.registry import find_model
+from facerts.hub.find import find_model
 from facerts.images.corruptions import degrade
 from facerts.metrics.separation import separation
 from facerts.training.posthoc import HeadSettings
