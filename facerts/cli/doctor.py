@@ -9,6 +9,7 @@ from typing import Any
 from facerts.cli.ending import OPTIONAL, install_command
 from facerts.cli.output import fields_table, print_json
 from facerts.cli.shared_options import Json
+from facerts.errors import ModelError
 from facerts.version import __version__
 
 
@@ -42,7 +43,25 @@ def examine() -> dict[str, Any]:
         result[module] = next((_version(package) for package in packages if _version(package)), "present")
         if module == "onnxruntime":
             result["providers"] = imported.get_available_providers()
-    return result
+    return result | _default_model()
+
+
+def _default_model() -> dict[str, str]:
+    """The model that is used if none is named, and its terms."""
+    from facerts.hub.find import in_catalog_or_none
+    from facerts.hub.installed import used_model
+    from facerts.hub.registry import read_manifest
+
+    try:
+        manifest = read_manifest()
+        name = used_model() or manifest.default
+        if name is None:
+            return {"default model": "none ships with this copy"}
+        listed = in_catalog_or_none(name)
+        terms = [model.terms for model in (*manifest.models, *filter(None, [listed])) if model.name == name]
+    except ModelError as error:
+        return {"default model": str(error)}
+    return {"default model": name, "its terms": terms[0]}
 
 
 def _version(package: str) -> str:

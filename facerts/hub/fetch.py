@@ -325,7 +325,7 @@ def _check_size(model: CatalogModel, size: int, origin: str) -> None:
     """
     if size > model.most_bytes:
         raise _FetchError(
-            f"{origin}: more than {model.most_bytes:,} bytes, but {model.name} has {model.length.removesuffix(' bytes')}",
+            f"{origin}: more than {model.most_bytes:,} bytes; {model.name} has {model.length}",
             temporary=False,
             spoilt=True,
         )

@@ -215,7 +215,7 @@ def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
     ("wrong", "words"),
     [
         (Response(body=CONTENT[:-1] + b"x"), "its SHA-256 is [0-9a-f]{64}, but that of tiny is " + SHA256),
-        (Response(body=CONTENT + b"x"), "more than 200,000 bytes, but tiny has 200,000"),
+        (Response(body=CONTENT + b"x"), "more than 200,000 bytes; tiny has 200,000 bytes"),
         (Response(404, b"no"), "HTTP Error 404"),
     ],
     ids=["other", "longer", "gone"],
@@ -308,10 +308,8 @@ def test_a_mirror_comes_first_and_may_be_http(server: Server) -> None:
     server.responses[f"/models/{FILE}"] = [Response(body=CONTENT[:-1] + b"x")]
     assert pull("tiny", mirror=server.url("/models")).read_bytes() == CONTENT
     assert server.requests["/first"] == 1
-    with pytest.raises(
-        ModelError, match="ftp://x: a mirror is an address that begins with https:// or http://"
-    ):
-        remove(in_catalog("tiny"))
+    remove(in_catalog("tiny"))
+    with pytest.raises(ModelError, match="ftp://x: a mirror is an address that begins with http"):
         pull("tiny", mirror="ftp://x")
 
 
@@ -319,7 +317,7 @@ def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: P
     about = {"bytes": None, "about_bytes": 150_000}
     write_downloads(tmp_path / "catalog.json", [server.url("/first")], **about)
     server.responses["/first"] = [Response(body=CONTENT + bytes(200_000))]
-    with pytest.raises(ModelError, match="more than 300,000 bytes, but tiny has about 0 MB"):
+    with pytest.raises(ModelError, match="more than 300,000 bytes; tiny has about 0 MB"):
         pull("tiny")
     assert_nothing_was_stored()
     server.responses["/first"] = [CUT, Response()]
