@@ -62,8 +62,9 @@ def _compare(described: NDArray[np.float64], swapped: NDArray[np.float64]) -> Ch
     for _ in range(RESAMPLES):
         chosen = random.integers(0, PEOPLE, PEOPLE)
         wins.append(_separation(matrices[0], chosen) > _separation(matrices[1], chosen))
+    everyone = np.arange(PEOPLE)
     return ChannelOrder(
-        *(_separation(matrix, np.arange(PEOPLE)) for matrix in matrices), float(np.mean(wins))
+        _separation(matrices[0], everyone), _separation(matrices[1], everyone), float(np.mean(wins))
     )
 
 
