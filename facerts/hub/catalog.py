@@ -75,7 +75,7 @@ class CatalogModel(HashedFile):
     @property
     def most_bytes(self) -> int:
         """Size at which reading a file that claims to be this model ends."""
-        return self.bytes or 2 * (self.about_bytes or 0)
+        return self.bytes or 3 * (self.about_bytes or 0)
 
 
 class Catalog(StrictModel):

@@ -314,7 +314,7 @@ def test_a_mirror_comes_first_and_may_be_http(server: Server) -> None:
 
 
 def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: Path) -> None:
-    about = {"bytes": None, "about_bytes": 150_000}
+    about = {"bytes": None, "about_bytes": 100_000}
     write_downloads(tmp_path / "catalog.json", [server.url("/first")], **about)
     server.responses["/first"] = [Response(body=CONTENT + bytes(200_000))]
     with pytest.raises(ModelError, match="more than 300,000 bytes; tiny has about 0 MB"):
