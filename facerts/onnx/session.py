@@ -65,6 +65,12 @@ def open_session(
         _ = [tensor.name for tensor in (*session.get_inputs(), *session.get_outputs())]
     except Exception as error:  # ONNX Runtime's errors have no common base class but Exception
         raise ModelError(f"{path}: ONNX Runtime cannot load it ({first_line(error)})") from error
+    # ONNX Runtime goes on without a provider whose libraries or device it does not find.
+    if lost := [name for name in wanted if name not in session.get_providers()]:
+        raise ModelError(
+            f"{path}: ONNX Runtime could not start {', '.join(lost)} (a library or the device is missing), and would "
+            f"run on {', '.join(session.get_providers())}; leave --provider out to run there"
+        )
     return session
 
 
