@@ -1,0 +1,81 @@
+"""Real recognizers, served as their hosts would, from nothing to decisions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from facerts.hub import catalog, fetch
+from facerts.hub.installed import used_model
+from tests.command import run
+from tests.hub.test_fetch import Response, Server, Unencrypted
+
+pytestmark = pytest.mark.slow
+
+FILES = {
+    "mobilefacenet": "mobilefacenet.onnx",
+    "mobilefacenet-gnap": "mobilefacenet_gnap.onnx",
+    "edgeface-xs-q": "edgeface_xs_q.onnx",
+}
+
+
+@pytest.fixture
+def host(reference_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server with the real files, a catalog that has their addresses, and an empty cache."""
+    server = Server()
+    content = json.loads(catalog.CATALOG.read_text(encoding="utf-8"))
+    for entry in content["models"]:
+        if entry["name"] in FILES:
+            entry["urls"] = [server.url("/dead"), server.url(f"/{entry['file']}")]
+            server.responses[f"/{entry['file']}"] = [Response(body=(reference_models / entry["file"]).read_bytes())]
+    server.responses["/dead"] = [Response(404, b"gone")]
+    (tmp_path / "catalog.json").write_text(json.dumps(content))
+    monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
+    monkeypatch.setattr(fetch, "PAUSE_S", 0.0)
+    monkeypatch.setattr("http.client.HTTPSConnection", Unencrypted)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("FACERTS_OFFLINE", "0")
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("FACERTS_MODELS", raising=False)
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_from_an_address_to_decisions(
+    name: str, host: Server, facerts_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("models", "pull", name, "--json") == 0
+    pulled = json.loads(capsys.readouterr().out)
+    assert pulled["smallest cosine"] > 0.99999
+    assert not pulled["channel order"].startswith("perhaps swapped")
+    assert host.requests["/dead"] == host.requests[f"/{FILES[name]}"] == 1
+    assert run("models", "use", name) == 0
+    assert used_model() == name
+
+    people = [folder for folder in sorted((facerts_data / "lfw").iterdir()) if len(list(folder.glob("*"))) > 3][:12]
+    for folder in people:
+        shutil.copytree(folder, tmp_path / "people" / folder.name)
+    assert run("score", tmp_path / "people", "--out", tmp_path / "rows.csv", "--keep", 0.95) == 0
+    rows = list(csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8")))
+    assert all(row["quality"] and not row["error"] for row in rows)
+    assert sum(row["accepted"] in ("1", "true", "True") for row in rows) > 0.8 * len(rows)
+
+    first, second, *_ = sorted((tmp_path / "people" / people[0].name).iterdir())
+    other = next((tmp_path / "people" / people[1].name).iterdir())
+    capsys.readouterr()
+    assert run("verify", first, second, "--detector", "none") == 0
+    assert "Same person" in capsys.readouterr().out
+    run("verify", first, other, "--detector", "none")
+    assert "Different people" in capsys.readouterr().out
+
+    assert run("evaluate", "verification", "--model", name, "--data", facerts_data / "lfw", "--out", tmp_path / "lfw") == 0
+    content = json.loads((tmp_path / "lfw" / "result.json").read_text())
+    (lfw,) = content["verification"].values()
+    assert lfw["accuracy"]["value"] > 0.985
