@@ -141,6 +141,9 @@ COMMANDS: dict[str, Arguments] = {
     "gallery search": lambda world: (world.gallery, world.flat, "--model", world.model, "--fpir", "0.5"),
     "models path": lambda world: (NAME,),
     "models pull": lambda world: (NAME,),
+    "models remove": lambda world: (NAME,),
+    "models show": lambda world: (NAME,),
+    "models use": lambda world: (NAME,),
     "posthoc METHOD": lambda world: ("--model", world.model, "--data", world.flat, "--out", world.out),
     "posthoc graft": lambda world: (
         "--model",

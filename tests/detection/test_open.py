@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import facerts
 from facerts.detection import SCRFD, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
-from facerts.hub.fetch import pull
+from facerts.hub.catalog import in_catalog
+from facerts.hub.fetch import fetch
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
@@ -162,5 +163,5 @@ def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
     with pytest.raises(ModelError, match="facerts models pull yunet"):
         open_detector("yunet")
     assert isinstance(open_detector(str(reference_models / YUNET)), YuNet)
-    pull("yunet", reference_models / YUNET)
+    fetch(in_catalog("yunet"), reference_models / YUNET)
     assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1

@@ -32,7 +32,9 @@ def host(reference_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for entry in content["models"]:
         if entry["name"] in FILES:
             entry["urls"] = [server.url("/dead"), server.url(f"/{entry['file']}")]
-            server.responses[f"/{entry['file']}"] = [Response(body=(reference_models / entry["file"]).read_bytes())]
+            server.responses[f"/{entry['file']}"] = [
+                Response(body=(reference_models / entry["file"]).read_bytes())
+            ]
     server.responses["/dead"] = [Response(404, b"gone")]
     (tmp_path / "catalog.json").write_text(json.dumps(content))
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
@@ -59,7 +61,9 @@ def test_from_an_address_to_decisions(
     assert run("models", "use", name) == 0
     assert used_model() == name
 
-    people = [folder for folder in sorted((facerts_data / "lfw").iterdir()) if len(list(folder.glob("*"))) > 3][:12]
+    people = [
+        folder for folder in sorted((facerts_data / "lfw").iterdir()) if len(list(folder.glob("*"))) > 3
+    ][:12]
     for folder in people:
         shutil.copytree(folder, tmp_path / "people" / folder.name)
     assert run("score", tmp_path / "people", "--out", tmp_path / "rows.csv", "--keep", 0.95) == 0
@@ -75,7 +79,19 @@ def test_from_an_address_to_decisions(
     run("verify", first, other, "--detector", "none")
     assert "Different people" in capsys.readouterr().out
 
-    assert run("evaluate", "verification", "--model", name, "--data", facerts_data / "lfw", "--out", tmp_path / "lfw") == 0
+    assert (
+        run(
+            "evaluate",
+            "verification",
+            "--model",
+            name,
+            "--data",
+            facerts_data / "lfw",
+            "--out",
+            tmp_path / "lfw",
+        )
+        == 0
+    )
     content = json.loads((tmp_path / "lfw" / "result.json").read_text())
     (lfw,) = content["verification"].values()
     assert lfw["accuracy"]["value"] > 0.985

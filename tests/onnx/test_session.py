@@ -42,5 +42,7 @@ def test_a_provider_that_does_not_start_is_an_error(tmp_path: Path, monkeypatch:
     available = onnxruntime.get_available_providers()
     # As where the package has the provider, and the machine lacks what it needs.
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", *available])
-    with pytest.raises(ModelError, match=r"could not start CUDAExecutionProvider .* would run on CPUExecution"):
+    with pytest.raises(
+        ModelError, match=r"could not start CUDAExecutionProvider .* would run on CPUExecution"
+    ):
         open_session(model, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
