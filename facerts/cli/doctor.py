@@ -48,20 +48,18 @@ def examine() -> dict[str, Any]:
 
 def _default_model() -> dict[str, str]:
     """The model that is used if none is named, and its terms."""
-    from facerts.hub.find import in_catalog_or_none
-    from facerts.hub.installed import used_model
-    from facerts.hub.registry import read_manifest
+    from facerts.hub.catalog import catalog_models
+    from facerts.hub.find import default_model
+    from facerts.hub.registry import shipped_models
 
     try:
-        manifest = read_manifest()
-        name = used_model() or manifest.default
-        if name is None:
-            return {"default model": "none ships with this copy"}
-        listed = in_catalog_or_none(name)
-        terms = [model.terms for model in (*manifest.models, *filter(None, [listed])) if model.name == name]
+        name = default_model()
+        terms = {model.name: model.terms for model in (*catalog_models(), *shipped_models())}
     except ModelError as error:
         return {"default model": str(error)}
-    return {"default model": name, "its terms": terms[0]}
+    if name is None:
+        return {"default model": "none ships with this copy"}
+    return {"default model": name, "its terms": terms[name]}
 
 
 def _version(package: str) -> str:

@@ -235,11 +235,11 @@ def _entries() -> list[dict[str, Any]]:
     """All models as JSON: those that ship, the default one first, and those of the catalog."""
     from facerts.hub.catalog import catalog_models
     from facerts.hub.fetch import locate
-    from facerts.hub.installed import find_installed, installed_models, used_model
-    from facerts.hub.registry import read_manifest
+    from facerts.hub.find import default_model
+    from facerts.hub.installed import installed_file, installed_models
+    from facerts.hub.registry import shipped_models
 
-    manifest = read_manifest()
-    default = used_model() or manifest.default
+    default = default_model()
     entries: list[dict[str, Any]] = [
         {
             **model.model_dump(),
@@ -252,11 +252,11 @@ def _entries() -> list[dict[str, Any]]:
             "where": "ships",
             "path": None,
         }
-        for model in manifest.models
+        for model in shipped_models()
     ]
     ready = {record.name for record in installed_models()}
     for entry in catalog_models():
-        file = find_installed(entry.name) if entry.name in ready else None
+        file = installed_file(entry.name) if entry.name in ready else None
         file = file or (locate(entry) if entry.kind == "detector" else None)
         where = "on this machine" if file else "can be pulled" if entry.urls else "pull --from FILE"
         entries.append(

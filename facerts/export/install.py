@@ -26,8 +26,8 @@ from facerts.hub.installed import (
     write_record,
 )
 from facerts.io.console import warn
-from facerts.io.files import atomic_write, sha256_file
-from facerts.onnx.contract import METADATA_KEY, Description
+from facerts.io.files import sha256_file
+from facerts.onnx.contract import METADATA_KEY, Description, store_description
 from facerts.onnx.graph_edit import load_graph
 from facerts.onnx.metadata import replace_entry
 from facerts.onnx.model_pack import find_recognizer
@@ -86,24 +86,20 @@ def install(
     file = fetch(entry, source, mirror)
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
-        described, batch, freed = _described(entry, file, scratch)
-        out = installed_file(name)
-        order = parity = None
-        if entry.kind in RECOGNIZERS:
-            order = _checked_order(name, load_embedder(described))
-            if quality is not None:
-                parity = join_quality(described, quality, out).parity
+        described, freed = _described(entry, file, scratch)
+        model, out = load_model(described), installed_file(name)
+        order = _checked_order(name, model) if isinstance(model, OnnxEmbedder) else None
+        if order is not None and quality is not None:
+            parity = join_quality(described, quality, out).parity
         else:
-            load_quality(described)
-        if parity is None:
-            _copy(described, out)
+            parity = None
+            store_description(described, model.description, out)
     write_record(
         InstalledModel(
             name=name,
             sha256=sha256_file(out),
             made_from=entry.sha256,
             quality="" if parity is None or quality is None else Path(quality).stem,
-            batch=batch,
         )
     )
     return Installation(out, parity, order, freed)
@@ -118,9 +114,11 @@ def find_or_install(model: str | Path | None = None) -> Path:
     """
     name = used_model() if model is None else name_in(model)
     entry = None if name is None else in_catalog_or_none(name)
-    if entry is None or entry.kind == "detector" or find_installed(entry.name) or is_offline():
+    if entry is None or entry.kind == "detector":
         return find_model(model)
-    return install(entry.name).path
+    if (path := find_installed(entry.name)) is not None:
+        return path
+    return find_model(model) if is_offline() else install(entry.name).path
 
 
 def verify_installed() -> dict[str, list[str]]:
@@ -156,11 +154,11 @@ def _needs_onnx() -> None:
         ) from error
 
 
-def _described(entry: CatalogModel, file: Path, scratch: Path) -> tuple[Path, int | None, bool]:
+def _described(entry: CatalogModel, file: Path, scratch: Path) -> tuple[Path, bool]:
     """Write the model with the catalog's description into a folder.
 
     Returns:
-        The file, its only batch size (None for any), and whether it was freed from one.
+        The file, and whether it was freed from an only batch size.
     """
     if entry.kind == "pack":
         network, description = find_recognizer(file, scratch)
@@ -177,20 +175,20 @@ def _described(entry: CatalogModel, file: Path, scratch: Path) -> tuple[Path, in
             "source": f"{entry.source}; {entry.file}, SHA-256 {entry.sha256}",
         }
     )
-    batch, freed = _batch(network), False
-    description = _with_batch(description, batch)
+    description = _with_batch(description, fixed_batch(load_graph(network, "reading its batch size")))
     out = scratch / f"{entry.name}.onnx"
-    if batch is not None and entry.kind in RECOGNIZERS and _freed(network, description, out):
-        description, network, batch, freed = _with_batch(description, None), out, None, True
+    freed = (
+        description.input.batch is not None
+        and entry.kind in RECOGNIZERS
+        and _freed(network, description, out)
+    )
+    if freed:
+        description, network = _with_batch(description, None), out
     # Names like "*" are replaced by those of the tensors, for readers of the file.
     opened = load_quality if entry.kind == "quality" else load_embedder
     description = opened(network, description=description).description
     replace_entry(network, out, METADATA_KEY, description.to_json())
-    return out, batch, freed
-
-
-def _batch(network: Path) -> int | None:
-    return fixed_batch(load_graph(network, "reading its batch size"))
+    return out, freed
 
 
 def _with_batch(description: Description, batch: int | None) -> Description:
@@ -223,9 +221,3 @@ def _checked_order(name: str, recognizer: OnnxEmbedder) -> ChannelOrder:
             "faces before you use it"
         )
     return order
-
-
-def _copy(path: Path, out: Path) -> None:
-    with path.open("rb") as source, atomic_write(out) as target:
-        while block := source.read(1 << 20):
-            target.write(block)

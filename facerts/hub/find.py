@@ -7,7 +7,7 @@ from pathlib import Path
 from facerts.errors import ModelError, did_you_mean
 from facerts.hub.catalog import CatalogModel, catalog_models
 from facerts.hub.installed import find_installed, used_model
-from facerts.hub.registry import find_shipped, shipped_models
+from facerts.hub.registry import find_shipped, read_manifest, shipped_models
 
 
 def find_model(model: str | Path | None = None) -> Path:
@@ -22,14 +22,25 @@ def find_model(model: str | Path | None = None) -> Path:
     """
     name = used_model() if model is None else name_in(model)
     if name is None:
-        return find_shipped() if model is None else Path(str(model))
+        return find_shipped() if model is None else Path(model)
     listed = in_catalog_or_none(name)
     if listed is None:
         return find_shipped(name)
+    if listed.kind == "detector":
+        raise ModelError(f"{name} is a detector; give it as --detector (detector)")
     if (path := find_installed(name)) is not None:
         return path
     what = "the default model" if model is None else "the model"
     raise ModelError(f"{what} {name} is not on this machine: run facerts models pull {name}")
+
+
+def default_model() -> str | None:
+    """Name of the model that is used if none is named; None if none ships and none was chosen.
+
+    Raises:
+        ModelError: the manifest, or the file with the choice, is broken.
+    """
+    return used_model() or read_manifest().default
 
 
 def name_in(model: str | Path) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.catalog import catalog_models
+from facerts.hub.catalog import RECOGNIZERS, catalog_models
 from facerts.hub.fetch import cache_folder
 from facerts.hub.registry import Name, StrictModel, read_list, shipped_models
 from facerts.io.files import atomic_write, sha256_file, writing
@@ -27,7 +27,6 @@ class InstalledModel(StrictModel):
         sha256: of the ready file.
         made_from: SHA-256 of the downloaded file.
         quality: name of the model whose quality it has; empty for its own.
-        batch: the only batch size that it takes; None for any.
     """
 
     schema_: Literal["facerts.installed/1"] = Field(default="facerts.installed/1", alias="schema")
@@ -35,7 +34,6 @@ class InstalledModel(StrictModel):
     sha256: Hash
     made_from: Hash
     quality: str = ""
-    batch: int | None = None
 
 
 def installed_file(name: Name) -> Path:
@@ -120,7 +118,7 @@ def use_model(name: Name | None) -> None:
     """Make a model the default of every command; None for the one that ships.
 
     Raises:
-        ModelError: there is no such model, or it is not on this machine.
+        ModelError: there is no such model, it has no embedding, or it is not on this machine.
         WriteError: the choice cannot be stored.
     """
     path = _used_file()
@@ -132,6 +130,8 @@ def use_model(name: Name | None) -> None:
         raise ModelError(
             f"no model {name!r}{did_you_mean(name, _names())}; facerts models list has all names"
         )
+    if name not in _recognizers():
+        raise ModelError(f"{name} gives no embedding, so it cannot be the default model")
     if name not in _shipped() and find_installed(name) is None:
         raise ModelError(f"the model {name} is not on this machine: run facerts models pull {name}")
     with atomic_write(path, "w", advice="set FACERTS_CACHE to a writable folder") as file:
@@ -144,6 +144,11 @@ def _used_file() -> Path:
 
 def _shipped() -> list[Name]:
     return [model.name for model in shipped_models()]
+
+
+def _recognizers() -> list[Name]:
+    ours = [model.name for model in shipped_models() if model.embedding_size]
+    return ours + [model.name for model in catalog_models() if model.kind in RECOGNIZERS]
 
 
 def _names() -> list[Name]:

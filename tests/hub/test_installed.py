@@ -141,6 +141,11 @@ def test_the_model_in_use_is_every_commands_default(
     assert theirs.is_file()
     use_model("facerts-small-int8")
     assert facerts.load().embedder.name == "facerts-small-int8"
+    for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
+        assert run("models", "use", other) == 2
+        assert words in capsys.readouterr().err
+    with pytest.raises(ModelError, match="yunet is a detector; give it as --detector"):
+        find_model("yunet")
     assert run("models", "use", "facerts-smal") == 2
     assert "did you mean 'facerts-small'" in capsys.readouterr().err
 
@@ -169,6 +174,7 @@ def test_a_changed_file_is_refused(theirs: Path, capsys: pytest.CaptureFixture[s
     ):
         find_model("theirs")
     capsys.readouterr()
+    assert run("models", "list") == 0
     assert run("models", "verify") == 2
     assert "theirs: " in capsys.readouterr().err
     assert len(uninstall("theirs")) == 2
@@ -181,7 +187,6 @@ def test_a_file_with_a_fixed_batch_takes_any(listing: Callable[..., Path]) -> No
     assert done.freed
     assert load_embedder(done.path).description.input.batch is None
     assert len(load_embedder(done.path)(CROPS)) == len(CROPS)
-    assert installed_models()[0].batch is None
 
 
 def test_swapped_channels_are_noticed(
