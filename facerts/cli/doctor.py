@@ -1,24 +1,73 @@
-"""``facerts doctor``: which packages are installed, which are missing, and which extra installs them."""
+"""``facerts doctor``: which packages are installed or missing, and how fast this machine's providers are."""
 
 from __future__ import annotations
 
 import platform
 from importlib import import_module, metadata
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.output import fields_table, print_json
-from facerts.cli.shared_options import Json
+from facerts.cli.output import fields_table, print_json, print_sentence, rows_table, warn
+from facerts.cli.shared_options import Json, ModelOrDefault
 from facerts.errors import ModelError
 from facerts.version import __version__
 
 
-def doctor(*, json: Json = False) -> None:
+def doctor(
+    *,
+    bench: Annotated[bool, typer.Option("--bench")] = False,
+    model: ModelOrDefault = None,
+    detector: str = "yunet",
+    json: Json = False,
+) -> None:
     """Show which packages are installed, which are missing, and how to install them.
 
-    Example: facerts doctor"""
+    Example: facerts doctor --bench
+
+    Args:
+        bench: Instead, measure every provider of ONNX Runtime on this machine; auto, the default of --provider, goes
+            by what was found.
+        detector: Detector for the time of photos; none leaves it out.
+    """
+    if bench:
+        _bench(model, detector, json=json)
+        return
     result = examine()
     print_json(result) if json else fields_table(result)
+
+
+def _bench(model: str | None, detector: str, *, json: bool) -> None:
+    from facerts.onnx.providers import PROVIDERS, automatic_order, store_measured
+    from facerts.scoring.provider_times import measure_providers
+
+    times = measure_providers(model, detector=detector)
+    file = store_measured(times.measured, times.model)
+    names = {full: name for name, full in PROVIDERS.items()}
+    order = [names[full] for full in automatic_order()]
+    if json:
+        measured = [found.model_dump() for found in times.measured]
+        print_json({"model": times.model, "measured": measured, "problems": times.problems, "order": order})
+        return
+    sizes = list(times.measured[0].ms_per_crop)
+    rows_table(
+        f"{times.model}: milliseconds, and what differs from the CPU",
+        ["provider", *(f"crop, {size} at a time" for size in sizes), "photo", "cosine", "quality"],
+        [
+            [
+                names[found.provider],
+                *(f"{found.ms_per_crop[size]:.2f}" for size in sizes),
+                "" if found.ms_per_photo is None else f"{found.ms_per_photo:.1f}",
+                f"{found.cosine:.6f}",
+                "" if found.quality_error is None else f"{found.quality_error:.1g}",
+            ]
+            for found in times.measured
+        ],
+    )
+    for name, problem in times.problems.items():
+        warn(f"{names.get(name, name)}: {problem}")
+    print_sentence(f"auto takes the first of {', '.join(order)} that starts; stored in {file}")
 
 
 def examine() -> dict[str, Any]:

@@ -66,7 +66,7 @@ def score(
     """
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
-    from facerts.onnx.session import CPU
+    from facerts.onnx.providers import GPU_PROVIDERS
     from facerts.scoring import Copies, Job, Task, run_job
     from facerts.scoring.sinks import put_csv, put_json_lines
 
@@ -81,7 +81,7 @@ def score(
     scorer = options.open()
     task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
-    on_gpus = options.provider is not None and options.provider[0] != CPU
+    on_gpus = scorer.embedder.providers[0] in GPU_PROVIDERS
     workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
     if engine == "ray":
         import_ray(workers)

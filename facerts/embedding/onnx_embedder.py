@@ -21,6 +21,7 @@ from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import Description, InputSpec, find_description
 from facerts.onnx.model_pack import find_recognizer, is_pack
+from facerts.onnx.providers import usual_batch_size
 from facerts.onnx.session import metadata_of, open_session, run_session
 
 Floats = NDArray[np.float32]
@@ -47,9 +48,10 @@ class OnnxModel:
     Args:
         content: content of the file if it was changed; the path then only names it in errors.
         description: description to use instead of the model's own.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
+        providers: ONNX Runtime's execution providers by name, in order of preference; ``auto`` for the fastest,
+            None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
-        batch_size: crops per forward pass, if the model accepts any number.
+        batch_size: crops per forward pass, if the model accepts any number; None for the provider's usual one.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or does not match its description.
@@ -65,7 +67,7 @@ class OnnxModel:
         description: Description | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = 64,
     ) -> None:
         path = Path(path)
         self.path = path
@@ -77,7 +79,7 @@ class OnnxModel:
         self.method = self.description.method
         self.sha256 = sha256_file(path) if content is None else hashlib.sha256(content).hexdigest()
         self.providers: list[str] = self.session.get_providers()
-        self.batch_size = batch_size
+        self.batch_size = batch_size or usual_batch_size(self.providers[0])
         self.threads = threads
         self._check_description()
         self._roles = self._check_tensors()
@@ -288,7 +290,7 @@ def load_embedder(
     description: Description | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> OnnxEmbedder:
     """Open an ONNX embedder: ours, a foreign one with a description beside it, or the one of a model pack.
 
@@ -314,7 +316,7 @@ def load_model(
     description: Description | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> OnnxEmbedder | OnnxQuality:
     """Open an ONNX model as an embedder, or for its quality if it has no embedding.
 
@@ -336,7 +338,7 @@ def load_quality(
     description: Description | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> OnnxQuality:
     """Open an ONNX model for its quality.
 

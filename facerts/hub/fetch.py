@@ -9,7 +9,6 @@ opened before.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from facerts.errors import LockedError, MissingModelError, ModelError, WriteError
 from facerts.hub.catalog import SCHEME, CatalogModel, in_catalog
+from facerts.io.cache import ADVICE, cache_folder
 from facerts.io.console import say
 from facerts.io.files import locked, make_folder, refuse_link, sync_names, writing
 from facerts.io.progress import progress_bar
@@ -35,7 +35,6 @@ PAUSE_S = 1.0
 # HTTP status codes of temporary failures.
 TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 PARTIAL, UNSATISFIABLE = 206, 416
-ADVICE = "set FACERTS_CACHE to a writable folder"
 
 
 class _FetchError(ModelError):
@@ -49,15 +48,6 @@ class _FetchError(ModelError):
     def __init__(self, reason: str, *, temporary: bool, spoilt: bool = False) -> None:
         super().__init__(reason)
         self.temporary, self.spoilt = temporary, spoilt
-
-
-def cache_folder() -> Path:
-    """The folder for downloaded models: ``$FACERTS_CACHE``, or the platform's cache folder."""
-    if folder := os.environ.get("FACERTS_CACHE"):
-        return Path(folder)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "facerts"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facerts"
 
 
 def is_offline() -> bool:

@@ -13,8 +13,8 @@ from pydantic import Field, StringConstraints
 
 from facerts.errors import ModelError, did_you_mean
 from facerts.hub.catalog import RECOGNIZERS, catalog_models
-from facerts.hub.fetch import cache_folder
 from facerts.hub.registry import Name, StrictModel, read_list, shipped_models
+from facerts.io.cache import ADVICE, cache_folder
 from facerts.io.files import atomic_write, sha256_file, writing
 
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -134,7 +134,7 @@ def use_model(name: Name | None) -> None:
         raise ModelError(f"{name} gives no embedding, so it cannot be the default model")
     if name not in _shipped() and find_installed(name) is None:
         raise ModelError(f"the model {name} is not on this machine: run facerts models pull {name}")
-    with atomic_write(path, "w", advice="set FACERTS_CACHE to a writable folder") as file:
+    with atomic_write(path, "w", advice=ADVICE) as file:
         file.write(f"{name}\n")
 
 

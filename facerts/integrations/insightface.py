@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from facerts.detection import Detection, Detector, open_detector
 from facerts.errors import Error, ImageError, ModelError, did_you_mean
 from facerts.images.align import align
-from facerts.onnx.session import CPU
+from facerts.onnx.providers import AUTO, CPU
 from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer, load, score_images
 from facerts.scoring.inputs import pixels_problem
 from facerts.scoring.pipeline import score_batch
@@ -124,7 +124,7 @@ class FaceAnalysis:
         Raises:
             Error: the detector is unknown, a model is missing or invalid, or the model has no threshold for ``keep``.
         """
-        providers = [CPU] if ctx_id < 0 else self._providers
+        providers = [CPU] if ctx_id < 0 else self._providers or [AUTO]
         size = None if det_size is None else max(det_size)
         detector = open_detector(
             self._detector, threshold=det_thresh, size=size, providers=providers, threads=self._threads

@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import MissingExtraError, ModelError, first_line
+from facerts.io.console import warn
+from facerts.onnx.providers import AUTO, CPU, PROVIDERS, automatic_order, full_names
 
-CPU = "CPUExecutionProvider"
 LOG_ERRORS = 3
 LOG_FATAL = 4
+
+# Providers of which it was said that they do not start.
+_passed_over: set[str] = set()
+
+
+class ProviderError(ModelError):
+    """A provider that ONNX Runtime has does not start on this machine."""
 
 
 def open_session(
@@ -26,9 +34,11 @@ def open_session(
 
     Args:
         content: content of the file if it was already read or changed; the path then only names it in errors.
-        providers: execution providers by name, in order of preference; None for the CPU.
+        providers: execution providers by name (``cuda``, ``CUDAExecutionProvider``), in order of preference; ``auto``
+            for the first of ``automatic_order`` that starts; None for the CPU.
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
-        varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
+        varying_sizes: whether input sizes vary between forward passes, as those of a detector do, so that memory is
+            not planned per size.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or a provider is not available.
@@ -42,12 +52,6 @@ def open_session(
         ) from error
     if content is None and not path.is_file():
         raise ModelError(f"{path}: no such model file")
-    wanted = list(providers or [CPU])
-    missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
-    if missing:
-        raise ModelError(
-            f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
-        )
     options = onnxruntime.SessionOptions()
     # Some models of packs declare output shapes that they do not keep; ONNX Runtime would warn at every forward pass.
     options.log_severity_level = LOG_ERRORS if inference else LOG_FATAL
@@ -57,21 +61,54 @@ def open_session(
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+    model = str(path) if content is None else content
+    if list(providers or ()) != [AUTO]:
+        try:
+            return _open(path, model, options, full_names(providers or [CPU]))
+        except ProviderError as error:
+            raise ProviderError(f"{error}; --provider auto takes one that starts") from error
+    *accelerators, _ = automatic_order(photos=varying_sizes)
+    session, problems = None, {}
+    for provider in accelerators:
+        try:
+            session = _open(path, model, options, [provider, CPU])
+            break
+        except ProviderError as error:
+            problems[provider] = error
+    # The CPU's error comes first: what it cannot load is not the accelerators' fault.
+    session = session or _open(path, model, options, [CPU])
+    for provider in problems.keys() - _passed_over:
+        _passed_over.add(provider)
+        warn(f"{problems[provider]}; running on {session.get_providers()[0]} instead")
+    return session
+
+
+def _open(path: Path, model: str | bytes, options: Any, providers: Sequence[str]) -> Any:
+    import onnxruntime
+
+    settings = [_settings(provider, options) for provider in providers]
     try:
+        # Without its own fallback, which prints to standard output.
         session = onnxruntime.InferenceSession(
-            str(path) if content is None else content, options, providers=wanted
+            model, options, providers=providers, provider_options=settings, enable_fallback=0
         )
         # Reading a tensor name that is not valid UTF-8 raises an error; find out now.
         _ = [tensor.name for tensor in (*session.get_inputs(), *session.get_outputs())]
     except Exception as error:  # ONNX Runtime's errors have no common base class but Exception
-        raise ModelError(f"{path}: ONNX Runtime cannot load it ({first_line(error)})") from error
+        problem = f"{path}: ONNX Runtime cannot load it ({first_line(error)})"
+        raise (ModelError if list(providers) == [CPU] else ProviderError)(problem) from error
     # ONNX Runtime goes on without a provider whose libraries or device it does not find.
-    if lost := [name for name in wanted if name not in session.get_providers()]:
-        raise ModelError(
-            f"{path}: ONNX Runtime could not start {', '.join(lost)} (a library or the device is missing), and would "
-            f"run on {', '.join(session.get_providers())}; leave --provider out to run there"
+    if lost := [name for name in providers if name not in session.get_providers()]:
+        raise ProviderError(
+            f"{path}: ONNX Runtime could not start {', '.join(lost)} here (a library or the device is missing)"
         )
     return session
+
+
+def _settings(provider: str, options: Any) -> dict[str, str]:
+    """What a provider does not take from the session's options."""
+    threads = options.intra_op_num_threads
+    return {"num_of_threads": str(threads)} if provider == PROVIDERS["openvino"] and threads else {}
 
 
 def metadata_of(session: Any, path: Path) -> dict[str, str]:

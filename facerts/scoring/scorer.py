@@ -21,16 +21,13 @@ from facerts.export.install import find_or_install
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
-from facerts.onnx.session import CPU
+from facerts.onnx.providers import AUTO, CPU
 from facerts.scoring.inputs import Color, ImageInput, lazy_input, lazy_inputs
 from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage, aligned_crop
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
-
-# Larger batches are no faster on the CPU.
-BATCH_SIZE, CPU_BATCH_SIZE = 64, 16
 
 
 class Scorer:
@@ -261,7 +258,7 @@ class Scorer:
     def parallel_batches(self) -> int:
         """How many batches to process at the same time so that all cores are busy."""
         threads = self.embedder.session.get_session_options().intra_op_num_threads
-        on_cores = self.embedder.providers[0] == "CPUExecutionProvider"
+        on_cores = self.embedder.providers[0] == CPU
         return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
 
     def embed(self, crops: ImageInput | Sequence[ImageInput], *, color: Color = "RGB") -> FaceOutputs:
@@ -380,10 +377,11 @@ def load(
             aligned crop.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
-        providers: ONNX Runtime execution providers, also for the detector; None for the CPU.
+        providers: ONNX Runtime execution providers by name, also for the detector (``["cuda"]``); None or ``["auto"]``
+            for the fastest, as ``facerts doctor --bench`` measured it or by a fixed order.
         threads: threads per batch and per image in the detector; None leaves the model to ONNX Runtime and gives the
             detector, which processes several images at once, one thread.
-        batch_size: crops per batch; None for 16 on the CPU and 64 elsewhere.
+        batch_size: crops per batch; None for the best that was measured, or 16 on the CPU and 64 elsewhere.
 
     Raises:
         ModelError: a model is missing or invalid.
@@ -406,12 +404,11 @@ def load(
     finder = open_face_finder(
         "none" if resize_crops else detector,
         threshold=det_threshold,
-        providers=providers,
+        providers=providers or [AUTO],
         threads=threads or 1,
     )
     path = find_or_install(model)
-    size = batch_size or (CPU_BATCH_SIZE if list(providers or [CPU]) == [CPU] else BATCH_SIZE)
-    embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
+    embedder = load_embedder(path, providers=providers or [AUTO], threads=threads, batch_size=batch_size)
     return Scorer(embedder, finder, resize_crops=resize_crops)
 
 

@@ -15,6 +15,7 @@ from facerts.cli.app import build_app
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from tests.command import run
+from tests.foreign import write_description, write_embedder
 
 
 def leaves(command: Any, *names: str) -> Iterator[tuple[str, ...]]:
@@ -108,3 +109,20 @@ def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> 
     result = json.loads(capsys.readouterr().out)
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
+
+
+def test_doctor_measures_and_stores_providers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    write_description(write_embedder(tmp_path / "m.onnx"))
+    assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none") == 0
+    printed = capsys.readouterr().out
+    assert "m: milliseconds" in printed
+    assert "auto takes the first of cpu that starts" in printed
+    (stored,) = (tmp_path / "cache").iterdir()
+    assert json.loads(stored.read_text())["providers"][0]["provider"] == "CPUExecutionProvider"
+    assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["order"] == ["cpu"]
+    assert result["measured"][0]["exact"] is True

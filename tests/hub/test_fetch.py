@@ -20,8 +20,9 @@ import pytest
 from facerts.errors import ModelError
 from facerts.hub import catalog, fetch
 from facerts.hub.catalog import catalog_models, in_catalog
-from facerts.hub.fetch import cache_folder, find_downloaded, find_or_download, locate, remove
+from facerts.hub.fetch import find_downloaded, find_or_download, locate, remove
 from facerts.hub.registry import shipped_models
+from facerts.io.cache import cache_folder
 from facerts.io.files import locked
 from tests.command import run
 

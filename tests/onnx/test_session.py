@@ -16,7 +16,7 @@ def test_the_requested_providers_and_threads_are_used(tmp_path: Path) -> None:
     assert session.get_providers() == ["CPUExecutionProvider"]
     assert session.get_session_options().intra_op_num_threads == 3
     assert open_session(model).get_providers() == ["CPUExecutionProvider"]
-    with pytest.raises(ModelError, match=r"has no NoSuchProvider here; it has .*CPUExecutionProvider"):
+    with pytest.raises(ModelError, match=r"has no NoSuchProvider here; it has cpu"):
         open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
 
 
@@ -42,7 +42,5 @@ def test_a_provider_that_does_not_start_is_an_error(tmp_path: Path, monkeypatch:
     available = onnxruntime.get_available_providers()
     # As where the package has the provider, and the machine lacks what it needs.
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", *available])
-    with pytest.raises(
-        ModelError, match=r"could not start CUDAExecutionProvider .* would run on CPUExecution"
-    ):
+    with pytest.raises(ModelError, match=r"could not start CUDAExecutionProvider .* --provider auto"):
         open_session(model, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from facerts.errors import ModelError
+from facerts.onnx.providers import (
+    CPU,
+    MeasuredProvider,
+    automatic_order,
+    full_names,
+    measured_file,
+    measured_providers,
+    store_measured,
+    usual_batch_size,
+)
+from facerts.onnx.session import open_session
+from facerts.scoring import load, provider_times
+from facerts.scoring.provider_times import measure_providers
+from tests.foreign import write_description, write_embedder
+
+CUDA, OPENVINO, COREML = (f"{name}ExecutionProvider" for name in ("CUDA", "OpenVINO", "CoreML"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("facerts.onnx.session._passed_over", set())
+
+
+@pytest.fixture
+def accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ONNX Runtime with three more providers, none of which starts."""
+    names = [OPENVINO, COREML, CUDA, "AzureExecutionProvider", CPU]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+
+
+def _measured(
+    provider: str, crop: float, photo: float | None = None, *, exact: bool = True
+) -> MeasuredProvider:
+    times = {1: 3 * crop, 16: crop, 64: 2 * crop}
+    return MeasuredProvider(provider=provider, ms_per_crop=times, ms_per_photo=photo, cosine=1, exact=exact)
+
+
+def test_providers_have_short_names(accelerators: None) -> None:
+    assert full_names(["CUDA", "coreml", CPU]) == [CUDA, COREML, CPU]
+    with pytest.raises(ModelError, match=r"no DmlExecutionProvider here; it has cuda, coreml, openvino, cpu"):
+        full_names(["directml"])
+    with pytest.raises(ModelError, match="no opnvino here, did you mean 'openvino'"):
+        full_names(["opnvino"])
+
+
+def test_without_measurements_the_order_is_fixed(accelerators: None) -> None:
+    assert automatic_order() == automatic_order(photos=True) == [CUDA, COREML, OPENVINO, CPU]
+    assert (usual_batch_size(CPU), usual_batch_size(CUDA)) == (16, 64)
+
+
+def test_measurements_decide_the_order_and_the_batch_size(
+    accelerators: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        _measured(CUDA, 2, 30),
+        _measured(OPENVINO, 1, 60),
+        _measured(COREML, 0.1, 1, exact=False),
+        _measured(CPU, 4, 50),
+    ]
+    store_measured(found, "theirs")
+    assert automatic_order() == [OPENVINO, CUDA, CPU]
+    assert automatic_order(photos=True) == [CUDA, CPU]
+    assert usual_batch_size(CUDA) == 16
+    # Another ONNX Runtime may be faster, or have others.
+    monkeypatch.setattr(onnxruntime, "__version__", "9.9")
+    assert measured_providers() == ()
+    assert automatic_order() == [CUDA, COREML, OPENVINO, CPU]
+
+
+def test_broken_measurements_are_an_error() -> None:
+    measured_file().parent.mkdir()
+    measured_file().write_text(json.dumps({"providers": "fast"}))
+    with pytest.raises(ModelError, match=r"providers-.*\.json: .*delete it, and run facerts doctor --bench"):
+        automatic_order()
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_auto_says_once_what_it_passes_over(
+    tmp_path: Path, accelerators: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = write_embedder(tmp_path / "model.onnx")
+    for _ in range(2):
+        assert open_session(model, providers=["auto"]).get_providers() == [CPU]
+    said = capfd.readouterr().err
+    for name in (CUDA, COREML, OPENVINO):
+        assert said.count(f"could not start {name} here") == 1
+    assert "running on CPUExecutionProvider instead" in said
+    # A file that is no model is not their fault.
+    (tmp_path / "text.onnx").write_text("hello")
+    with pytest.raises(ModelError, match="cannot load it"):
+        open_session(tmp_path / "text.onnx", providers=["auto"])
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ModelError, match=f"could not start {CUDA} here"):
+        open_session(model, providers=["cuda"])
+
+
+def test_a_provider_that_computes_something_else_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_description(write_embedder(tmp_path / "theirs.onnx"))
+    write_description(write_embedder(tmp_path / "wrong.onnx", seed=5))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [OPENVINO, COREML, CUDA, CPU])
+    real = load
+
+    def load_for(model: Path, *, providers: list[str], **options: object) -> object:
+        if providers == [CUDA]:
+            return real(model, providers=providers, **options)  # type: ignore[arg-type]
+        wrong = tmp_path / "wrong.onnx" if providers == [OPENVINO] else model
+        return real(wrong, providers=[CPU], **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(provider_times, "load", load_for)
+    with pytest.warns(UserWarning, match="Specified provider"):
+        times = measure_providers(tmp_path / "theirs.onnx", detector="none", rounds=1)
+    assert times.model == "theirs"
+    by_name = {found.provider: found for found in times.measured}
+    assert {name: found.exact for name, found in by_name.items()} == {
+        COREML: True,
+        OPENVINO: False,
+        CPU: True,
+    }
+    assert by_name[OPENVINO].cosine < 0.99 < by_name[COREML].cosine
+    assert "could not start" in times.problems[CUDA]
+    assert "something else than the CPU" in times.problems[OPENVINO]
+    assert set(by_name[CPU].ms_per_crop) == {1, 16, 64}
+    assert all(found.ms_per_photo is None for found in times.measured)
+
+
+def test_the_best_batch_size_is_used(tmp_path: Path) -> None:
+    write_description(write_embedder(tmp_path / "m.onnx"))
+    best = MeasuredProvider(provider=CPU, ms_per_crop={1: 2, 48: 1}, cosine=1, exact=True)
+    assert load(tmp_path / "m.onnx", detector="none").embedder.batch_size == 16
+    store_measured([best], "m")
+    assert load(tmp_path / "m.onnx", detector="none").embedder.batch_size == 48
+    assert load(tmp_path / "m.onnx", detector="none", batch_size=5).embedder.batch_size == 5
+    crops = np.zeros((3, 112, 112, 3), np.uint8)
+    assert len(load(tmp_path / "m.onnx", detector="none").embed(crops).embedding) == 3
