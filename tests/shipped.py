@@ -46,6 +46,7 @@ def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
         "method": "rts",
         "summary": f"{name}, for tests",
         "terms": "none",
+        "commercial": "no",
         "card": f"{name}.md",
     } | changes
 

@@ -17,6 +17,7 @@ from tests.scripts import run_script
 from tests.shipped import write_manifest, write_model
 
 TOOL = Path(__file__).parents[1] / "tools" / "ship_model.py"
+FACTS = {"summary": "s", "commercial": "no"}
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
                 "method": "rts",
                 "summary": "for tests",
                 "terms": "research only",
+                "commercial": "no",
                 "card": "first.md",
             }
         ],
@@ -75,10 +77,10 @@ def test_the_first_model_is_the_default_until_another_becomes_it(
     tool: ModuleType, folder: Path, tmp_path: Path
 ) -> None:
     for name in ("first", "second-small"):
-        tool.ship(write_model(tmp_path / f"{name}.onnx"), folder, name=name, summary="s", default=False)
+        tool.ship(write_model(tmp_path / f"{name}.onnx"), folder, name, FACTS, default=False)
     assert read_manifest(folder).default == "first"
     again = write_model(tmp_path / "second-small.onnx", terms="others")
-    tool.ship(again, folder, name="second-small", summary="changed", default=True)
+    tool.ship(again, folder, "second-small", {**FACTS, "summary": "changed"}, default=True)
     manifest = read_manifest(folder)
     assert manifest.default == "second-small"
     assert [(model.name, model.summary) for model in manifest.models] == [
@@ -104,9 +106,7 @@ def test_a_rejected_model_changes_nothing(
     (folder / "Wrong_Name.md").write_text("# card\n")
     before = sorted(folder.iterdir()), (folder / "manifest.json").read_bytes()
     with pytest.raises(Error, match=message):
-        tool.ship(
-            write_model(tmp_path / f"{name}.onnx", **changes), folder, name=name, summary="s", default=False
-        )
+        tool.ship(write_model(tmp_path / f"{name}.onnx", **changes), folder, name, FACTS, default=False)
     assert (sorted(folder.iterdir()), (folder / "manifest.json").read_bytes()) == before
 
 
@@ -117,10 +117,10 @@ def test_a_small_model_must_be_small(
     assert tool.SMALL_BYTES == 12_000_000
     monkeypatch.setattr(tool, "SMALL_BYTES", small.stat().st_size - 1)
     with pytest.raises(Error, match=r"name ending in -small is .* --precision fp16"):
-        tool.ship(small, folder, name="second-small", summary="s", default=False)
-    tool.ship(first, folder, name="first", summary="s", default=False)
+        tool.ship(small, folder, "second-small", FACTS, default=False)
+    tool.ship(first, folder, "first", FACTS, default=False)
     monkeypatch.setattr(tool, "SMALL_BYTES", small.stat().st_size)
-    tool.ship(small, folder, name="second-small", summary="s", default=False)
+    tool.ship(small, folder, "second-small", FACTS, default=False)
 
 
 def test_a_description_next_to_the_model_is_not_enough(
@@ -129,4 +129,4 @@ def test_a_description_next_to_the_model_is_not_enough(
     model = write_embedder(tmp_path / "first.onnx")
     write_description(model, name="first", terms="t", training_data="d")
     with pytest.raises(Error, match="contains no description"):
-        tool.ship(model, folder, name="first", summary="s", default=False)
+        tool.ship(model, folder, "first", FACTS, default=False)

@@ -11,6 +11,7 @@ the training data and the terms of use.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench import parser_of
@@ -41,19 +42,24 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="ONNX file written by facerts export")
     parser.add_argument("--name", required=True, help="for users; the model's description must have the same")
     parser.add_argument("--summary", required=True, help="purpose of the model, in one line")
+    parser.add_argument("--commercial", choices=["yes", "no", "disputed"], default="no", help="use of it")
     options = parser.parse_args()
     with ending():
-        entry = ship(options.model, options.models, options.name, options.summary, default=options.default)
+        facts = {"summary": options.summary, "commercial": options.commercial}
+        entry = ship(options.model, options.models, options.name, facts, default=options.default)
     print(f"{options.models / entry.file}: {entry.bytes:,} bytes, SHA-256 {entry.sha256}")
 
 
-def ship(model: Path, folder: Path, name: str, summary: str, *, default: bool) -> ShippedModel:
+def ship(model: Path, folder: Path, name: str, facts: Mapping[str, str], *, default: bool) -> ShippedModel:
     """Check a model, copy it into the folder of the manifest and add it there; the first becomes the default.
+
+    Args:
+        facts: of the manifest's entry, that the model's description does not have.
 
     Raises:
         Error: the model cannot ship as it is; nothing was written.
     """
-    entry = check(model, folder, name, summary)
+    entry = check(model, folder, name, facts)
     manifest = read_manifest(folder)
     models = {shipped.name: shipped for shipped in manifest.models} | {name: entry}
     default_name = name if default or manifest.default is None else manifest.default
@@ -67,7 +73,7 @@ def ship(model: Path, folder: Path, name: str, summary: str, *, default: bool) -
     return entry
 
 
-def check(model: Path, folder: Path, name: str, summary: str) -> ShippedModel:
+def check(model: Path, folder: Path, name: str, others: Mapping[str, str]) -> ShippedModel:
     """The manifest entry of a model.
 
     Raises:
@@ -98,7 +104,7 @@ def check(model: Path, folder: Path, name: str, summary: str) -> ShippedModel:
             f"{card}: no such model card; write it first, with training data, terms, results and limitations"
         )
     try:
-        return ShippedModel(**facts, file=f"{name}.onnx", summary=summary, card=card.name)
+        return ShippedModel(**facts, **others, file=f"{name}.onnx", card=card.name)
     except ValidationError as error:
         raise Error(f"{model}: {problems_text(error.errors())}") from error
 

@@ -245,7 +245,6 @@ def _entries() -> list[dict[str, Any]]:
             **model.model_dump(),
             "kind": "recognizer" if model.embedding_size else "quality",
             "size": f"{model.bytes / 1e6:.1f} MB",
-            "commercial": "no",
             "published": {},
             "ships": True,
             "default": model.name == default,

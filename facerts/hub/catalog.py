@@ -31,8 +31,6 @@ class CatalogModel(HashedFile):
         kind: a pack is a .zip of several networks, one of which is a recognizer.
         urls: where it can be downloaded, in order of preference; empty if no address was found that gives this file.
         bytes: size of the file; None if only ``about_bytes`` is known.
-        commercial: whether the weights may be used commercially; "disputed" where their publisher's license says so,
-            and that of the training data or of the original weights does not.
         embedding_size: of recognizers and packs.
         description: input, outputs, and thresholds measured by us, of recognizers and qualities; packs have it by
             their own convention.
@@ -45,7 +43,6 @@ class CatalogModel(HashedFile):
     urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = ()
     bytes: int | None = Field(default=None, ge=1)
     about_bytes: int | None = Field(default=None, ge=1)
-    commercial: Literal["yes", "no", "disputed"]
     embedding_size: int | None = Field(default=None, ge=1)
     description: Description | None = None
     published: dict[str, float] = Field(default_factory=dict)

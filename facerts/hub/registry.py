@@ -32,13 +32,19 @@ class StrictModel(BaseModel):
 
 
 class HashedFile(StrictModel):
-    """A model in a list, by its file: an .onnx file, or a .zip of several."""
+    """A model in a list, by its file: an .onnx file, or a .zip of several.
+
+    Attributes:
+        commercial: whether the weights may be used commercially; "disputed" where their publisher's license says so,
+            and that of the training data or of the original weights does not.
+    """
 
     name: Name
     file: Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*\.(onnx|zip)$")]
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     summary: Text
     terms: Text
+    commercial: Literal["yes", "no", "disputed"]
 
     def mismatch(self, path: Path) -> str:
         """How a file differs from the listed one; an empty string if it is the same."""

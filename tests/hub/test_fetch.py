@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class Response(NamedTuple):
         length: the Content-Length header, if it differs from the body's.
         ranges: whether only the part that was asked for is sent.
         first: the first byte that the Content-Range header names, if it is not the one that was asked for.
+        pause: seconds without a byte, in the middle of the body.
     """
 
     status: int = 200
@@ -45,6 +47,7 @@ class Response(NamedTuple):
     length: int | None = None
     ranges: bool = False
     first: int | None = None
+    pause: float = 0.0
 
 
 class Server:
@@ -54,6 +57,7 @@ class Server:
         self.responses: dict[str, list[Response]] = {}
         self.requests: Counter[str] = Counter()
         self.ranges: list[str | None] = []
+        self.closing = Event()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -77,12 +81,22 @@ class Server:
                     self.send_header("Location", response.body.decode())
                 self.send_header("Content-Length", str(response.length or len(response.body)))
                 self.end_headers()
-                self.wfile.write(response.body)
+                half = len(response.body) // 2
+                self.wfile.write(response.body[:half])
+                if server.closing.wait(response.pause):
+                    return
+                with suppress(OSError):  # the client may be gone
+                    self.wfile.write(response.body[half:])
 
             def log_message(self, *_: Any) -> None: ...
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.closing.set()
+        self.http.shutdown()
+        self.http.server_close()
 
     def url(self, path: str, scheme: str = "https") -> str:
         return f"{scheme}://127.0.0.1:{self.http.server_port}{path}"
@@ -101,8 +115,7 @@ class Unencrypted(http.client.HTTPConnection):
 def running() -> Iterator[Server]:
     server = Server()
     yield server
-    server.http.shutdown()
-    server.http.server_close()
+    server.close()
 
 
 @pytest.fixture
@@ -240,6 +253,19 @@ def test_a_temporary_failure_is_retried(server: Server, temporary: Response) -> 
     server.responses["/first"] = [temporary, temporary, Response()]
     assert pull("tiny").read_bytes() == CONTENT
     assert server.requests == {"/first": 3}
+
+
+def test_a_slow_server_is_waited_for_up_to_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.responses["/first"] = [Response(pause=0.3)]
+    assert pull("tiny").read_bytes() == CONTENT
+    remove(in_catalog("tiny"))
+    # One that stops sending is given up, and asked again for the rest.
+    monkeypatch.setattr(fetch, "TIMEOUT_S", 2.0)
+    server.responses["/first"] = [Response(pause=60), Response(ranges=True)]
+    server.requests.clear()
+    server.ranges.clear()
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.ranges == [None, f"bytes={fetch.BLOCK}-"]
 
 
 CUT = Response(body=CONTENT[:70_000], length=len(CONTENT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from facerts.hub import catalog
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
 from facerts.hub.installed import installed_file, installed_models, uninstall, use_model, used_model
+from facerts.onnx import model_pack
 from tests.command import run
 from tests.foreign import write_embedder
 
@@ -187,6 +189,54 @@ def test_a_file_with_a_fixed_batch_takes_any(listing: Callable[..., Path]) -> No
     assert done.freed
     assert load_embedder(done.path).description.input.batch is None
     assert len(load_embedder(done.path)(CROPS)) == len(CROPS)
+
+
+def _pack(folder: Path, **members: bytes) -> dict[str, Any]:
+    """The entry of a pack that is written into a folder; ``up`` in a member's name is the folder above."""
+    path = folder / "pack.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name.replace('up_', '../')}.onnx", content)
+    entry = {**described(path, "pack"), "kind": "pack", "embedding_size": 128}
+    del entry["description"]
+    return entry
+
+
+def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "w600k.onnx", size=128)
+    listing(_pack(listing(), w600k=model.read_bytes()))
+    install("pack")
+    joined = load_embedder(find_model("pack"))
+    assert (joined.name, joined.description.embedding_size) == ("pack", 128)
+    assert joined(CROPS).quality is not None
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"good": b"x", "up_evil": b"x"}, "points outside the folder"),
+        ({"bomb": bytes(200_000)}, "more than the limit"),
+        ({"notes": b"no network"}, "must have one network"),
+    ],
+)
+def test_a_hostile_pack_leaves_nothing_behind(
+    listing: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    members: dict[str, bytes],
+    words: str,
+) -> None:
+    monkeypatch.setattr(model_pack, "MAX_PACK_BYTES", 100_000)
+    folder = listing()
+    listing(_pack(folder, **members))
+    before = sorted(folder.parent.rglob("*"))
+    assert run("models", "pull", "pack") == 2
+    error = capsys.readouterr().err
+    assert "pack.zip: " in error
+    assert words in error
+    assert installed_models() == ()
+    # Nothing but the folders that were made to write into.
+    assert [path for path in folder.parent.rglob("*") if path not in before and path.is_file()] == []
 
 
 def test_swapped_channels_are_noticed(

@@ -128,6 +128,7 @@ ENTRY = {
     "method": "rts",
     "summary": "s",
     "terms": "t",
+    "commercial": "no",
     "card": "a.md",
 }
 
