@@ -35,7 +35,6 @@ class CatalogModel(HashedFile):
         description: input, outputs, and thresholds measured by us, of recognizers and qualities; packs have it by
             their own convention.
         published: accuracy in percent by benchmark, as its authors say.
-        measured: what we measured, by benchmark, as shares.
         source: where these facts stand.
     """
 
@@ -46,7 +45,6 @@ class CatalogModel(HashedFile):
     embedding_size: int | None = Field(default=None, ge=1)
     description: Description | None = None
     published: dict[str, float] = Field(default_factory=dict)
-    measured: dict[str, float] = Field(default_factory=dict)
     source: Text
 
     @model_validator(mode="after")
@@ -62,12 +60,12 @@ class CatalogModel(HashedFile):
     @property
     def size(self) -> str:
         """Size of the file, for people."""
-        return f"{self.bytes / 1e6:.1f} MB" if self.bytes else f"about {(self.about_bytes or 0) / 1e6:.0f} MB"
+        return f"{self.bytes / 1e6:.1f} MB" if self.bytes else f"~{(self.about_bytes or 0) / 1e6:.0f} MB"
 
     @property
     def length(self) -> str:
         """Size of the file, for error messages."""
-        return f"{self.bytes:,} bytes" if self.bytes else self.size
+        return f"{self.bytes:,} bytes" if self.bytes else self.size.replace("~", "about ")
 
     @property
     def most_bytes(self) -> int:

@@ -37,6 +37,8 @@ class HashedFile(StrictModel):
     Attributes:
         commercial: whether the weights may be used commercially; "disputed" where their publisher's license says so,
             and that of the training data or of the original weights does not.
+        measured: what we measured: accuracies and TAR as shares, by benchmark, and the "time" of a crop on one core, of
+            mobilefacenet's.
     """
 
     name: Name
@@ -45,6 +47,7 @@ class HashedFile(StrictModel):
     summary: Text
     terms: Text
     commercial: Literal["yes", "no", "disputed"]
+    measured: dict[str, float] = Field(default_factory=dict)
 
     def mismatch(self, path: Path) -> str:
         """How a file differs from the listed one; an empty string if it is the same."""

@@ -466,7 +466,7 @@ def test_the_commands_download_list_and_find_models(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models", "list") == 0
-    assert re.search(r"tiny +│ detector +│ 0\.2 MB │ yes +│ +│ +│ can be pulled", capsys.readouterr().out)
+    assert re.search(r"tiny +detector +yes +0\.2 MB +to pull", capsys.readouterr().out)
     assert run("models", "path", "tiny") == 2
     assert "the model tiny is not downloaded: run facerts models pull tiny" in capsys.readouterr().err
     assert run("models", "pull", "other") == 2
