@@ -22,7 +22,13 @@ from facerts.io.console import printable
 DEBUG_VARIABLE = "FACERTS_DEBUG"
 # Optional packages. Module name: (names on the package index, extra of facerts that installs them).
 OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
-    "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
+    "onnxruntime": (
+        (
+            "onnxruntime",
+            *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm", "directml")),
+        ),
+        "cpu or gpu",
+    ),
     "pyarrow": (("pyarrow",), "parquet"),
     "faiss": (("faiss-cpu",), "faiss"),
     "ray": (("ray",), "ray"),

@@ -352,7 +352,7 @@ class Scorer:
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
             f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
-            "on your own faces with facerts calibrate"
+            "on your own faces, a folder for each person: facerts calibrate --model MODEL --faces people/"
         )
 
 

@@ -78,7 +78,10 @@ def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> 
     assert "no match threshold for a false match rate of 0.5, only for 0.01, 0.001" in capsys.readouterr().err
     write_description(write_embedder(images / "model.onnx"))
     assert verify(images, "a", "same") == 2
-    assert "calibrate it on your own faces with facerts calibrate" in capsys.readouterr().err
+    assert (
+        "calibrate it on your own faces, a folder for each person: facerts calibrate"
+        in capsys.readouterr().err
+    )
 
 
 def test_two_images_or_a_list_are_required() -> None:
