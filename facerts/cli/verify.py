@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,7 +35,8 @@ def verify(
     pairs: Path | None = None,
     out: Path | None = None,
     options: ScorerOptions,
-    fmr: float = 1e-3,
+    fmr: float | None = None,
+    threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,
     json: Json = False,
@@ -55,14 +56,18 @@ def verify(
             names two of them first and second; or .txt with two paths on each line.
         out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
-            that the model was calibrated for.
+            that the model was calibrated for; by default 0.001.
+        threshold: Instead, the cosine similarity from which two faces match; its error rates are not known.
         keep: Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; by
             default 0.95.
         min_quality: Instead, decide only on faces with at least this quality.
     """
     from facerts.scoring.pair_list import read_pair_list, verify_list
     from facerts.scoring.sinks import check_sink
+    from facerts.scoring.verify import DEFAULT_FMR
 
+    if fmr is not None and threshold is not None:
+        raise typer.BadParameter("--fmr and --threshold both set the threshold; give only one")
     if pairs is None and (first is None or second is None or out is not None):
         raise typer.BadParameter("give two images, or a list with --pairs and a file with --out")
     if pairs is not None and (first is not None or out is None):
@@ -71,16 +76,20 @@ def verify(
         check_sink(out)
     listed = [] if pairs is None else read_pair_list(pairs)
     scorer = options.open()
+    rule: dict[str, Any] = {
+        "fmr": fmr or DEFAULT_FMR,
+        "threshold": threshold,
+        "keep": keep,
+        "min_quality": min_quality,
+    }
     if out is not None:
-        results = verify_list(
-            scorer, listed, fmr=fmr, keep=keep, min_quality=min_quality, progress="embedding"
-        )
+        results = verify_list(scorer, listed, **rule, progress="embedding")
         summary = _write(results, out)
         print_json(summary) if json else fields_table(summary)
         raise typer.Exit(EXIT_SOME_FAILED if summary["failed"] else 0)
     assert first is not None
     assert second is not None
-    result = scorer.verify(first, second, fmr=fmr, keep=keep, min_quality=min_quality)
+    result = scorer.verify(first, second, **rule)
     if json:
         print_json(asdict(result))
     elif result.error is None:
@@ -112,9 +121,14 @@ def _write(results: Iterable[Verification], out: Path) -> dict[str, int | str]:
 def _explain(result: Verification) -> None:
     """Print the decision and what it rests on, for people."""
     decisions = {"same": "Same person", "different": "Different people", "inconclusive": "Inconclusive"}
+    rate = (
+        ", whose error rates are not known"
+        if result.fmr is None
+        else f" at a false match rate of {100 * result.fmr:g} %"
+    )
     print_sentence(
-        f"{decisions[result.decision or '']}: similarity {result.similarity:.3f}, threshold {result.threshold:.3f} at "
-        f"a false match rate of {100 * (result.fmr or 0):g} %."
+        f"{decisions[result.decision or '']}: similarity {result.similarity:.3f}, threshold "
+        f"{result.threshold:.3f}{rate}."
     )
     if result.reason is not None:
         print_sentence(f'{result.reason}. At such quality, neither "same" nor "different" could be trusted.')

@@ -57,6 +57,7 @@ def verify_list(
     listed: Sequence[ListedPair],
     *,
     fmr: float = DEFAULT_FMR,
+    threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,
     progress: str = "",
@@ -66,9 +67,11 @@ def verify_list(
     Raises:
         ModelError: see ``Scorer.match_rule``.
     """
-    rule = scorer.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
+    rule = scorer.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
     pairs = [(row.first, row.second) for row in listed if row.error is None]
-    results = scorer.verify_pairs(pairs, fmr=fmr, keep=keep, min_quality=min_quality, progress=progress)
+    results = scorer.verify_pairs(
+        pairs, fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality, progress=progress
+    )
     for row in listed:
         yield next(results) if row.error is None else rule.failed(row.first, row.second, row.error)
 

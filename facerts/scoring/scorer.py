@@ -123,6 +123,7 @@ class Scorer:
         second: ImageInput,
         *,
         fmr: float = DEFAULT_FMR,
+        threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
     ) -> Verification:
@@ -134,6 +135,7 @@ class Scorer:
             first: a path, encoded bytes, or an ``(H, W, 3) uint8`` RGB array; see ``score``.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
                 model was calibrated for.
+            threshold: instead, the similarity at or above which two faces match; its error rates are not known.
             keep: compare only faces above the model's threshold that keeps this share of its calibration faces;
                 by default 0.95 if the model has quality thresholds.
             min_quality: instead, compare faces with at least this quality.
@@ -151,7 +153,7 @@ class Scorer:
             >>> result.decision, round(result.similarity, 4), round(result.threshold, 4)
             ('same', 1.0, 0.3705)
         """
-        rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
+        rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         images = (lazy_input(first, "the first image"), lazy_input(second, "the second image"))
         (first_face,), (second_face,) = self._score(
             images, self.row_builder(min_quality=rule.min_quality), largest=True
@@ -163,6 +165,7 @@ class Scorer:
         pairs: Sequence[tuple[str | Path, str | Path]],
         *,
         fmr: float = DEFAULT_FMR,
+        threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
         progress: str = "",
@@ -174,7 +177,7 @@ class Scorer:
         Raises:
             ModelError: see ``match_rule``.
         """
-        rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
+        rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self._score(
             lazy_images(Files("pairs", Path(), paths, None)),
@@ -188,19 +191,30 @@ class Scorer:
             yield rule.verify(faces[str(first)], faces[str(second)])
 
     def match_rule(
-        self, *, fmr: float = DEFAULT_FMR, keep: float | None = None, min_quality: float | None = None
+        self,
+        *,
+        fmr: float = DEFAULT_FMR,
+        threshold: float | None = None,
+        keep: float | None = None,
+        min_quality: float | None = None,
     ) -> MatchRule:
         """What ``verify`` decides by.
 
         Raises:
             ModelError: both ``min_quality`` and ``keep`` are given, or the model has no match threshold for this rate
-                or no quality threshold for this share.
+                or no quality threshold for this share; or ``threshold`` is no cosine.
         """
-        match = self._match_threshold(fmr, flip=False)
         thresholds = self.embedder.description.thresholds
         if keep is None and min_quality is None and thresholds:
             keep = DEFAULT_KEEP
         limit = self.row_builder(min_quality=min_quality, keep=keep).min_quality
+        if threshold is not None:
+            if not -1 <= threshold <= 1:
+                raise ModelError(
+                    f"a threshold of {threshold:g} is no cosine similarity; give one from -1 to 1"
+                )
+            return MatchRule(None, threshold, None, None, limit, self.embedder.sha256)
+        match = self._match_threshold(fmr, flip=False)
         # Only faces above the limit are compared, so the error rate is that of pairs of such faces.
         errors: MatchThreshold | KeptPairs = match
         if keep is not None:
@@ -352,7 +366,8 @@ class Scorer:
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
             f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
-            "on your own faces, a folder for each person: facerts calibrate --model MODEL --faces people/"
+            "on your own faces, a folder for each person: facerts calibrate --model MODEL --faces people/. --threshold "
+            "(threshold) decides by a similarity of your own, without an error rate"
         )
 
 
@@ -417,6 +432,7 @@ def verify(
     second: ImageInput,
     *,
     fmr: float = DEFAULT_FMR,
+    threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,
 ) -> Verification:
@@ -433,7 +449,9 @@ def verify(
         >>> facerts.verify(draw_face(0, 0), b"these bytes are not an image").error is None
         False
     """
-    return _default_scorer().verify(first, second, fmr=fmr, keep=keep, min_quality=min_quality)
+    return _default_scorer().verify(
+        first, second, fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality
+    )
 
 
 @cache

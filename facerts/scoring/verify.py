@@ -31,8 +31,8 @@ class Verification:
         first_quality: quality of the first image's face; higher is better.
         first_percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower.
         first_faces: number of faces found in the first image; the largest is compared.
-        fmr: the false match rate that was asked for.
-        threshold: the similarity at or above which two faces match at that rate.
+        fmr: the false match rate that was asked for; None if a threshold was.
+        threshold: the similarity at or above which two faces match at that rate, or that was asked for.
         fnmr: the false non-match rate, 0 to 1, of the pairs used for calibration at that threshold; if the minimum
             quality is one of the model's own, of those pairs whose faces both reach it.
         fnmr_ci95: its 95 % confidence interval.
@@ -64,7 +64,7 @@ class Verification:
 class MatchRule:
     """Decides whether two faces are of the same person; its attributes are those of ``Verification``."""
 
-    fmr: float
+    fmr: float | None
     threshold: float
     fnmr: float | None
     fnmr_ci95: tuple[float, float] | None

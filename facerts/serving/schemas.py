@@ -94,6 +94,18 @@ class VerifyOptions(CommonOptions):
         description="False match rate: the share of the pairs of different people that may be taken for one person; "
         "one of those that the model was calibrated for (see /v1/model). Default: as the service was started.",
     )
+    threshold: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="Instead, the cosine similarity at or above which two faces match; its error rates are not known.",
+    )
+
+    @model_validator(mode="after")
+    def has_one_match_threshold(self) -> VerifyOptions:
+        if self.fmr is not None and self.threshold is not None:
+            raise ValueError("fmr and threshold both set the match threshold; give only one")
+        return self
 
 
 class SearchOptions(Options):
@@ -212,9 +224,10 @@ class PairVerification(Schema):
     similarity: float = Field(description="Cosine similarity of the two embeddings.")
     reason: str | None = Field(description="Why the decision is inconclusive.")
     note: str | None = Field(description="What else to know, such as that an image has several faces.")
-    fmr: float = Field(description="The false match rate that was asked for.")
+    fmr: float | None = Field(description="The false match rate that was asked for; null if a threshold was.")
     threshold: float = Field(
-        description="The similarity at or above which two faces match at that rate, by the model's calibration."
+        description="The similarity at or above which two faces match: at that rate, by the model's calibration, or "
+        "the one that was asked for."
     )
     fnmr: float | None = Field(
         description="The false non-match rate at the threshold, 0 to 1, of the calibration's pairs of one person."

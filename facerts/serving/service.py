@@ -286,7 +286,10 @@ class Service:
         settings = self.settings
         limit = options if options.keep is not None or options.min_quality is not None else settings
         return self.scorer.match_rule(
-            fmr=options.fmr or settings.fmr or DEFAULT_FMR, keep=limit.keep, min_quality=limit.min_quality
+            fmr=options.fmr or settings.fmr or DEFAULT_FMR,
+            threshold=options.threshold,
+            keep=limit.keep,
+            min_quality=limit.min_quality,
         )
 
     def _default_rule(self) -> MatchRule | None:

@@ -84,6 +84,28 @@ def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> 
     )
 
 
+def test_a_threshold_of_ones_own_has_no_error_rates(images: Path, capsys: Captured) -> None:
+    similarity = cosine(blocks(0), ALIKE)
+    # Without match thresholds, too.
+    write_description(write_embedder(images / "model.onnx"), quality="norm")
+    assert verify(images, "a", "same", "--threshold", "0.0001", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["threshold"], result["fmr"], result["fnmr"]) == (0.0001, None, None)
+    write_matcher(images / "model.onnx")
+    for threshold, status in ((similarity - 0.01, 0), (similarity + 0.01, 1)):
+        assert verify(images, "a", "same", "--threshold", str(threshold)) == status
+        said = capsys.readouterr().out
+        assert f"threshold {threshold:.3f}, whose error rates are not known." in said
+        assert "About" not in said
+        # Quality still matters.
+        assert verify(images, "a", "poor", "--threshold", str(threshold)) == 5
+        capsys.readouterr()
+    assert verify(images, "a", "same", "--threshold", "30") == 2
+    assert "a threshold of 30 is no cosine similarity" in capsys.readouterr().err
+    assert verify(images, "a", "same", "--threshold", "0.3", "--fmr", "0.01") == 2
+    assert "--fmr and --threshold both set the threshold" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_two_images_or_a_list_are_required() -> None:
     for arguments in (
         [],

@@ -123,7 +123,7 @@ COMMON = {"aligned", "resize_crops", "keep", "min_quality"}
 ROUTES = {
     "/v1/score": (COMMON | {"embeddings", "largest"}, 1, 16, "Scores"),
     "/v1/search": (COMMON | {"embeddings", "largest", "fpir", "k"}, 1, 16, "Matches"),
-    "/v1/verify": (COMMON | {"fmr"}, 2, 2, "PairVerification"),
+    "/v1/verify": (COMMON | {"fmr", "threshold"}, 2, 2, "PairVerification"),
 }
 
 

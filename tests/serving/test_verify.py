@@ -90,6 +90,16 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
             in response.json()["error"]
         )
         assert post(unmatched, crop(200)).status_code == 200
+        # It decides by a threshold that comes with the request.
+        answer = verify(unmatched, crop(200), crop(200), threshold=0.9).json()
+        assert (answer["decision"], answer["threshold"], answer["fmr"], answer["fnmr"]) == (
+            "same",
+            0.9,
+            None,
+            None,
+        )
+    assert problem(verify(client, crop(200), crop(200), threshold=0.9, fmr=0.01)) == (422, "invalid")
+    assert problem(verify(client, crop(200), crop(200), threshold=9)) == (422, "invalid")
 
 
 def test_images_that_cannot_be_compared_are_named(matcher: Scorer) -> None:
