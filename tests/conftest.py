@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 # Tests that download do so from a server of their own.
 os.environ["FACERTS_OFFLINE"] = "1"
+# What was pulled or measured on this machine must not change what is tested.
+os.environ["FACERTS_CACHE"] = tempfile.mkdtemp(prefix="facerts-tests-")
 
 from hypothesis import settings
 
@@ -26,6 +30,8 @@ from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthet
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_pairs, compare_separations
 from tests.foreign import write_description, write_embedder
+
+atexit.register(shutil.rmtree, os.environ["FACERTS_CACHE"], ignore_errors=True)
 
 # No test may fail for want of speed.
 settings.register_profile("facerts", deadline=None)

@@ -25,7 +25,7 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "onnxruntime": (
         (
             "onnxruntime",
-            *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm", "directml")),
+            *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm")),
         ),
         "cpu or gpu",
     ),

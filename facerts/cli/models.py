@@ -150,9 +150,12 @@ def pull(
         quality: Model whose quality a recognizer gets; none for its own, the norm of its embedding.
     """
     from facerts.export.install import install
+    from facerts.hub.catalog import in_catalog
 
+    entry = in_catalog(name)
     done = install(name, source, mirror=mirror, quality=None if quality == "none" else quality)
     result: dict[str, Any] = {"name": name, "file": str(done.path)}
+    result |= {"commercial use": entry.commercial, "terms": entry.terms}
     if done.order is not None:
         order = done.order
         verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"

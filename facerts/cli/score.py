@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -81,6 +81,8 @@ def score(
     scorer = options.open()
     task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
+    # The workers compute on what this machine chose, so that all rows are of one kind.
+    options = replace(options, provider=scorer.embedder.providers[:1])
     on_gpus = scorer.embedder.providers[0] in GPU_PROVIDERS
     workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
     if engine == "ray":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from facerts.scoring import Scorer
 
 _MODEL_HELP = (
-    "Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its .json "
+    "Name of a model (see facerts models list), or path of an .onnx embedder (a foreign one with its .json "
     "beside it) or of an insightface model pack"
 )
 Model = Annotated[str, typer.Option(help=f"{_MODEL_HELP}.")]
@@ -39,9 +39,9 @@ Provider = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="What computes: cpu, cuda, tensorrt, migraphx, rocm, directml, coreml or openvino, or another provider of "
-        "ONNX Runtime by its name; may be repeated, in order of preference. By default auto: the fastest that is here, "
-        "as facerts doctor --bench measured it, or by a fixed order.",
+        help="What computes: cpu, cuda, tensorrt, migraphx, rocm, coreml or openvino, or another provider of ONNX "
+        "Runtime by its name; may be repeated: what the first cannot compute, the next does, and all must start. By "
+        "default auto: the fastest that is here, as facerts doctor --bench measured it, or by a fixed order.",
     ),
 ]
 

@@ -98,7 +98,7 @@ class SCRFD:
         self._threshold = threshold
         with tempfile.TemporaryDirectory() as scratch:
             file = _find_in_pack(self._model, Path(scratch)) if is_pack(self._model) else self._model
-            self._session = open_session(file, providers=providers, threads=threads)
+            self._session = open_session(file, providers=providers, threads=threads, photos=True)
             digest = sha256_file(file)
         signature = signature_of(self._session)
         if not is_scrfd(signature):

@@ -83,6 +83,7 @@ class YuNet:
             providers=providers,
             threads=threads,
             varying_sizes=True,
+            photos=True,
         )
         self._check()
         # OpenCV's own runtime gives slightly different digits, so the identity names the runtime.

@@ -14,8 +14,8 @@ from facerts.export.channel_order import ChannelOrder, channel_order
 from facerts.export.free_batch import fixed_batch, free_batch
 from facerts.export.join_quality import join_quality
 from facerts.export.parity import Parity, check_crops, compare_outputs
-from facerts.hub.catalog import RECOGNIZERS, CatalogModel, in_catalog
-from facerts.hub.fetch import fetch, is_offline
+from facerts.hub.catalog import RECOGNIZERS, CatalogModel, catalog_models, in_catalog
+from facerts.hub.fetch import alone, downloaded_file, fetch, is_offline
 from facerts.hub.find import find_model, in_catalog_or_none, name_in
 from facerts.hub.installed import (
     InstalledModel,
@@ -83,6 +83,14 @@ def install(
     if entry.kind == "detector":
         return Installation(fetch(entry, source, mirror))
     _needs_onnx()
+    with alone(installed_file(name), "makes ready"):
+        return _install(entry, source, mirror, quality)
+
+
+def _install(
+    entry: CatalogModel, source: str | Path | None, mirror: str | None, quality: str | None
+) -> Installation:
+    name = entry.name
     file = fetch(entry, source, mirror)
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -118,7 +126,12 @@ def find_or_install(model: str | Path | None = None) -> Path:
         return find_model(model)
     if (path := find_installed(entry.name)) is not None:
         return path
-    return find_model(model) if is_offline() else install(entry.name).path
+    if is_offline():
+        return find_model(model)
+    _needs_onnx()
+    with alone(installed_file(entry.name), "makes ready"):
+        # Another process may have done it meanwhile.
+        return find_installed(entry.name) or _install(entry, None, None, QUALITY).path
 
 
 def verify_installed() -> dict[str, list[str]]:
@@ -128,6 +141,11 @@ def verify_installed() -> dict[str, list[str]]:
         ModelError: a record is broken.
     """
     problems: dict[str, list[str]] = {}
+    for entry in catalog_models():
+        file = downloaded_file(entry)
+        if entry.kind == "detector" and file.is_file():
+            wrong = entry.mismatch(file)
+            problems[entry.name] = [f"{file}: {wrong}; pull it again"] if wrong else []
     for record in installed_models():
         problems[record.name] = []
         try:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.registry import HashedFile, Name, StrictModel, Text, read_list
+from facerts.hub.registry import HashedFile, Name, StrictModel, Text, read_list, shipped_models
 from facerts.onnx.contract import Description
 
 # Encrypted, so that nobody on the way can see the request or change the model.
@@ -100,6 +100,8 @@ def in_catalog(name: Name) -> CatalogModel:
         ModelError: there is none of that name.
     """
     models = {model.name: model for model in catalog_models()}
+    if name in {model.name for model in shipped_models()}:
+        raise ModelError(f"{name} ships with facerts; there is nothing to pull or to remove")
     if name not in models:
         raise ModelError(
             f"no model {name!r} in the catalog{did_you_mean(name, models)}; facerts models list has all names"

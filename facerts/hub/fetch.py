@@ -112,8 +112,8 @@ def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | N
     try:
         if source is None:
             return locate(model) or _fetch(model, mirror)
-        path, part = _target(model), _part(_target(model))
-        with _alone(path):
+        path, part = downloaded_file(model), _part(downloaded_file(model))
+        with alone(path):
             try:
                 with writing(part, advice=ADVICE), part.open("wb") as file:
                     for block in _read(Path(source)):
@@ -135,10 +135,14 @@ def remove(model: CatalogModel) -> list[Path]:
     Raises:
         WriteError: it cannot be deleted.
     """
-    found = [path for path in (_target(model), _part(_target(model))) if path.is_file()]
-    for path in found:
-        with writing(path):
-            path.unlink()
+    target = downloaded_file(model)
+    found = []
+    if target.parent.is_dir():
+        with alone(target):
+            found = [path for path in (target, _part(target)) if path.is_file()]
+            for path in found:
+                with writing(path):
+                    path.unlink()
     return found
 
 
@@ -161,9 +165,9 @@ def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = T
             f"no address is known for {model.file} ({model.source}); if you have the file (SHA-256 {model.sha256}), "
             f"{by_hand} takes it"
         )
-    path = _target(model)
+    path = downloaded_file(model)
     problems = []
-    with _alone(path):
+    with alone(path):
         if path.is_file() and not model.mismatch(path):
             return path
         for url in urls:
@@ -187,8 +191,12 @@ def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = T
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until no other process downloads the file."""
+def alone(path: Path, doing: str = "downloads") -> Iterator[None]:
+    """Wait until no other process writes a file of the cache, and keep others from it until the block ends.
+
+    Args:
+        doing: what the other process does with it, for the message.
+    """
     with writing(path, advice=ADVICE):
         make_folder(path.parent)
     said = False
@@ -200,12 +208,13 @@ def _alone(path: Path) -> Iterator[None]:
                 return
         except LockedError:
             if not said:
-                say(f"waiting for another process, which downloads {path.name}")
+                say(f"waiting for another process, which {doing} {path.name}")
             said = True
             time.sleep(PAUSE_S)
 
 
-def _target(model: CatalogModel) -> Path:
+def downloaded_file(model: CatalogModel) -> Path:
+    """Where a downloaded file of the cache is, or would be."""
     return cache_folder() / model.file
 
 
@@ -216,7 +225,7 @@ def _part(path: Path) -> Path:
 
 def _candidates(model: CatalogModel) -> list[Path]:
     folder = os.environ.get("FACERTS_MODELS")
-    return [_target(model), *([Path(folder) / model.file] if folder else [])]
+    return [downloaded_file(model), *([Path(folder) / model.file] if folder else [])]
 
 
 def _other_files(model: CatalogModel) -> str:

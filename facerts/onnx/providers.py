@@ -26,11 +26,14 @@ PROVIDERS = {
     "tensorrt": "TensorrtExecutionProvider",
     "migraphx": "MIGraphXExecutionProvider",
     "rocm": "ROCMExecutionProvider",
-    "directml": "DmlExecutionProvider",
     "coreml": "CoreMLExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
     "cpu": CPU,
 }
+# They compile a model for every input size that they meet, for minutes: not for photos, and not before it was measured.
+COMPILING = frozenset(PROVIDERS[name] for name in ("tensorrt", "migraphx"))
+# Those that share the processor's cores.
+CORES = frozenset({CPU, PROVIDERS["openvino"]})
 # Those of graphics cards, of which a scheduler gives each process one.
 GPU_PROVIDERS = frozenset(PROVIDERS[name] for name in ("cuda", "tensorrt", "migraphx", "rocm"))
 # Crops in a batch where nothing was measured: larger ones are no faster on the CPU.
@@ -44,7 +47,7 @@ class MeasuredProvider(BaseModel):
 
     Attributes:
         ms_per_crop: milliseconds to embed a crop, by batch size.
-        ms_per_photo: milliseconds for a photo, from its pixels to the embeddings of its faces; None without a detector.
+        ms_per_photo: milliseconds to find the faces in a photo; None if no detector was measured, or it finds others.
         cosine: minimum cosine similarity of its embeddings to those on the CPU.
         quality_error: largest difference of its qualities from those on the CPU; None for models without quality.
         exact: whether both are small enough for ``auto`` to choose the provider.
@@ -72,7 +75,7 @@ class MeasuredProviders(BaseModel):
         machine: its name: folders may be shared by several machines.
         onnxruntime: version.
         available: the providers that ONNX Runtime had.
-        model: name of the model that was measured.
+        model: name of the model that was measured; what was found counts for all.
         providers: those that started.
     """
 
@@ -127,6 +130,10 @@ def measured_providers() -> tuple[MeasuredProvider, ...]:
         return ()
     try:
         measured = MeasuredProviders.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); delete it, or set FACERTS_CACHE"
+        ) from error
     except ValidationError as error:
         raise ModelError(
             f"{path}: {problems_text(error.errors())}; delete it, and run facerts doctor --bench again"
@@ -147,10 +154,16 @@ def automatic_order(*, photos: bool = False) -> list[str]:
     import onnxruntime
 
     available = onnxruntime.get_available_providers()
-    order = [name for name in PROVIDERS.values() if name in available]
+    order = [name for name in PROVIDERS.values() if name in available and name not in COMPILING]
     if measured := measured_providers():
-        exact = [found for found in measured if found.exact]
-        order = [found.provider for found in sorted(exact, key=_photo_time if photos else _crop_time)]
+        if photos:
+            times = {
+                found.provider: found.ms_per_photo for found in measured if found.provider not in COMPILING
+            }
+        else:
+            times = {found.provider: _crop_time(found) for found in measured if found.exact}
+        known = {name: time for name, time in times.items() if time is not None}
+        order = sorted(known, key=lambda name: known[name])
     return [*takewhile(lambda name: name != CPU, order), CPU]
 
 
@@ -163,6 +176,10 @@ def full_names(providers: Sequence[str]) -> list[str]:
     import onnxruntime
 
     available = onnxruntime.get_available_providers()
+    if AUTO in map(str.lower, providers):
+        raise ModelError(
+            f"{AUTO} chooses among all providers; give it alone, or the names of some without it"
+        )
     names = [PROVIDERS.get(name.lower(), name) for name in providers]
     for given, name in zip(providers, names, strict=True):
         if name not in available:
@@ -173,17 +190,17 @@ def full_names(providers: Sequence[str]) -> list[str]:
 
 
 def usual_batch_size(provider: str) -> int:
-    """Crops in a batch: the number with the least time per crop if that was measured."""
-    found = [measured for measured in measured_providers() if measured.provider == provider]
+    """Crops in a batch: the number with the least time per crop if that was measured, of several."""
+    found = [
+        measured
+        for measured in measured_providers()
+        if measured.provider == provider and len(measured.ms_per_crop) > 1
+    ]
     return found[0].batch_size if found else CPU_BATCH_SIZE if provider == CPU else BATCH_SIZE
 
 
 def _crop_time(found: MeasuredProvider) -> float:
     return found.ms_per_crop[found.batch_size]
-
-
-def _photo_time(found: MeasuredProvider) -> float:
-    return found.ms_per_photo or _crop_time(found)
 
 
 def _machine() -> str:

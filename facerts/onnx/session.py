@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import MissingExtraError, ModelError, first_line
+from facerts.io.cache import cache_folder
 from facerts.io.console import warn
 from facerts.onnx.providers import AUTO, CPU, PROVIDERS, automatic_order, full_names
 
@@ -25,10 +26,11 @@ def open_session(
     path: Path,
     *,
     content: bytes | None = None,
-    providers: Sequence[str] | None = None,
+    providers: str | Sequence[str] | None = None,
     threads: int | None = None,
     inference: bool = True,
     varying_sizes: bool = False,
+    photos: bool = False,
 ) -> Any:
     """Open an ONNX Runtime session of a model file.
 
@@ -37,8 +39,8 @@ def open_session(
         providers: execution providers by name (``cuda``, ``CUDAExecutionProvider``), in order of preference; ``auto``
             for the first of ``automatic_order`` that starts; None for the CPU.
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
-        varying_sizes: whether input sizes vary between forward passes, as those of a detector do, so that memory is
-            not planned per size.
+        varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
+        photos: whether it is a detector: ``auto`` then goes by the time of a photo.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or a provider is not available.
@@ -62,12 +64,15 @@ def open_session(
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
     model = str(path) if content is None else content
-    if list(providers or ()) != [AUTO]:
+    named = [providers] if isinstance(providers, str) else list(providers or [CPU])
+    if [name.lower() for name in named] != [AUTO]:
         try:
-            return _open(path, model, options, full_names(providers or [CPU]))
+            return _open(path, model, options, full_names(named))
         except ProviderError as error:
+            # A file that the CPU cannot load either is not the provider's fault.
+            _open(path, model, options, [CPU])
             raise ProviderError(f"{error}; --provider auto takes one that starts") from error
-    *accelerators, _ = automatic_order(photos=varying_sizes)
+    *accelerators, _ = automatic_order(photos=photos)
     session, problems = None, {}
     for provider in accelerators:
         try:
@@ -108,7 +113,12 @@ def _open(path: Path, model: str | bytes, options: Any, providers: Sequence[str]
 def _settings(provider: str, options: Any) -> dict[str, str]:
     """What a provider does not take from the session's options."""
     threads = options.intra_op_num_threads
-    return {"num_of_threads": str(threads)} if provider == PROVIDERS["openvino"] and threads else {}
+    if provider == PROVIDERS["openvino"] and threads:
+        return {"num_of_threads": str(threads)}
+    if provider == PROVIDERS["tensorrt"]:
+        # Otherwise every process would compile the model again.
+        return {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(cache_folder() / "tensorrt")}
+    return {}
 
 
 def metadata_of(session: Any, path: Path) -> dict[str, str]:

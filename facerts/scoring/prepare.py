@@ -12,6 +12,7 @@ from facerts.detection import Detection, FaceFinder
 from facerts.errors import Error, ImageError, MissingModelError
 from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
+from facerts.onnx.session import ProviderError
 from facerts.scoring.reasons import crop_reasons, detection_reasons
 
 
@@ -60,6 +61,7 @@ def prepare(
 
     Raises:
         MissingModelError: the image needs a detector that cannot be downloaded.
+        ProviderError: the detector's provider does not start.
     """
     path, size = storable(image.path), None
     try:
@@ -76,8 +78,8 @@ def prepare(
             for face, crop in zip(faces, crops, strict=True)
         ]
         return PreparedImage(path, crops, [*faces], reasons, found=len(detections), size=size)
-    except MissingModelError:
-        # Not the image's fault, and all others would wait for the same download.
+    except (MissingModelError, ProviderError):
+        # Not the image's fault, and all others would wait for the same detector.
         raise
     except Error as error:
         return PreparedImage(path, [], [], [], storable(str(error)), size=size)

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
-from facerts.embedding import FaceOutputs
+from facerts.detection import Detection, Detector, open_detector
+from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import MissingModelError, ModelError
+from facerts.export.install import find_or_install
 from facerts.export.parity import Tolerance, check_crops, compare_outputs
 from facerts.io.progress import progress_bar
 from facerts.onnx.providers import CPU, PROVIDERS, MeasuredProvider
-from facerts.onnx.session import ProviderError
-from facerts.scoring.scorer import Scorer, load
 
 BATCH_SIZES = (1, 16, 64)
 # Shorter floats than the CPU's 32 bits, as graphics cards use them, move an embedding by less than an image's recoding.
 CLOSE = Tolerance(cosine=0.999, quality_error=1e-3, quality_spreads=0.05)
-PHOTO = (768, 1024)
+# In place of a batch size.
+PHOTO = 0
+# Of the same face found by two providers, in pixels.
+MAX_SHIFT = 2.0
+PHOTO_SIZE = (768, 1024)
 FACES_IN_PHOTO, FACE_SIDE = 4, 160
 
 
@@ -34,13 +40,23 @@ class ProviderTimes:
 
     Attributes:
         model: name of the model.
-        measured: the providers that started, the CPU last.
+        measured: the providers that computed, the CPU last.
         problems: why others did not, or are not exact, by provider; and why photos were not measured, by "photos".
     """
 
     model: str
     measured: tuple[MeasuredProvider, ...]
     problems: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A model and a detector on one provider, and what they compute."""
+
+    embedder: OnnxEmbedder
+    detector: Detector | None
+    outputs: FaceOutputs
+    faces: list[Detection]
 
 
 def measure_providers(
@@ -64,90 +80,109 @@ def measure_providers(
     import onnxruntime
 
     problems: dict[str, str] = {}
+    path = find_or_install(model)
     try:
-        load(model, detector=detector, providers=[CPU])
+        on_cpu = _open(path, detector, CPU, threads)
     except MissingModelError as error:
         problems["photos"] = str(error)
         detector = "none"
-    scorers: dict[str, Scorer] = {}
+        on_cpu = _open(path, detector, CPU, threads)
+    opened: dict[str, _Opened] = {}
     for name in PROVIDERS.values():
         if name in onnxruntime.get_available_providers():
             try:
-                scorers[name] = load(
-                    model, detector=detector, providers=[name], threads=threads, batch_size=max(BATCH_SIZES)
-                )
-            except ProviderError as error:
+                opened[name] = on_cpu if name == CPU else _open(path, detector, name, threads)
+            except ModelError as error:
                 problems[name] = str(error)
-    crops = check_crops()
-    outputs = {name: scorer.embedder(crops) for name, scorer in scorers.items()}
-    crop_times, photo_times = _times(scorers, crops, rounds)
+    times = _times(opened, rounds)
     measured = []
-    for name in scorers:
-        problem, cosine, quality_error = _distance(outputs[CPU], outputs[name])
-        if problem:
-            problems[name] = problem
+    for name, one in opened.items():
+        exact = _is_close(on_cpu.outputs, one.outputs)
+        finds_the_same = _same_faces(on_cpu.faces, one.faces)
+        if not exact:
+            problems[name] = "it computes something else than the CPU, so auto does not choose it"
+        elif not finds_the_same:
+            problems[name] = "it finds other faces than the CPU, so auto does not choose it for photos"
         measured.append(
             MeasuredProvider(
                 provider=name,
-                ms_per_crop=crop_times[name],
-                ms_per_photo=photo_times.get(name),
-                cosine=cosine,
-                quality_error=quality_error,
-                exact=not problem,
+                ms_per_crop={size: times[name, size] for size in _batch_sizes(on_cpu.embedder)},
+                ms_per_photo=times.get((name, PHOTO)) if finds_the_same else None,
+                cosine=_cosine(on_cpu.outputs, one.outputs),
+                quality_error=_quality_error(on_cpu.outputs, one.outputs),
+                exact=exact,
             )
         )
-    return ProviderTimes(scorers[CPU].embedder.name, tuple(measured), problems)
+    return ProviderTimes(on_cpu.embedder.name, tuple(measured), problems)
 
 
-def _times(
-    scorers: Mapping[str, Scorer], crops: NDArray[np.uint8], rounds: int
-) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
-    """Median milliseconds per crop by provider and batch size, and per photo by provider."""
-    photo = _photo()
-    only = scorers[CPU].embedder.description.input.batch
-    sizes: Sequence[int] = BATCH_SIZES if only is None else [only]
-    batches = {size: np.resize(crops, (size, *crops.shape[1:])) for size in sizes}
-    of_crops: dict[tuple[str, int], list[float]] = {(name, size): [] for name in scorers for size in sizes}
-    of_photos: dict[str, list[float]] = {
-        name: [] for name, scorer in scorers.items() if scorer.detector is not None
-    }
+def _open(path: Path, detector: str | Path, provider: str, threads: int | None) -> _Opened:
+    """Open and run both, which is when providers compile what they run."""
+    options: dict[str, Any] = {"providers": [provider], "threads": threads}
+    embedder = load_embedder(path, batch_size=max(BATCH_SIZES), **options)
+    finder = None if detector == "none" else open_detector(detector, **options)
+    return _Opened(embedder, finder, embedder(check_crops()), [] if finder is None else finder(_photo()))
+
+
+def _times(opened: Mapping[str, _Opened], rounds: int) -> dict[tuple[str, int], float]:
+    """Median milliseconds by provider and batch size for a crop, and by provider and ``PHOTO`` for a photo."""
+    crops, photo = check_crops(), _photo()
+    timed: dict[tuple[str, int], Callable[[], object]] = {}
+    for name, one in opened.items():
+        for size in _batch_sizes(one.embedder):
+            timed[name, size] = partial(one.embedder, np.resize(crops, (size, *crops.shape[1:])))
+        if one.detector is not None:
+            timed[name, PHOTO] = partial(one.detector, photo)
+    taken: dict[tuple[str, int], list[float]] = {key: [] for key in timed}
     with progress_bar() as bar:
         shown = bar.add_task("measuring", total=rounds + 1, unit="rounds")
         for _ in range(rounds + 1):
-            for (name, size), taken in of_crops.items():
+            for (name, size), run in timed.items():
                 begin = perf_counter()
-                scorers[name].embedder(batches[size])
-                taken.append(1000 * (perf_counter() - begin) / size)
-            for name, taken in of_photos.items():
-                begin = perf_counter()
-                scorers[name].score([photo])
-                taken.append(1000 * (perf_counter() - begin))
+                run()
+                taken[name, size].append(1000 * (perf_counter() - begin) / max(size, 1))
             bar.advance(shown)
-    # In the first round, providers compile what they run.
-    by_crop: dict[str, dict[int, float]] = {name: {} for name in scorers}
-    for (name, size), taken in of_crops.items():
-        by_crop[name][size] = median(taken[1:])
-    return by_crop, {name: median(taken[1:]) for name, taken in of_photos.items()}
+    # Each size is compiled in the first round.
+    return {key: median(times[1:]) for key, times in taken.items()}
 
 
-def _distance(expected: FaceOutputs, actual: FaceOutputs) -> tuple[str, float, float | None]:
-    """What is wrong with a provider's outputs; their cosine similarity and the error of their qualities."""
-    cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
-    error = None
-    if expected.quality is not None and actual.quality is not None:
-        error = float(np.abs(expected.quality - actual.quality).max())
+def _batch_sizes(embedder: OnnxEmbedder) -> Sequence[int]:
+    only = embedder.description.input.batch
+    return BATCH_SIZES if only is None else (only,)
+
+
+def _is_close(expected: FaceOutputs, actual: FaceOutputs) -> bool:
     try:
         compare_outputs(expected, actual, CLOSE)
     except ModelError:
-        return "it computes something else than the CPU, so auto does not choose it", cosine, error
-    return "", cosine, error
+        return False
+    return True
+
+
+def _cosine(expected: FaceOutputs, actual: FaceOutputs) -> float:
+    """The smallest of two embeddings of a crop."""
+    return float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
+
+
+def _quality_error(expected: FaceOutputs, actual: FaceOutputs) -> float | None:
+    if expected.quality is None or actual.quality is None:
+        return None
+    return float(np.abs(expected.quality - actual.quality).max())
+
+
+def _same_faces(expected: Sequence[Detection], actual: Sequence[Detection]) -> bool:
+    return len(expected) == len(actual) and all(
+        np.abs(face.points - other.points).max() <= MAX_SHIFT
+        for face, other in zip(expected, actual, strict=True)
+    )
 
 
 def _photo() -> NDArray[np.uint8]:
     """A photo of several drawn faces."""
-    photo = np.full((*PHOTO, 3), 128, np.uint8)
+    photo = np.full((*PHOTO_SIZE, 3), 128, np.uint8)
     for number in range(FACES_IN_PHOTO):
-        face = cv2.resize(draw_face(number, 0), (FACE_SIDE, FACE_SIDE), interpolation=cv2.INTER_CUBIC)
+        side = FACE_SIDE - 16 * number
         left = 40 + number * (FACE_SIDE + 80)
-        photo[300 : 300 + FACE_SIDE, left : left + FACE_SIDE] = face
+        face = cv2.resize(draw_face(number, 0), (side, side), interpolation=cv2.INTER_CUBIC)
+        photo[300 : 300 + side, left : left + side] = face
     return photo

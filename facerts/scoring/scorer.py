@@ -21,7 +21,7 @@ from facerts.export.install import find_or_install
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
-from facerts.onnx.providers import AUTO, CPU
+from facerts.onnx.providers import AUTO, CORES
 from facerts.scoring.inputs import Color, ImageInput, lazy_input, lazy_inputs
 from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage, aligned_crop
@@ -257,6 +257,7 @@ class Scorer:
         detector = None if self.detector is None else self.detector.identity
         return {
             "model_sha256": self.embedder.sha256,
+            "provider": self.embedder.providers[0],
             "detector": detector,
             "resize_crops": self.resize_crops,
         }
@@ -272,7 +273,7 @@ class Scorer:
     def parallel_batches(self) -> int:
         """How many batches to process at the same time so that all cores are busy."""
         threads = self.embedder.session.get_session_options().intra_op_num_threads
-        on_cores = self.embedder.providers[0] == CPU
+        on_cores = self.embedder.providers[0] in CORES
         return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
 
     def embed(self, crops: ImageInput | Sequence[ImageInput], *, color: Color = "RGB") -> FaceOutputs:

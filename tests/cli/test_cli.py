@@ -115,11 +115,12 @@ def test_doctor_measures_and_stores_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     write_description(write_embedder(tmp_path / "m.onnx"))
     assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none") == 0
     printed = capsys.readouterr().out
-    assert "m: milliseconds" in printed
-    assert "auto takes the first of cpu that starts" in printed
+    assert "m: ms per crop" in printed
+    assert "auto takes the first that starts of cpu, and for detection of cpu" in printed
     (stored,) = (tmp_path / "cache").iterdir()
     assert json.loads(stored.read_text())["providers"][0]["provider"] == "CPUExecutionProvider"
     assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none", "--json") == 0

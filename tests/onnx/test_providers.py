@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
+from facerts.detection import Detector, open_detector
+from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.errors import ModelError
 from facerts.onnx.providers import (
     CPU,
@@ -21,9 +24,10 @@ from facerts.onnx.providers import (
 from facerts.onnx.session import open_session
 from facerts.scoring import load, provider_times
 from facerts.scoring.provider_times import measure_providers
+from tests.detectors import write_yunet
 from tests.foreign import write_description, write_embedder
 
-CUDA, OPENVINO, COREML = (f"{name}ExecutionProvider" for name in ("CUDA", "OpenVINO", "CoreML"))
+CUDA, OPENVINO, COREML, ROCM = (f"{name}ExecutionProvider" for name in ("CUDA", "OpenVINO", "CoreML", "ROCM"))
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +41,12 @@ def accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ONNX Runtime with three more providers, none of which starts."""
     names = [OPENVINO, COREML, CUDA, "AzureExecutionProvider", CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+    real = onnxruntime.InferenceSession
+
+    def without_accelerators(model: str | bytes, options: object, **_: object) -> object:
+        return real(model, options, providers=[CPU])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", without_accelerators)
 
 
 def _measured(
@@ -48,8 +58,10 @@ def _measured(
 
 def test_providers_have_short_names(accelerators: None) -> None:
     assert full_names(["CUDA", "coreml", CPU]) == [CUDA, COREML, CPU]
-    with pytest.raises(ModelError, match=r"no DmlExecutionProvider here; it has cuda, coreml, openvino, cpu"):
-        full_names(["directml"])
+    with pytest.raises(
+        ModelError, match=r"no ROCMExecutionProvider here; it has cuda, coreml, openvino, cpu"
+    ):
+        full_names(["rocm"])
     with pytest.raises(ModelError, match="no opnvino here, did you mean 'openvino'"):
         full_names(["opnvino"])
 
@@ -65,12 +77,13 @@ def test_measurements_decide_the_order_and_the_batch_size(
     found = [
         _measured(CUDA, 2, 30),
         _measured(OPENVINO, 1, 60),
+        # Only its embeddings are wrong.
         _measured(COREML, 0.1, 1, exact=False),
         _measured(CPU, 4, 50),
     ]
     store_measured(found, "theirs")
     assert automatic_order() == [OPENVINO, CUDA, CPU]
-    assert automatic_order(photos=True) == [CUDA, CPU]
+    assert automatic_order(photos=True) == [COREML, CUDA, CPU]
     assert usual_batch_size(CUDA) == 16
     # Another ONNX Runtime may be faster, or have others.
     monkeypatch.setattr(onnxruntime, "__version__", "9.9")
@@ -85,7 +98,6 @@ def test_broken_measurements_are_an_error() -> None:
         automatic_order()
 
 
-@pytest.mark.filterwarnings("ignore:Specified provider")
 def test_auto_says_once_what_it_passes_over(
     tmp_path: Path, accelerators: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,8 +113,15 @@ def test_auto_says_once_what_it_passes_over(
     with pytest.raises(ModelError, match="cannot load it"):
         open_session(tmp_path / "text.onnx", providers=["auto"])
     assert capfd.readouterr().err == ""
-    with pytest.raises(ModelError, match=f"could not start {CUDA} here"):
-        open_session(model, providers=["cuda"])
+    for named in ("cuda", ["cuda"], [CUDA, CPU]):
+        with pytest.raises(ModelError, match=f"could not start {CUDA} here .* --provider auto takes one"):
+            open_session(model, providers=named)
+    with pytest.raises(ModelError, match=r"cannot load it \((?!.*--provider)"):
+        open_session(tmp_path / "text.onnx", providers=["cuda"])
+    for named in ("AUTO", "cpu", ["CPU"]):
+        assert open_session(model, providers=named).get_providers() == [CPU]
+    with pytest.raises(ModelError, match="auto chooses among all providers; give it alone"):
+        open_session(model, providers=["auto", "cpu"])
 
 
 def test_a_provider_that_computes_something_else_is_not_chosen(
@@ -110,30 +129,38 @@ def test_a_provider_that_computes_something_else_is_not_chosen(
 ) -> None:
     write_description(write_embedder(tmp_path / "theirs.onnx"))
     write_description(write_embedder(tmp_path / "wrong.onnx", seed=5))
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [OPENVINO, COREML, CUDA, CPU])
-    real = load
+    yunet, deaf = write_yunet(tmp_path / "yunet.onnx"), write_yunet(tmp_path / "deaf.onnx", level=-9)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [OPENVINO, COREML, CUDA, ROCM, CPU])
 
-    def load_for(model: Path, *, providers: list[str], **options: object) -> object:
+    def load_for(model: Path, *, providers: list[str], **options: Any) -> OnnxEmbedder:
         if providers == [CUDA]:
-            return real(model, providers=providers, **options)  # type: ignore[arg-type]
-        wrong = tmp_path / "wrong.onnx" if providers == [OPENVINO] else model
-        return real(wrong, providers=[CPU], **options)  # type: ignore[arg-type]
+            raise ModelError("out of memory")
+        return load_embedder(tmp_path / "wrong.onnx" if providers == [OPENVINO] else model, **options)
 
-    monkeypatch.setattr(provider_times, "load", load_for)
-    with pytest.warns(UserWarning, match="Specified provider"):
-        times = measure_providers(tmp_path / "theirs.onnx", detector="none", rounds=1)
+    def detector_for(model: Path, *, providers: list[str], **options: Any) -> Detector:
+        return open_detector(deaf if providers == [ROCM] else model, threshold=0.1, **options)
+
+    monkeypatch.setattr(provider_times, "load_embedder", load_for)
+    monkeypatch.setattr(provider_times, "open_detector", detector_for)
+    times = measure_providers(tmp_path / "theirs.onnx", detector=yunet, rounds=1)
     assert times.model == "theirs"
+    assert times.problems[CUDA] == "out of memory"
     by_name = {found.provider: found for found in times.measured}
-    assert {name: found.exact for name, found in by_name.items()} == {
-        COREML: True,
-        OPENVINO: False,
-        CPU: True,
-    }
+    exact = {COREML: True, OPENVINO: False, ROCM: True, CPU: True}
+    assert {name: found.exact for name, found in by_name.items()} == exact
     assert by_name[OPENVINO].cosine < 0.99 < by_name[COREML].cosine
-    assert "could not start" in times.problems[CUDA]
     assert "something else than the CPU" in times.problems[OPENVINO]
+    assert "finds other faces than the CPU" in times.problems[ROCM]
     assert set(by_name[CPU].ms_per_crop) == {1, 16, 64}
-    assert all(found.ms_per_photo is None for found in times.measured)
+    assert {name for name, found in by_name.items() if found.ms_per_photo is None} == {ROCM}
+
+
+def test_photos_are_left_out_where_the_detector_is_missing(tmp_path: Path) -> None:
+    write_description(write_embedder(tmp_path / "m.onnx", batch=1), input_batch=1)
+    times = measure_providers(tmp_path / "m.onnx", rounds=1)
+    assert "yunet is not on this machine" in times.problems["photos"]
+    (found,) = times.measured
+    assert (set(found.ms_per_crop), found.ms_per_photo) == ({1}, None)
 
 
 def test_the_best_batch_size_is_used(tmp_path: Path) -> None:
