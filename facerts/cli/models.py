@@ -65,6 +65,7 @@ def list_models(
         "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it. time: of a crop on one core, with "
         "mobilefacenet as 1. --from FILE: pull takes it from where you have it. More: facerts models show NAME",
         style="dim",
+        highlight=False,
     )
 
 
