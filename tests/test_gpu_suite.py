@@ -32,6 +32,8 @@ def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
     assert results["resume"]["with a checkpoint"] == 0.0
     assert results["first steps"]["largest relative difference"] == 0.0
     assert results["ONNX Runtime"]["CPUExecutionProvider"] < 1e-4
+    shipped = results["ONNX Runtime"]["facerts-small on CPUExecutionProvider"]
+    assert set(shipped["milliseconds per crop"]) == {"1", "16", "64"}
     assert results["two processes"] == {"trained": True}
     page = (tmp_path / "summary.md").read_text()
     assert "the numbers mean nothing" in page

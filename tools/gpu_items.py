@@ -219,11 +219,15 @@ def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
 
 
 def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
-    """Largest differences of an exported network's embeddings from PyTorch's on the device, by provider."""
+    """Largest differences of an exported network's embeddings from PyTorch's on the device, and times of a crop of the
+    model that ships, by provider."""
     import onnxruntime
 
     from facerts.datasets.synthetic import write_synthetic_faces
     from facerts.embedding.onnx_embedder import OnnxEmbedder
+    from facerts.onnx.providers import PROVIDERS
+    from facerts.onnx.session import ProviderError
+    from facerts.scoring.provider_times import measure_providers
     from facerts.training.export.from_checkpoint import export_run
 
     recipe = small_recipe(device, "method=arcface")
@@ -239,13 +243,24 @@ def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
         write_synthetic_faces(folder / "faces", identities=2, images=4)
         save_checkpoint(folder / FILE, recipe, {"step": 40, "position": 40.0, **learner.state_dict()})
         export_run(folder, folder / "network.onnx", data=[str(folder / "faces")])
-        for provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
+        for provider in (PROVIDERS[name] for name in ("cpu", "cuda", "tensorrt")):
             if provider not in onnxruntime.get_available_providers():
                 found[provider] = "not in this ONNX Runtime; onnxruntime-gpu has it"
                 continue
-            exported = OnnxEmbedder(folder / "network.onnx", providers=[provider])
+            try:
+                exported = OnnxEmbedder(folder / "network.onnx", providers=[provider])
+            except ProviderError as error:
+                found[provider] = str(error)
+                continue
             found[provider] = float(abs(exported(crops).embedding - expected).max())
-    return found
+    times = measure_providers(detector="none", rounds=1 if rehearse else 7)
+    for measured in times.measured:
+        found[f"{times.model} on {measured.provider}"] = {
+            "milliseconds per crop": measured.ms_per_crop,
+            "smallest cosine to the CPU": measured.cosine,
+            "largest difference of quality": measured.quality_error,
+        }
+    return found | {f"problem of {name}": problem for name, problem in times.problems.items()}
 
 
 def two_processes(device: str, rehearse: bool) -> dict[str, Any]:
