@@ -63,6 +63,7 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
                 "summary": "for tests",
                 "terms": "research only",
                 "commercial": "no",
+                "measured": {},
                 "card": "first.md",
             }
         ],

@@ -48,7 +48,7 @@ class Views:
         """Everything that the views depend on besides the images; empty if there are only the originals."""
         if self.count == 1:
             return ""
-        settings = {"views": self.count, "seed": self.seed, **self.augmentation.model_dump(mode="json")}
+        settings = {**self.augmentation.model_dump(mode="json"), "views": self.count, "seed": self.seed}
         return f" {json.dumps(settings, sort_keys=True)}"
 
     def of(self, source: Source) -> Iterator[Source]:
