@@ -77,7 +77,7 @@ def verify(
     listed = [] if pairs is None else read_pair_list(pairs)
     scorer = options.open()
     rule: dict[str, Any] = {
-        "fmr": fmr or DEFAULT_FMR,
+        "fmr": DEFAULT_FMR if fmr is None else fmr,
         "threshold": threshold,
         "keep": keep,
         "min_quality": min_quality,
