@@ -2,13 +2,14 @@
 
 python eval/reasons.py --data held-out.tar --non-faces pets --non-faces-fold '*[!01].jpg' --detector yunet.onnx \\
     --clean lfw --clean aaf --photos photos/lfw
-python eval/reasons.py --fit facerts/scoring/probes.json --data held-out.tar --non-faces pets \\
+python eval/reasons.py --fit facerts-quality.onnx --tensors cat --data held-out.tar --non-faces pets \\
     --non-faces-fold '*[01].jpg' --detector yunet.onnx
 
 Faces of held-out people are degraded by the kinds of eval/degraded_faces.py, at severities drawn uniformly from 0.5 to
 1. Only those count that became poor: the model's quality falls below its threshold that keeps 95 % of the faces, or the
 similarity to the same crop before below the match threshold at FMR 0.001. Limits and probes are chosen on the first
-half of the people (--fit), and confirmed on the others, also with kinds that nothing was chosen on.
+half of the people (--fit), and confirmed on the others, also with kinds that nothing was chosen on. A probe tells pets
+from all these faces by tensors of a model's graph, and is written into the model's file.
 
 Beside it stands the lowest component of the quality formula of insightface's server (server/backend/
 insightface_server/inference/quality.py: detector, sharpness, brightness, size, pose). It needs a photo, so crops lie on
@@ -18,7 +19,6 @@ a larger canvas, continued at the border. A low component of the detector counts
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -35,6 +35,7 @@ from facerts.datasets import Source, open_images
 from facerts.detection import Detection, Detector, open_detector
 from facerts.detection.pose import MODEL, head_pose
 from facerts.embedding import FaceOutputs
+from facerts.export.non_face_probe import add_non_face_probe, probe_inputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
@@ -95,7 +96,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--model", default="facerts-small")
     parser.add_argument("--detector", type=Path, required=True, help="YuNet.")
-    parser.add_argument("--fit", type=Path, metavar="PROBES", help="Fit the model's probe and write it here.")
+    parser.add_argument("--fit", type=Path, metavar="FILE", help="Fit a probe, and write it into this model.")
+    parser.add_argument("--tensors", nargs="+", help="What the probe reads: tensors of that model's graph.")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."
     )
@@ -145,21 +147,22 @@ def is_poor(
 
 
 def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) -> None:
-    """Fit the probe for non-faces, and print how well it and a probe for occlusion do on people left out."""
+    """Fit the probe of a model for non-faces, and print how well it and one for occlusion do on people left out."""
     from sklearn.model_selection import GroupKFold
 
     clean = scorer.embed(crops)
-    parts = [("clean", "", crops, clean, np.arange(len(crops)))]
+    parts = [("clean", "", crops, np.arange(len(crops)))]
     for number, (name, (reason, degradation)) in enumerate(CHOSEN_ON.items()):
         changed = degrade_all(crops, degradation, (options.seed, number, 1))
         outputs = scorer.embed(changed)
         poor = np.flatnonzero(is_poor(scorer, outputs, clean))
-        parts.append((name, reason, changed[poor], outputs.take(poor), poor))
+        parts.append((name, reason, changed[poor], poor))
     groups = len(crops) + np.arange(len(pets))
-    parts.append(("non-faces", reasons.NOT_A_FACE, pets, scorer.embed(pets), groups))
-    kinds, right, images, outputs_of, groups_of = zip(*parts, strict=True)
+    parts.append(("non-faces", reasons.NOT_A_FACE, pets, groups))
+    kinds, right, images, groups_of = zip(*parts, strict=True)
     counts = list(map(len, images))
-    x, group = np.concatenate(list(map(inputs_of, outputs_of))), np.concatenate(groups_of)
+    x = probe_inputs(options.fit, options.tensors, np.concatenate(images))
+    group = np.concatenate(groups_of)
     kind, target = np.repeat(kinds, counts), np.repeat(right, counts)
     pixels = np.array(["".join(reasons.crop_reasons(crop)[:1]) for part in images for crop in part])
     folds = list(GroupKFold(5).split(x, groups=group))
@@ -173,7 +176,7 @@ def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) 
         probed[reason] = scores - limit
         if reason == reasons.NOT_A_FACE:
             weights, bias = logistic(x, target == reason)
-            write_probe(options.fit, scorer.embedder.sha256, weights, bias - limit)
+            add_non_face_probe(options.fit, options.fit, options.tensors, weights, bias - limit)
     first = np.where(probed[reasons.NOT_A_FACE] > 0, reasons.NOT_A_FACE, pixels)
     first = np.where((first == "") & (probed[OCCLUDED] > 0), OCCLUDED, first)
     rows = [
@@ -185,14 +188,6 @@ def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) 
     print(markdown_table(["kind", "right reason", "right, %"], rows))
 
 
-def inputs_of(outputs: FaceOutputs) -> NDArray[np.float64]:
-    """What a probe weights: the embedding before normalization, its norm, and the quality, ``(N, d + 2)``."""
-    assert outputs.norm is not None
-    assert outputs.quality is not None
-    raw = outputs.embedding * outputs.norm[:, None]
-    return np.hstack([raw, outputs.norm[:, None], outputs.quality[:, None]]).astype(np.float64)
-
-
 def logistic(x: NDArray[np.float64], is_target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
     """Weights and bias of a balanced logistic regression."""
     from sklearn.linear_model import LogisticRegression
@@ -202,14 +197,6 @@ def logistic(x: NDArray[np.float64], is_target: NDArray[np.bool_]) -> tuple[NDAr
     model.fit((x - mean) / spread, is_target)
     weights = model.coef_[0] / spread
     return weights, float(model.intercept_[0] - mean @ weights)
-
-
-def write_probe(path: Path, sha256: str, weights: NDArray[np.float64], bias: float) -> None:
-    """Add a probe to a JSON file, in place of an earlier one of the same model."""
-    *embedding, norm, quality = (float(f"{weight:.5g}") for weight in weights)
-    probe = {"embedding": embedding, "norm": norm, "quality": quality, "bias": round(bias, 5)}
-    probes = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(probes | {sha256: probe}) + "\n")
 
 
 # Confirming.
@@ -316,7 +303,7 @@ def false_rows(
 def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None) -> list[list[str]]:
     """The reasons of each crop."""
     outputs = scorer.embed(crops) if outputs is None else outputs
-    by_model = reasons.model_reasons(scorer.embedder.sha256, outputs)
+    by_model = reasons.model_reasons(outputs)
     return [[*names, *reasons.crop_reasons(crop)] for names, crop in zip(by_model, crops, strict=True)]
 
 

@@ -25,7 +25,7 @@ def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = Fals
 
     check_embeddings_file(out)
     # All embeddings are kept in memory until the file is written, but not the crops.
-    scored = [replace(entry, crop=None) for entry in options.open().score_paths(paths, progress="embedding")]
+    scored = [replace(entry, crop=None) for entry in options.open().score_each(paths, progress="embedding")]
     write_embeddings(out, scored)
     failed = [entry.row.error for entry in scored if entry.row.error is not None]
     for problem in failed:

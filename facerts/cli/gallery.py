@@ -133,6 +133,7 @@ def search(
         largest: Search only for the largest face of each photo.
     """
     from facerts.galleries import Decision, Match
+    from facerts.scoring.reasons import in_words
 
     known = _read(file, out)
     scorer = options.open()
@@ -166,6 +167,7 @@ def search(
         "most similar": lambda match: match.person,
         "cosine": lambda match: _number(match.cosine),
         "percentile": lambda match: _number(match.percentile, 0),
+        "poor, because": lambda match: in_words(match.reasons),
     }
     _print_rows("matches", matches, Match, summary, columns, out, json)
     if errors:
@@ -338,20 +340,21 @@ def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
-    from facerts.galleries.enroll import NO_RECOGNIZABLE_FACE
-    from facerts.scoring.row import LOW_QUALITY, NO_FACE
+    from facerts.scoring.reasons import REJECTING
 
-    readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)
     rejected = gallery.rejected
     enrolled = gallery.enrollments
-    problems = [f"{each.path}: not enrolled: {_joined(each.reasons, each.reason)}" for each in rejected]
+    problems = [f"{each.path}: not enrolled: {each.why}" for each in rejected]
     warn_first(problems, "--json lists")
     without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
     result = {
         "people": len(gallery.people),
         "images": len(enrolled),
         "rejected": dict(
-            Counter(each.reason if each.reason in readable else "unreadable" for each in rejected)
+            Counter(
+                next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
+                for each in rejected
+            )
         ),
         "enrolled_with_reasons": dict(
             Counter(reason for row in range(len(enrolled)) for reason in enrolled.reasons_of(row))
@@ -363,7 +366,7 @@ def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
         print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
     else:
         fields_table(result)
-    if any(image.reason not in readable for image in rejected):
+    if any(image.error for image in rejected):
         raise typer.Exit(EXIT_SOME_FAILED)
 
 

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from facerts.scoring import Row
 
 
-def print_rows(rows: Sequence[Row]) -> None:
-    """Print one line per row; columns that no row has a value for are left out."""
+def print_rows(rows: Sequence[Row], keep: float | None = None) -> None:
+    """Print one line per row; columns that no row has a value for are left out.
+
+    Args:
+        keep: the share of the calibration faces that the threshold keeps, if there is one.
+    """
     table = Table()
     columns = {
         "image": [text_cell(row.path) for row in rows],
         "face": [_cell(row.face, "d") for row in rows],
-        "quality": [_cell(row.quality, ".3f") for row in rows],
         "percentile": [_cell(row.percentile, ".0f") for row in rows],
+        "quality": [_cell(row.quality, ".3f") for row in rows],
         "accepted": [_accepted(row.accepted) for row in rows],
-        "note": [_note(row) for row in rows],
+        "note": [_note(row, keep) for row in rows],
     }
     shown = {name: cells for name, cells in columns.items() if name == "image" or any(map(len, cells))}
     for name in shown:
@@ -41,8 +45,10 @@ def _accepted(accepted: bool | None) -> Text:
     return Text() if accepted is None else Text("yes", "green") if accepted else Text("no", "red")
 
 
-def _note(row: Row) -> Text:
-    """Why there is no quality, why the face was not accepted, and what makes it poor."""
+def _note(row: Row, keep: float | None) -> Text:
+    """Why there is no quality, what makes the face poor, and why it was rejected."""
+    from facerts.scoring.reasons import in_words
+
     if row.error is not None:
         return text_cell(row.error.removeprefix(f"{row.path}: "), "red")
-    return text_cell("; ".join(filter(None, [row.reason, *row.reasons])).replace("_", " "))
+    return text_cell(in_words(row.reasons, keep))

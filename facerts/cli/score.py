@@ -53,11 +53,12 @@ def score(
             --json. By default, a table shows the first 50 rows.
         largest: Score only the largest face of each photo.
         min_quality: Accept faces with at least this quality.
-        keep: Accept faces above the model's threshold that keeps this fraction of its calibration faces.
+        keep: Accept faces above the threshold that keeps this share of the model's calibration faces: 0.95 accepts
+            those from the 5th percentile on. What is not a face is rejected.
         save_crops: Folder to save the aligned crops in, as PNG.
         copy_accepted: Folder to copy images with an accepted face to.
         copy_rejected: Folder to copy images without an accepted face to.
-        annotate: Folder to save the images in with their faces drawn in, as JPEG: boxes, points and quality, in the
+        annotate: Folder to save the images in with their faces drawn in, as JPEG: boxes, points and percentile, in the
             color of the decision.
         resume: Continue an interrupted run.
         engine: local: in this process; ray: in many processes, on this machine or a Ray cluster.
@@ -111,7 +112,7 @@ def score(
             put(row)
         fields_table(counts.summary(), stderr)
     else:
-        _print(_score(scorer, source, task, bar=len(source) > TABLE_ROWS), counts, json=json)
+        _print(_score(scorer, source, task, bar=len(source) > TABLE_ROWS), counts, keep, json=json)
     if counts.failed:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -125,7 +126,7 @@ def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator
         yield from score_rows(scorer, source, task, partial(shown.advance, scored))
 
 
-def _print(rows: Iterable[Row], counts: _Counts, *, json: bool) -> None:
+def _print(rows: Iterable[Row], counts: _Counts, keep: float | None, *, json: bool) -> None:
     """Print rows as JSON, or the first of them as a table."""
     if not json and counts.images > TABLE_ROWS:
         warn(
@@ -139,10 +140,10 @@ def _print(rows: Iterable[Row], counts: _Counts, *, json: bool) -> None:
     if json:
         print_json({**counts.summary(), "rows": [asdict(row) for row in printed]})
         return
-    print_rows(printed)
+    print_rows(printed, keep)
     if counts.rows > len(printed):
         warn(f"{counts.rows - len(printed):,} more rows are not shown; --out rows.csv writes all")
-    if counts.images > 1:
+    if counts.images > 1 or counts.smaller_faces:
         fields_table(counts.summary())
 
 
@@ -157,6 +158,7 @@ class _Counts:
     faces: int = 0
     accepted: int = 0
     rejected: int = 0
+    smaller_faces: int = 0
     without_a_face: int = 0
     failed: int = 0
 
@@ -166,6 +168,8 @@ class _Counts:
         self.faces += row.face is not None
         self.accepted += row.accepted is True
         self.rejected += row.face is not None and row.accepted is False
+        if not row.face:
+            self.smaller_faces += row.smaller_faces or 0
         self.without_a_face += row.face is None and row.error is None
         self.failed += row.error is not None
         if row.error is not None and not listed and self.failed <= SHOWN_ERRORS:
@@ -177,11 +181,13 @@ class _Counts:
             more = self.failed - SHOWN_ERRORS
             warn(f"and {more:,} more images that could not be read; the rows have them all")
         decisions = {"accepted": self.accepted, "rejected": self.rejected} if self.decided else {}
+        smaller = {"smaller_faces_left_out": self.smaller_faces} if self.smaller_faces else {}
         others = {"other_files": self.other_files} if self.other_files else {}
         return {
             "images": self.images,
             "faces": self.faces,
             **decisions,
+            **smaller,
             "without_a_face": self.without_a_face,
             "failed": self.failed,
             **others,

@@ -68,6 +68,7 @@ class ScorerOptions:
 
     Attributes:
         det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
+        min_face_size: Leave out the faces of photos whose box has a side below this number of pixels.
         resize_crops: Every image is an aligned crop, a square of any size; implies --detector none.
         batch_size: Number of crops per batch; by default the best that was measured, or 16 on the CPU and 64 elsewhere.
         threads: Threads per forward pass; as many passes run at the same time as keep all cores busy.
@@ -77,6 +78,7 @@ class ScorerOptions:
     detector: Detector = "auto"
     offline: Offline = False
     det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    min_face_size: Annotated[float, typer.Option(min=0, metavar="PIXELS")] = 0
     resize_crops: Annotated[bool, typer.Option("--resize-crops")] = False
     batch_size: Annotated[int | None, typer.Option(min=1)] = None
     threads: Annotated[int, typer.Option(min=1)] = 1
@@ -90,6 +92,7 @@ class ScorerOptions:
             self.model,
             detector=self.detector,
             det_threshold=self.det_threshold,
+            min_face_size=self.min_face_size,
             resize_crops=self.resize_crops,
             batch_size=self.batch_size,
             threads=self.threads,

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
+from facerts.images import IMAGE_SUFFIXES
 from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 

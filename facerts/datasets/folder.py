@@ -12,9 +12,7 @@ import numpy as np
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.images import MAX_BYTES, unsupported_format
-
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+from facerts.images import IMAGE_SUFFIXES, MAX_BYTES
 
 
 class Files(Source):
@@ -102,17 +100,13 @@ def open_tree(path: Path) -> Files:
     """
     keys: list[str] = []
     other_files = 0
-    formats: set[str] = set()
     for root, names in _walk(path):
         images = [name for name in names if is_image_name(name)]
         keys += [os.path.relpath(os.path.join(root, name), path) for name in images]
         other_files += len(names) - len(images)
-        formats.update(unsupported_format(name) for name in names)
     if not keys:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-        unread = " and ".join(sorted(formats - {""}))
-        advice = f"; convert {unread} to JPEG or PNG" if unread else ""
-        others = f", only {other_files:,} other file{'s' * (other_files > 1)}{advice}" if other_files else ""
+        others = f", only {other_files:,} other file{'s' * (other_files > 1)}" if other_files else ""
         raise DataError(f"{path}: no images found ({suffixes}){others}")
     return Files(path.name, path, sorted(keys), None, other_files=other_files)
 

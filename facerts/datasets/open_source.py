@@ -11,15 +11,16 @@ import numpy as np
 
 from facerts.datasets.adience import is_adience, open_adience
 from facerts.datasets.bin_set import BinSet
-from facerts.datasets.folder import IMAGE_SUFFIXES, Files, open_folder, open_list, open_tree
+from facerts.datasets.folder import Files, is_image_name, open_folder, open_list, open_tree
 from facerts.datasets.records import open_records
 from facerts.datasets.source import DerivedSource, Source
 from facerts.datasets.tar import TarShard
 from facerts.errors import DataError
-from facerts.images import unsupported_format
 from facerts.io.files import address_problem
 
 LIST_SUFFIXES = frozenset({".txt", ".lst"})
+# Of files that hold or name several images.
+SEVERAL_SUFFIXES = LIST_SUFFIXES | {".rec", ".tar", ".bin"}
 
 
 class Joined(DerivedSource):
@@ -80,10 +81,11 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
 def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
     """As ``open_source``, for commands that do not need identities: a folder means every image below it.
 
-    A list may name some missing files; the error comes when they are read.
+    A file that is none of those is an image, whatever its name; if it cannot be read or decoded, or is missing, the
+    error comes then.
 
     Raises:
-        DataError: as for ``open_source``.
+        DataError: as for ``open_source``, but for missing images.
     """
 
     def open_one(path: Path) -> Source:
@@ -91,21 +93,35 @@ def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
             return open_tree(path)
         if path.suffix.lower() in LIST_SUFFIXES:
             return open_list(path, complete=False)
-        return _open_one(path)
+        if path.is_dir() or path.suffix.lower() in SEVERAL_SUFFIXES:
+            return _open_one(path)
+        return Files(path.name, path.parent, [path.name], None)
 
-    return _open_all(spec, open_one)
+    return _open_all(spec, open_one, missing_images=True)
 
 
-def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path], Source]) -> Source:
+def is_single_image(spec: str | Path) -> bool:
+    """Whether ``open_images`` takes a path for that of one image, even if there is none."""
+    if os.path.isdir(spec) or Path(spec).suffix.lower() in SEVERAL_SUFFIXES:
+        return False
+    return os.path.lexists(spec) or not glob.glob(str(spec))
+
+
+def _open_all(
+    spec: str | Path | Sequence[str | Path],
+    open_one: Callable[[Path], Source],
+    *,
+    missing_images: bool = False,
+) -> Source:
     specs = [spec] if isinstance(spec, str | Path) else list(spec)
-    paths = [path for entry in specs for path in _matches(str(entry))]
+    paths = [path for entry in specs for path in _matches(str(entry), missing_images)]
     if not paths:
         raise DataError("no source given")
     sources = [open_one(path) for path in paths]
     return sources[0] if len(sources) == 1 else Joined(sources)
 
 
-def _matches(spec: str) -> list[Path]:
+def _matches(spec: str, missing_images: bool) -> list[Path]:
     if os.path.exists(spec):
         return [_not_a_pipe(Path(spec))]
     if spec == "-":
@@ -113,6 +129,8 @@ def _matches(spec: str) -> list[Path]:
     if problem := address_problem(spec):
         raise DataError(problem)
     matches = sorted(glob.glob(spec))
+    if not matches and missing_images and is_image_name(os.path.basename(spec)):
+        return [Path(spec)]
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
     return [_not_a_pipe(Path(path)) for path in matches]
@@ -124,7 +142,7 @@ def _not_a_pipe(path: Path) -> Path:
     Raises:
         DataError: it is a pipe or a device.
     """
-    is_image = path.suffix.lower() in IMAGE_SUFFIXES
+    is_image = is_image_name(path.name)
     if not is_image and path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path}: not a file or folder; give a source that is one")
     return path
@@ -144,10 +162,8 @@ def _open_one(path: Path) -> Source:
         return BinSet(path)
     if suffix in LIST_SUFFIXES:
         return open_list(path)
-    if suffix in IMAGE_SUFFIXES:
+    if is_image_name(path.name):
         return Files(path.name, path.parent, [path.name], None)
-    if known := unsupported_format(path):
-        raise DataError(f"{path}: {known} is not read; convert it to JPEG or PNG")
     raise DataError(
         f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list or an image"
     )

@@ -12,9 +12,9 @@ from typing import IO
 import numpy as np
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
 from facerts.errors import DataError
+from facerts.images import IMAGE_SUFFIXES
 
 # Maximum size of a member's headers, including its long name.
 MAX_HEADER_BYTES = 1 << 20

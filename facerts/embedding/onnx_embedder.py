@@ -26,8 +26,9 @@ from facerts.onnx.session import metadata_of, open_session, run_session
 
 Floats = NDArray[np.float32]
 
-SCORES = ("norm", "quality", "uncertainty")
-ROLES = ("embedding", *SCORES)
+ROLES = ("embedding", "norm", "quality", "uncertainty")
+# Roles with one value per crop.
+SCORES = (*ROLES[1:], "not_a_face")
 # In a description, the only input or the only output of a model, whatever its name.
 ONLY = "*"
 # Numeric tensor types, as ONNX Runtime names them.

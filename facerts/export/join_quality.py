@@ -13,6 +13,7 @@ from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality, load_quality
 from facerts.errors import Error, ModelError
 from facerts.export.crop_nodes import OPSET, prepend_preprocessing
 from facerts.export.merge_graphs import add_length, append, same_opset
+from facerts.export.non_face_probe import ROLE
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.find import find_model
 from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
@@ -46,7 +47,8 @@ def join_quality(
 
     Both read the same crops, so the quality need not be contained in the embedding. The recognizer's inputs, outputs
     and names do not change. Whatever the quality does not need of its graph is left out. Quality thresholds are those
-    of the quality, match thresholds those of the recognizer, each if it has some. Does not need PyTorch.
+    of the quality, as is the probe for non-faces; match thresholds are those of the recognizer, each if it has some.
+    Does not need PyTorch.
 
     Args:
         model: an ONNX recognizer with its description, a model pack, or the name of a shipped model.
@@ -102,8 +104,9 @@ def _joined(
     ours, theirs = scorer.description, recognizer.description
     graph, quality_graph = same_opset(graph, quality_graph, OPSET)
     tensors = {"quality": _quality_tensor(quality_graph, ours)}
-    if "uncertainty" in ours.outputs:
-        tensors["uncertainty"] = ours.outputs["uncertainty"]
+    for role in ("uncertainty", ROLE):
+        if role in ours.outputs:
+            tensors[role] = ours.outputs[role]
     keep_outputs(quality_graph.graph, set(tensors.values()))
     crop = prepend_preprocessing(quality_graph.graph, ours.input, theirs.input)
     return graph, append(graph, quality_graph, {crop: theirs.input.name}, tensors)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
 from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import NOT_A_FACE
+from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
 # Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
@@ -20,7 +20,6 @@ PROBE_KEEP = 0.99
 # Chosen on 150 held-out people, see docs/results/use.md.
 FULL_WEIGHT = 30.0
 MIN_WEIGHT = 0.01
-NO_RECOGNIZABLE_FACE = "no recognizable face"
 # Between the reasons of an image.
 SEPARATOR = ";"
 
@@ -72,12 +71,21 @@ class Enrollments:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An image that was not enrolled."""
+    """An image that was not enrolled.
+
+    Attributes:
+        reasons: why not, and what else makes its face poor, see ``facerts.scoring.Row``; empty if there is an error.
+    """
 
     person: str
     path: str
-    reason: str
     reasons: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Why it was not enrolled, in words."""
+        return self.error or in_words(self.reasons)
 
 
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
@@ -106,20 +114,17 @@ def enroll(
             f"{source.name}: no people; give a folder with one subfolder of images for each person"
         )
     kept, rejected = [], []
-    faces = scorer.score_paths(source, min_quality=min_quality, largest=True, progress=progress)
+    faces = scorer.score_each(source, min_quality=min_quality, largest=True, progress=progress)
     for label, face in zip(source.labels.tolist(), faces, strict=True):
         person = storable(str(source.identities[label]))
         row, embedding = face.row, face.embedding
-        reason = row.error or row.reason
-        if reason is None and NOT_A_FACE in row.reasons and min_quality != float("-inf"):
-            reason = NO_RECOGNIZABLE_FACE
-        if reason is not None:
-            rejected.append(Rejected(person, row.path, reason, row.reasons))
+        if embedding is None or row.rejected:
+            rejected.append(Rejected(person, row.path, row.reasons, row.error))
         else:
             joined = SEPARATOR.join(row.reasons)
             kept.append((person, row.path, embedding, row.quality, row.percentile, joined))
     if not kept:
-        first = f", first {rejected[0].path}: {rejected[0].reason}" if rejected else ""
+        first = f", first {rejected[0].path}: {rejected[0].why}" if rejected else ""
         raise DataError(f"{source.name}: none of the {len(source)} images can be enrolled{first}")
     people, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
     return Enrollments(

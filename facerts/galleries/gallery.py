@@ -26,6 +26,7 @@ from facerts.galleries.enroll import (
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.metrics.pooling import pool
+from facerts.scoring.inputs import Color, ImageInputs
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
@@ -165,19 +166,21 @@ class Gallery:
     def search(
         self,
         scorer: Scorer,
-        images: Images,
+        images: ImageInputs,
         *,
         fpir: float = 0.01,
         k: int = 1,
         min_quality: float | None = None,
         largest: bool = False,
+        color: Color = "RGB",
         progress: str = "",
     ) -> list[Match]:
         """The most similar person of each face in each image, and whether it is a match.
 
         Args:
-            min_quality: say nothing of faces below this quality; None for the model's threshold that keeps 0.99 of
-                calibration faces, if it has one; -inf for none.
+            images, largest, color: see ``Scorer.score``.
+            min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
+                threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
 
         Raises:
             DataError: there are no images, or fewer than two people in the gallery.
@@ -186,8 +189,9 @@ class Gallery:
         self.check_model(scorer)
         if min_quality is None:
             min_quality = default_threshold(scorer, PROBE_KEEP)
-        source = images if isinstance(images, Source) else open_images(images)
-        faces = scorer.score_paths(source, min_quality=min_quality, largest=largest, progress=progress)
+        faces = scorer.score_each(
+            images, min_quality=min_quality, largest=largest, color=color, progress=progress
+        )
         return self.match(list(faces), fpir=fpir, k=k)
 
     def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -33,6 +33,7 @@ class Match:
         person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
         threshold: minimum cosine similarity of a match at the requested rate.
         candidates: the k most similar people with their cosines, best first.
+        reasons: what makes the face poor, see ``facerts.scoring.Row``.
     """
 
     path: str
@@ -41,9 +42,10 @@ class Match:
     person: str | None = None
     cosine: float | None = None
     threshold: float | None = None
-    quality: float | None = None
     percentile: float | None = None
+    quality: float | None = None
     candidates: tuple[tuple[str, float], ...] = ()
+    reasons: tuple[str, ...] = ()
     error: str | None = None
 
 
@@ -57,7 +59,7 @@ def match_faces(
     """The outcome of a search for each face.
 
     Args:
-        faces: scored by the model of the templates; those not accepted for their quality are too poor.
+        faces: scored by the model of the templates; those that were rejected are too poor.
         people: ``(P,)`` names.
         templates: ``(P, d)`` of unit length.
         threshold: minimum cosine similarity of a match.
@@ -65,7 +67,7 @@ def match_faces(
     Raises:
         DataError: embeddings of faces and templates differ in size.
     """
-    usable = [face for face in faces if face.embedding is not None and face.row.accepted is not False]
+    usable = [face for face in faces if face.embedding is not None and not face.row.rejected]
     candidates: list[tuple[tuple[str, float], ...]] = []
     if usable:
         probes = np.array([face.embedding for face in usable], dtype=np.float32)
@@ -80,7 +82,7 @@ def match_faces(
     best = iter(candidates)
     return [
         _match(face, next(best), threshold)
-        if face.embedding is not None and face.row.accepted is not False
+        if face.embedding is not None and not face.row.rejected
         else _no_match(face)
         for face in faces
     ]
@@ -88,15 +90,25 @@ def match_faces(
 
 def _match(face: ScoredFace, candidates: tuple[tuple[str, float], ...], threshold: float) -> Match:
     person, cosine = candidates[0]
-    row, decision = face.row, Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
-    return Match(
-        row.path, row.face, decision, person, cosine, threshold, row.quality, row.percentile, candidates
-    )
+    decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
+    found = _without_person(face, decision)
+    return replace(found, person=person, cosine=cosine, threshold=threshold, candidates=candidates)
 
 
 def _no_match(face: ScoredFace) -> Match:
-    row = face.row
     if face.embedding is not None:
-        return Match(row.path, row.face, Decision.TOO_POOR, quality=row.quality, percentile=row.percentile)
-    decision = Decision.NO_FACE if row.error is None else Decision.ERROR
-    return Match(row.path, row.face, decision, error=row.error)
+        return _without_person(face, Decision.TOO_POOR)
+    return _without_person(face, Decision.NO_FACE if face.row.error is None else Decision.ERROR)
+
+
+def _without_person(face: ScoredFace, decision: Decision) -> Match:
+    row = face.row
+    return Match(
+        row.path,
+        row.face,
+        decision,
+        percentile=row.percentile,
+        quality=row.quality,
+        reasons=row.reasons,
+        error=row.error,
+    )

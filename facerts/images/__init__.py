@@ -5,12 +5,13 @@ that cannot be decoded in bounded time and memory (``facerts.images.limits``), a
 """
 
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
-from facerts.images.decoding import decode, read, unsupported_format
+from facerts.images.decoding import IMAGE_SUFFIXES, decode, read
 from facerts.images.encode import encode_jpeg, encode_png
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS
 
 __all__ = [
     "CROP_SIZE",
+    "IMAGE_SUFFIXES",
     "MAX_BYTES",
     "MAX_PIXELS",
     "MIN_CROP_SIZE",
@@ -21,5 +22,4 @@ __all__ = [
     "encode_png",
     "fit_crop",
     "read",
-    "unsupported_format",
 ]

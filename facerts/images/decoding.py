@@ -5,7 +5,7 @@ that are not images, are truncated, or could take unreasonable time or memory.
 
 Supported formats are JPEG, PNG, WebP and BMP, recognized by their first bytes. Grayscale becomes three equal channels,
 of 16-bit channels the upper 8 bits are kept, CMYK is converted, an alpha channel is dropped (the colors under it stay
-as stored), and EXIF orientation is applied.
+as stored), and EXIF orientation is applied. HEIC, AVIF and TIFF are read by Pillow where it is installed.
 """
 
 from __future__ import annotations
@@ -19,31 +19,24 @@ from numpy.typing import NDArray
 from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
+from facerts.images.pillow import decode_with_pillow, pillow_format
 
-# Formats that are not read but that people have, by their first bytes and by the suffixes of their files.
-_BEGINNINGS = {b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
-_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
-_SUFFIXES = {
-    ".heic": "HEIC",
-    ".heif": "HEIC",
-    ".avif": "AVIF",
-    ".gif": "GIF",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-    ".pdf": "PDF",
-}
+# By suffix. Files of the last one are never read, but people have them, and an error is better than silence.
+IMAGE_SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".heic", ".heif", ".avif", ".tif", ".tiff", ".gif")
+)
+# Other formats that people have, by their first bytes.
+_BEGINNINGS = {b"GIF8": "GIF", b"%PDF": "PDF"}
 
 
-def unsupported_format(path: str | Path) -> str:
-    """What a file is, by its suffix, if it holds images of a format that is not read; otherwise an empty string."""
-    return _SUFFIXES.get(Path(path).suffix.lower(), "")
-
-
-def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+def decode(
+    data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True
+) -> NDArray[np.uint8]:
     """Decode an image.
 
     Args:
         max_pixels: images whose header claims more pixels are refused.
+        pillow: let Pillow, where it is installed, decode formats that only it reads.
 
     Returns:
         ``(H, W, 3) uint8`` RGB, upright.
@@ -56,6 +49,11 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
         raise ImageError(f"{where}: the file is empty")
     if len(data) > MAX_BYTES:
         raise ImageError(f"{where}: the file exceeds the limit of {MAX_BYTES:,} bytes")
+    known = pillow_format(data)
+    if known and not pillow:
+        raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
+    if known:
+        return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
     height, width, pixels = _check(data, where, max_pixels)
     try:
         image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
@@ -91,7 +89,6 @@ def _check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
         return webp.check(data, where, max_pixels)
     if data[:2] == b"BM":
         return bmp.check(data, where, max_pixels)
-    brand = data[8:12] if data[4:8] == b"ftyp" else b""
-    if known := _BRANDS.get(brand) or _BEGINNINGS.get(data[:4]):
+    if known := _BEGINNINGS.get(data[:4]):
         raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
     raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")

@@ -39,7 +39,7 @@ CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted", "reasons")
 CENTER_WEIGHT = 2.0
 
 
-class Face(dict[str, Any]):
+class FaceDict(dict[str, Any]):
     """One face, with values as attributes and as items.
 
     Unlike in insightface, a missing attribute raises ``AttributeError`` instead of being None.
@@ -142,7 +142,7 @@ class FaceAnalysis:
         """
         return self._models()[0]
 
-    def get(self, img: BgrImage, max_num: int = 0, det_metric: Metric = "default") -> list[Face]:
+    def get(self, img: BgrImage, max_num: int = 0, det_metric: Metric = "default") -> list[FaceDict]:
         """The faces of an image, largest first, embedded as one batch.
 
         Args:
@@ -162,7 +162,7 @@ class FaceAnalysis:
 
     def get_many(
         self, images: Iterable[BgrImage], max_num: int = 0, det_metric: Metric = "default"
-    ) -> list[list[Face]]:
+    ) -> list[list[FaceDict]]:
         """The faces of each image, see ``get``; crops of several images are embedded as one batch.
 
         Raises:
@@ -225,7 +225,7 @@ def add_quality(
     min_quality: float | None = None,
     keep: float | None = None,
 ) -> None:
-    """Set ``quality``, ``percentile``, ``uncertainty``, ``accepted`` and ``reasons`` of faces, see ``Face``.
+    """Set ``quality``, ``percentile``, ``uncertainty``, ``accepted`` and ``reasons`` of faces, see ``FaceDict``.
 
     Reasons are those that the crop shows, not those of the detection. The faces' other attributes do not change.
 
@@ -292,7 +292,7 @@ def read_bgr(img: BgrImage, name: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(img[..., ::-1])
 
 
-def to_faces(scored: list[ScoredFace]) -> list[Face]:
+def to_faces(scored: list[ScoredFace]) -> list[FaceDict]:
     """The faces of one scored photo.
 
     Raises:
@@ -304,10 +304,10 @@ def to_faces(scored: list[ScoredFace]) -> list[Face]:
     return [_face(entry) for entry in scored if entry.row.face is not None]
 
 
-def _face(entry: ScoredFace) -> Face:
+def _face(entry: ScoredFace) -> FaceDict:
     row, unit = entry.row, entry.embedding
     assert unit is not None
-    return Face(
+    return FaceDict(
         bbox=np.array(row.box, dtype=np.float32),
         kps=np.array(row.points, dtype=np.float32).reshape(5, 2),
         det_score=row.det_score,

@@ -20,6 +20,7 @@ from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did
 from facerts.images import CROP_SIZE
 from facerts.scoring import LazyImage, Scorer, load, score_images
 from facerts.scoring.inputs import is_pil, lazy_input, pixels_problem
+from facerts.scoring.reasons import in_words
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -163,6 +164,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
             detector=scorer.detector,
             largest=True,
             resize_crops=scorer.resize_crops,
+            min_face_size=scorer.min_face_size,
             batch_size=scorer.embedder.batch_size,
             parallel_batches=scorer.parallel_batches,
         )
@@ -170,7 +172,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         for (entry,) in scored:
             row = entry.row
             if entry.embedding is None and self.unreadable == "error":
-                reason = row.error or f"{row.path}: {row.reason}"
+                reason = row.error or f"{row.path}: {in_words(row.reasons)}"
                 raise ImageError(f"{reason}; leave it out, or set unreadable='nan' for a row of NaN")
             missing = np.full(empty.shape[1], np.nan, dtype=np.float32)
             embedding.append(missing if entry.embedding is None else entry.embedding)

@@ -240,6 +240,17 @@ class Calibration(DescriptionPart):
         low, high = self.quantiles[index - 1 : index + 1]
         return round(index - 1 + (quality - low) / (high - low), 2)
 
+    def quality_at(self, percentile: float) -> float | None:
+        """The quality that a percentage, 0 to 100, of the calibration faces do not reach; None without quality.
+
+        Exact to one percentage point, like ``percentile``.
+        """
+        if not self.quantiles:
+            return None
+        index = min(int(percentile), QUANTILES - 2)
+        low, high = self.quantiles[index : index + 2]
+        return low + (percentile - index) * (high - low)
+
 
 class Description(DescriptionPart):
     """The description of a model.
@@ -247,8 +258,8 @@ class Description(DescriptionPart):
     Attributes:
         name: name for tables; if empty, the file's name is used.
         precision: fp32; fp16, weights stored in 16 bits; or int8, convolutions computed in 8 bits.
-        outputs: name of the model's tensor for each role: embedding, norm, quality, uncertainty, extras. Only a model
-            that outputs quality may have no embedding.
+        outputs: name of the model's tensor for each role: embedding, norm, quality, uncertainty; not_a_face, above 0
+            for what is none; extras. Only a model that outputs quality may have no embedding.
         normalize_embedding: whether the embedding must still be normalized to unit length; its length is then the norm.
         quality: where quality comes from: "output:TENSOR", "norm" or "none".
         polarity: whether higher or lower raw quality values mean better images.

@@ -3,8 +3,10 @@
 from facerts.scoring.annotate import annotate
 from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
+from facerts.scoring.face import Face
+from facerts.scoring.inputs import lazy_images
 from facerts.scoring.job import Job, Task, run_job, score_rows, score_spans
-from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
@@ -15,6 +17,7 @@ from facerts.scoring.verify import MatchRule, Verification
 __all__ = [
     "Block",
     "Copies",
+    "Face",
     "Job",
     "LazyImage",
     "MatchRule",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.scoring.inputs import Color, ImageInput, lazy_inputs
+from facerts.scoring.reasons import in_words
 from facerts.scoring.row import Row
 
 Pixels = NDArray[np.uint8]
@@ -26,7 +27,7 @@ FONT = cv2.FONT_HERSHEY_DUPLEX
 MIN_SIDE = 448
 MIN_TEXT_HEIGHT = 9
 # Left out of the label of a small face.
-QUALITY = "quality "
+PERCENTILE = "percentile "
 
 
 def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") -> Pixels:
@@ -76,10 +77,11 @@ def _enlarged(pixels: Pixels, factor: int) -> Pixels:
 
 def label(row: Row) -> list[str]:
     """What a row says of its face, in lines of decreasing importance."""
-    quality = [] if row.quality is None else [f"{QUALITY}{row.quality:.2f}"]
-    percentile = [] if row.percentile is None else [f"percentile {row.percentile:.0f}"]
-    reasons = [reason.replace("_", " ") for reason in row.reasons]
-    return [*quality, *percentile, *filter(None, [row.reason]), *reasons, *filter(None, [row.error])]
+    percentile = [] if row.percentile is None else [f"{PERCENTILE}{row.percentile:.0f}"]
+    # Without percentiles, quality is all that there is.
+    quality = [] if row.quality is None else [f"quality {row.quality:.2f}"]
+    reasons = [in_words([reason]) for reason in row.reasons]
+    return [*(percentile or quality), *reasons, *(quality if percentile else []), *filter(None, [row.error])]
 
 
 def _color(row: Row) -> Rgb:
@@ -107,7 +109,7 @@ def _draw_label(canvas: Pixels, row: Row, factor: int) -> None:
     text = round(max(MIN_TEXT_HEIGHT, min((right - left) / 9, max(height, width) / 60)))
     room = 1.5 * (right - left)
     first, *others = label(row) or [""]
-    first = first if _width(first, text) <= room else first.removeprefix(QUALITY)
+    first = first if _width(first, text) <= room else first.removeprefix(PERCENTILE)
     lines = [first, *(line for line in others if _width(line, text) <= room)]
     plate_height, plate_width = _plate_size(lines, text)
     y = top - plate_height if top >= plate_height else min(bottom, height - plate_height)

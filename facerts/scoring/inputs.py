@@ -1,9 +1,9 @@
-"""Images as Python programs have them: paths, encoded bytes, arrays of pixels, PIL images."""
+"""Images as Python programs have them: paths, folders, encoded bytes, arrays of pixels, PIL images."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.datasets.open_source import is_single_image, open_images
+from facerts.datasets.source import Source
 from facerts.errors import Error, ImageError
-from facerts.images import MAX_PIXELS, decode, read
+from facerts.images import decode, read
+from facerts.images.pillow import from_pillow
 from facerts.io.files import address_problem
 from facerts.scoring.prepare import LazyImage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# PIL's modes with 8 bits or less for each channel.
-PIL_MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
-
 Color: TypeAlias = Literal["RGB", "BGR"]
 ImageInput: TypeAlias = "str | Path | bytes | NDArray[np.uint8] | Image"
+ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Source"
 
 
 def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
@@ -31,20 +32,49 @@ def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
 
     Args:
         images: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image; a sequence of these; or
-            ``(N, H, W, 3) uint8``.
+            ``(N, H, W, 3) uint8``. The path of a folder, record directory, shard or list stands for all images in it;
+            so does a ``Source``.
         color: order of the channels of arrays.
 
+    Raises:
+        Error: there is no such order of channels.
+        DataError: a folder or another source of images has none, or does not exist.
+    """
+    check_color(color)
+    if isinstance(images, Source):
+        return list(lazy_images(images))
+    # An array of paths is several images; an array of pixels with up to three axes is one.
+    pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
+    single = pixels or isinstance(images, str | Path | bytes) or is_pil(images)
+    inputs: Sequence[Any] = [images] if single else images
+    return [image for number, each in enumerate(inputs) for image in _expanded(each, number, color)]
+
+
+def _expanded(image: Any, number: int, color: Color) -> Iterator[LazyImage]:
+    if isinstance(image, str | Path) and not is_single_image(image):
+        yield from lazy_images(open_images(image))
+    else:
+        yield lazy_input(image, f"image {number}", color)
+
+
+def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iterator[LazyImage]:
+    """The images of a source from index ``start`` up to ``stop``, in order."""
+
+    def load(index: int) -> NDArray[np.uint8]:
+        return decode(source.read(index), where=source.location(index))
+
+    for index in range(start, len(source) if stop is None else stop):
+        yield LazyImage(source.location(index), partial(load, index))
+
+
+def check_color(color: Color) -> None:
+    """
     Raises:
         Error: there is no such order of channels.
     """
     if color not in get_args(Color):
         known = get_args(Color)
         raise Error(f"no color {color!r}; choose one of {', '.join(known)}")
-    # An array of paths is several images; an array of pixels with up to three axes is one.
-    pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
-    single = pixels or isinstance(images, str | Path | bytes) or is_pil(images)
-    inputs: Sequence[Any] = [images] if single else images
-    return [lazy_input(image, f"image {number}", color) for number, image in enumerate(inputs)]
 
 
 def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
@@ -54,8 +84,8 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     if isinstance(image, bytes):
         return LazyImage(name, partial(decode, image, where=name))
     if is_pil(image):
-        return LazyImage(name, partial(_from_pil, image, name))
-    return LazyImage(name, partial(_from_array, image, name, color))
+        return LazyImage(name, partial(from_pillow, image, name))
+    return LazyImage(name, partial(_from_array, image, name, color), color)
 
 
 def is_pil(image: object) -> bool:
@@ -76,21 +106,6 @@ def _from_path(path: str | Path) -> NDArray[np.uint8]:
     if problem := address_problem(path):
         raise ImageError(problem)
     return read(path)
-
-
-def _from_pil(image: Image, name: str) -> NDArray[np.uint8]:
-    """``(H, W, 3) uint8`` RGB, upright according to the image's EXIF orientation."""
-    from PIL import ImageOps
-
-    if image.mode not in PIL_MODES:
-        raise ImageError(f"{name}: a PIL image of mode {image.mode}; convert it to RGB first")
-    if image.width * image.height > MAX_PIXELS:
-        raise ImageError(f"{name}: {image.width} x {image.height} pixels exceed the limit of {MAX_PIXELS:,}")
-    try:
-        return np.array(ImageOps.exif_transpose(image).convert("RGB"))
-    # PIL reads the file only now.
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ImageError(f"{name}: PIL cannot read it ({error})") from error
 
 
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:

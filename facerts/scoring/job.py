@@ -31,7 +31,8 @@ from facerts.scoring.blocks import (
     write_block,
 )
 from facerts.scoring.copies import Copies
-from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.inputs import lazy_images
+from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.scorer import Scorer
@@ -294,6 +295,7 @@ def score_spans(
         detector=scorer.detector,
         largest=task.largest,
         resize_crops=scorer.resize_crops,
+        min_face_size=scorer.min_face_size,
         batch_size=scorer.embedder.batch_size,
         workers=workers,
         parallel_batches=scorer.parallel_batches if workers is None else 1,

@@ -8,24 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from facerts.datasets.source import Source
 from facerts.detection import FaceFinder
-from facerts.images import decode
 from facerts.io.map_ahead import map_ahead
 from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-
-
-def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iterator[LazyImage]:
-    """The images of a source from index ``start`` up to ``stop``, in order."""
-
-    def load(index: int) -> NDArray[np.uint8]:
-        return decode(source.read(index), where=source.location(index))
-
-    for index in range(start, len(source) if stop is None else stop):
-        yield LazyImage(source.location(index), partial(load, index))
 
 
 def score_images(
@@ -35,6 +22,7 @@ def score_images(
     detector: FaceFinder | None = None,
     largest: bool = False,
     resize_crops: bool = False,
+    min_face_size: float = 0,
     batch_size: int = 64,
     workers: int | None = None,
     parallel_batches: int = 1,
@@ -44,6 +32,7 @@ def score_images(
 
     Args:
         detector: finds the faces in photos; None if every image is an aligned crop.
+        min_face_size: see ``prepare``.
         batch_size: minimum crops per batch, as long as there are images.
         workers: threads that load, detect and align; None for one per core.
         block_size: no batch crosses a multiple of this many images, so that the scores of a block do not depend on
@@ -59,7 +48,13 @@ def score_images(
     ):
         prepared = map_ahead(
             loaders,
-            partial(prepare, detector=detector, max_faces=1 if largest else None, resize_crops=resize_crops),
+            partial(
+                prepare,
+                detector=detector,
+                max_faces=1 if largest else None,
+                resize_crops=resize_crops,
+                min_face_size=min_face_size,
+            ),
             images,
             2 * batch_size * parallel_batches,
         )

@@ -22,10 +22,12 @@ class LazyImage:
 
     Attributes:
         load: returns ``(H, W, 3) uint8`` RGB or raises ``Error``; called in a worker thread.
+        color: the order of the channels that was said of an array; None for encoded images, which say it themselves.
     """
 
     path: str
     load: Callable[[], NDArray[np.uint8]]
+    color: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class PreparedImage:
         detections: one per crop; None if the image is itself a crop.
         reasons: one per crop; what makes the face poor according to its crop and detection.
         found: number of faces in the image, including those beyond the maximum that was wanted.
+        smaller: number of them that are smaller than the minimum; None without a minimum.
         size: height and width of the image in pixels; None if it could not be loaded.
     """
 
@@ -47,6 +50,7 @@ class PreparedImage:
     reasons: list[tuple[str, ...]]
     error: str | None = None
     found: int = 0
+    smaller: int | None = None
     size: tuple[int, int] | None = None
 
 
@@ -56,8 +60,12 @@ def prepare(
     *,
     max_faces: int | None = None,
     resize_crops: bool = False,
+    min_face_size: float = 0,
 ) -> PreparedImage:
     """Load an image and crop its faces, or its ``max_faces`` largest ones.
+
+    Args:
+        min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
 
     Raises:
         MissingModelError: the image needs a detector that cannot be downloaded.
@@ -71,18 +79,28 @@ def prepare(
         if detections is None:
             crop = aligned_crop(pixels, path, resize=resize_crops)
             return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1, size=size)
-        faces = detections[:max_faces]
+        large = [face for face in detections if shorter_side(face) >= min_face_size]
+        faces = large[:max_faces]
         crops = [align(pixels, face.points) for face in faces]
         reasons = [
             detection_reasons(face, *size) + crop_reasons(crop)
             for face, crop in zip(faces, crops, strict=True)
         ]
-        return PreparedImage(path, crops, [*faces], reasons, found=len(detections), size=size)
+        smaller = len(detections) - len(large) if min_face_size else None
+        return PreparedImage(
+            path, crops, [*faces], reasons, found=len(detections), smaller=smaller, size=size
+        )
     except (MissingModelError, ProviderError):
         # Not the image's fault, and all others would wait for the same detector.
         raise
     except Error as error:
         return PreparedImage(path, [], [], [], storable(str(error)), size=size)
+
+
+def shorter_side(face: Detection) -> float:
+    """The shorter side of a face's box, in pixels."""
+    left, top, right, bottom = face.box
+    return float(min(right - left, bottom - top))
 
 
 def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:

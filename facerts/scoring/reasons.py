@@ -1,4 +1,4 @@
-"""Why a face is poor: measures of its crop and its detection against limits.
+"""Why a face is poor: measures of its crop and its detection against limits, and what its model says.
 
 The limits were chosen on held-out people (docs/results/use.md): on clean faces they are seldom crossed, and on
 faces that are poor for one of these reasons almost always.
@@ -7,9 +7,6 @@ faces that are poor for one of these reasons almost always.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +16,8 @@ from facerts.detection.pose import head_pose
 from facerts.embedding import FaceOutputs
 from facerts.images.align import TEMPLATE, similarity_transform
 from facerts.images.measures import FACE_REGION, measure_crop
-from facerts.io.json_file import read_json
 
+NO_FACE = "no_face"
 NOT_A_FACE = "not_a_face"
 CUT_OFF = "cut_off"
 TOO_SMALL = "too_small"
@@ -29,8 +26,10 @@ UNDER_EXPOSED = "under_exposed"
 OVER_EXPOSED = "over_exposed"
 BLURRED = "blurred"
 NOISY = "noisy"
+BELOW_THRESHOLD = "below_threshold"
 # In the order in which rows list them: what explains the others comes first. Half a face looks like none to a model.
 REASONS = (
+    NO_FACE,
     CUT_OFF,
     TOO_SMALL,
     NOT_A_FACE,
@@ -39,9 +38,10 @@ REASONS = (
     OVER_EXPOSED,
     BLURRED,
     NOISY,
+    BELOW_THRESHOLD,
 )
-# Probes by the SHA-256 of their model; written by eval/reasons.py --fit.
-PROBES = Path(__file__).with_name("probes.json")
+# One of them is why an image was rejected.
+REJECTING = (NO_FACE, NOT_A_FACE, BELOW_THRESHOLD)
 
 # Limits. Lengths are in pixels of the image, angles in degrees; measures are those of ``CropMeasures``.
 MAX_OUTSIDE = 0.1
@@ -95,43 +95,23 @@ def in_order(reasons: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(reasons, key=REASONS.index))
 
 
-@dataclass(frozen=True)
-class Probe:
-    """Separates faces, poor ones included, from non-faces, linearly in the outputs of one model.
+def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
+    """Reasons as people read them, separated by semicolons.
 
-    Attributes:
-        embedding: ``(d,)`` weights of the embedding before normalization.
-        norm: weight of its norm.
-        quality: weight of the quality.
-        bias: added to the weighted sum; what is above 0 is not a face.
+    Args:
+        keep: the share of the calibration faces that the threshold keeps, if it is known.
     """
-
-    embedding: NDArray[np.float64]
-    norm: float
-    quality: float
-    bias: float
-
-    def __call__(self, outputs: FaceOutputs) -> NDArray[np.float64]:
-        """Weighted sums ``(N,)`` for outputs with norm and quality; above 0 for non-faces."""
-        assert outputs.norm is not None
-        assert outputs.quality is not None
-        direction = outputs.embedding @ self.embedding
-        return outputs.norm * (direction + self.norm) + outputs.quality * self.quality + self.bias
+    share = "" if keep is None else f" that keeps {100 * keep:g} %"
+    words = {BELOW_THRESHOLD: f"below the threshold{share}", NO_FACE: "no face found"}
+    return "; ".join(words.get(reason, reason.replace("_", " ")) for reason in reasons)
 
 
-@cache
-def find_probe(sha256: str) -> Probe | None:
-    """The probe of a model; None if it has none."""
-    entry = read_json(PROBES).get(sha256)
-    return None if entry is None else Probe(np.array(entry.pop("embedding")), **entry)
-
-
-def model_reasons(sha256: str, outputs: FaceOutputs) -> list[tuple[str, ...]]:
-    """Reasons that the outputs of a model show, for each face; none for models without a probe."""
-    probe = find_probe(sha256)
-    if probe is None:
+def model_reasons(outputs: FaceOutputs) -> list[tuple[str, ...]]:
+    """Reasons that the outputs of a model show, for each face; none for models that do not tell faces from others."""
+    non_face = outputs.extras.get(NOT_A_FACE)
+    if non_face is None:
         return [()] * len(outputs)
-    return [_names({NOT_A_FACE: value > 0}) for value in probe(outputs).tolist()]
+    return [_names({NOT_A_FACE: value > 0}) for value in non_face.reshape(-1).tolist()]
 
 
 def _names(reasons: dict[str, bool]) -> tuple[str, ...]:

@@ -7,9 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-# Values of `reason`.
-NO_FACE = "no face found"
-LOW_QUALITY = "quality below the threshold"
+from facerts.scoring.reasons import NOT_A_FACE
 
 
 @dataclass(frozen=True)
@@ -21,11 +19,13 @@ class Row:
         box: left, top, right and bottom in pixels, from the detector.
         points: the x, y pairs of five landmarks as one list, in pixels, from the detector.
         det_score: 0 to 1.
+        percentile: the quality as the percentage, 0 to 100, of the faces used for calibration that scored lower; None
+            if the model is not calibrated.
         quality: higher is better.
-        percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
-            is not calibrated.
-        accepted: whether the quality reaches the threshold; None if there is no threshold.
-        reasons: what makes the face poor, most important first, whether it was accepted or not; names of
+        accepted: whether the quality reaches the threshold and the face is one; None if there is no threshold.
+        smaller_faces: number of faces in the image without a row, as they are smaller than the minimum that was asked
+            for; None without one.
+        reasons: what makes the face poor, most important first, and why it was rejected; names of
             ``facerts.scoring.reasons.REASONS``.
     """
 
@@ -37,14 +37,19 @@ class Row:
     box: list[float] | None = None
     points: list[float] | None = None
     det_score: float | None = None
-    quality: float | None = None
     percentile: float | None = None
+    quality: float | None = None
     uncertainty: float | None = None
     accepted: bool | None = None
-    reason: str | None = None
+    reasons: tuple[str, ...] = ()
+    smaller_faces: int | None = None
     error: str | None = None
     model_sha256: str = ""
-    reasons: tuple[str, ...] = ()
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the face must not be used: not accepted, or, without a threshold, not a face."""
+        return NOT_A_FACE in self.reasons if self.accepted is None else not self.accepted
 
 
 def row_from_json(values: dict[str, Any]) -> Row:

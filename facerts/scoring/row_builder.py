@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,8 +14,8 @@ from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.prepare import PreparedImage
-from facerts.scoring.reasons import in_order, model_reasons
-from facerts.scoring.row import LOW_QUALITY, NO_FACE, Row
+from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE, in_order, model_reasons
+from facerts.scoring.row import Row
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class RowBuilder:
     """Builds rows from the outputs of a model.
 
     Attributes:
-        min_quality: accept faces with at least this quality; None makes no decision.
+        min_quality: accept faces with at least this quality, and nothing that is not a face; -inf accepts everything,
+            None makes no decision.
         calibration: the calibration of the model, for percentiles; None leaves them out.
     """
 
@@ -60,41 +62,51 @@ class RowBuilder:
         if image.error is not None:
             return Row(image.path, error=image.error, model_sha256=self.model.sha256)
         accepted = None if self.min_quality is None else False
-        return Row(image.path, accepted=accepted, reason=NO_FACE, model_sha256=self.model.sha256)
+        return Row(
+            image.path,
+            accepted=accepted,
+            reasons=(NO_FACE,),
+            smaller_faces=image.smaller,
+            model_sha256=self.model.sha256,
+        )
 
     def _faces(self, image: PreparedImage, outputs: FaceOutputs) -> Iterator[ScoredFace]:
-        by_model = model_reasons(self.model.sha256, outputs)
+        by_model = model_reasons(outputs)
         faces = zip(image.crops, image.detections, by_model, image.reasons, strict=True)
         for face, (crop, detection, of_model, of_image) in enumerate(faces):
-            row = self._row(image.path, face, detection, outputs, in_order(of_model + of_image))
+            row = self._row(image, face, detection, outputs, of_model + of_image)
             norm = _to_float(outputs.norm, face)
             yield ScoredFace(row, crop, outputs.embedding[face], norm, image.found)
 
     def _row(
         self,
-        path: str,
+        image: PreparedImage,
         face: int,
         detection: Detection | None,
         outputs: FaceOutputs,
         reasons: tuple[str, ...],
     ) -> Row:
         quality = _to_float(outputs.quality, face)
-        accepted = None if self.min_quality is None or quality is None else quality >= self.min_quality
+        accepted = None
+        if self.min_quality is not None and quality is not None:
+            below = quality < self.min_quality
+            accepted = not below and (NOT_A_FACE not in reasons or self.min_quality == -math.inf)
+            reasons += (BELOW_THRESHOLD,) * below
         percentile = (
             None if self.calibration is None or quality is None else self.calibration.percentile(quality)
         )
         return Row(
-            path,
+            image.path,
             face=face,
             box=None if detection is None else _rounded(detection.box),
             points=None if detection is None else _rounded(detection.points.reshape(-1)),
             det_score=None if detection is None else round(detection.score, 4),
-            quality=quality,
             percentile=percentile,
+            quality=quality,
             uncertainty=_to_float(outputs.uncertainty, face),
             accepted=accepted,
-            reason=LOW_QUALITY if accepted is False else None,
-            reasons=reasons,
+            reasons=in_order(reasons),
+            smaller_faces=image.smaller,
             model_sha256=self.model.sha256,
         )
 

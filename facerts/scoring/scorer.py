@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
-from facerts.datasets.open_source import open_images
-from facerts.datasets.source import Source
 from facerts.detection import AutoDetector, FaceFinder, open_face_finder
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import Error, ModelError
+from facerts.errors import Error, ImageError, ModelError
 from facerts.export.install import find_or_install
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.providers import AUTO, CORES
-from facerts.scoring.inputs import Color, ImageInput, lazy_input, lazy_inputs
-from facerts.scoring.pipeline import lazy_images, score_images
-from facerts.scoring.prepare import LazyImage, aligned_crop
+from facerts.scoring.face import Face, face_of
+from facerts.scoring.inputs import (
+    Color,
+    ImageInput,
+    ImageInputs,
+    check_color,
+    lazy_images,
+    lazy_input,
+    lazy_inputs,
+)
+from facerts.scoring.pipeline import score_images
+from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.swapped_channels import SwappedChannels
 from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
 
 
@@ -37,14 +46,22 @@ class Scorer:
         detector: finds the faces in photos; None if every image is an aligned crop.
         resize_crops: accept square crops of any size; otherwise an image without a detector that is not 112 x 112
             gives a row with an error, as it may be a photo.
+        min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
     """
 
     def __init__(
-        self, embedder: OnnxEmbedder, detector: FaceFinder | None = None, *, resize_crops: bool = False
+        self,
+        embedder: OnnxEmbedder,
+        detector: FaceFinder | None = None,
+        *,
+        resize_crops: bool = False,
+        min_face_size: float = 0,
     ) -> None:
         self.embedder = embedder
         self.detector = detector
         self.resize_crops = resize_crops
+        self.min_face_size = min_face_size
+        self._swapped_channels = SwappedChannels(embedder)
 
     def __repr__(self) -> str:
         keep = ", ".join(self.embedder.description.thresholds) or "none"
@@ -53,7 +70,7 @@ class Scorer:
 
     def score(
         self,
-        images: ImageInput | Sequence[ImageInput],
+        images: ImageInputs,
         *,
         min_quality: float | None = None,
         keep: float | None = None,
@@ -64,11 +81,16 @@ class Scorer:
 
         Args:
             images: paths, encoded bytes, ``(H, W, 3) uint8`` arrays or PIL images; one, several, or ``(N, H, W, 3)``.
-                Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
-            keep: accept faces above the model's threshold that keeps this share of its calibration faces.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
+                A folder, record directory, shard or list stands for all of its images. Without a detector they are
+                aligned crops, 112 x 112 unless ``resize_crops``.
+            min_quality: accept faces with at least this quality.
+            keep: accept faces above the threshold that keeps this share of the model's calibration faces. What is not
+                a face is not accepted either way.
+            largest: only the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Raises:
+            DataError: a folder, or another source of several images, has none.
             ModelError: the model has no threshold for this share, or no quality to accept faces by.
             MissingModelError: an image is a photo, and the detector is not on this machine and cannot be downloaded.
 
@@ -83,37 +105,60 @@ class Scorer:
             >>> row.quality is None, row.error is None
             (True, False)
         """
-        scored = self._score(
-            lazy_inputs(images, color),
-            self.row_builder(min_quality=min_quality, keep=keep),
-            largest=largest,
-        )
-        return [entry.row for faces in scored for entry in faces]
+        options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
+        return [scored.row for scored in self.score_each(images, **options)]  # type: ignore[arg-type]
 
-    def score_paths(
+    def faces(
         self,
-        paths: str | Path | Sequence[str | Path] | Source,
+        images: ImageInputs,
         *,
         min_quality: float | None = None,
         keep: float | None = None,
         largest: bool = False,
-        progress: str = "",
-    ) -> Iterator[ScoredFace]:
-        """Rows with crops and embeddings, yielded one by one; takes folders, record directories, shards and lists.
+        color: Color = "RGB",
+    ) -> Iterator[Face]:
+        """The faces of images one by one, each with its box, points, crop, embedding, quality and reasons.
+
+        An image without a face gives none.
 
         Args:
-            paths: see ``facerts.datasets.open_images``; or a source that is open.
+            images, min_quality, keep, largest, color: as in ``score``.
 
         Raises:
-            DataError: there are no images.
-            ModelError, MissingModelError: see ``score``.
+            ImageError: an image cannot be read; ``score`` goes on with the others.
+            DataError, ModelError, MissingModelError: as in ``score``.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> (face,) = facerts.load().faces(draw_face(0, 0))
+            >>> face.crop.shape, face.embedding.shape
+            ((112, 112, 3), (128,))
         """
-        source = paths if isinstance(paths, Source) else open_images(paths)
-        scored = self._score(
-            lazy_images(source), self.row_builder(min_quality=min_quality, keep=keep), largest=largest
-        )
+        options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
+        for scored in self.score_each(images, **options):  # type: ignore[arg-type]
+            if (face := face_of(scored)) is not None:
+                yield face
+
+    def score_each(
+        self,
+        images: ImageInputs,
+        *,
+        min_quality: float | None = None,
+        keep: float | None = None,
+        largest: bool = False,
+        color: Color = "RGB",
+        progress: str = "",
+    ) -> Iterator[ScoredFace]:
+        """As ``score``, one by one, for any number of images: rows with crops and embeddings.
+
+        Args:
+            progress: what a progress bar says; empty for none.
+        """
+        inputs = lazy_inputs(images, color)
+        scored = self._score(inputs, self.row_builder(min_quality=min_quality, keep=keep), largest=largest)
         if progress:
-            scored = track(scored, progress, total=len(source), unit="images")
+            scored = track(scored, progress, total=len(inputs), unit="images")
         for faces in scored:
             yield from faces
 
@@ -126,19 +171,22 @@ class Scorer:
         threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
+        color: Color = "RGB",
     ) -> Verification:
         """Whether two images show the same person, at a false match rate that the model was calibrated for.
 
         Of a photo with several faces the largest is compared, and ``note`` says so.
 
         Args:
-            first: a path, encoded bytes, or an ``(H, W, 3) uint8`` RGB array; see ``score``.
+            first: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
+            second: likewise.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
                 model was calibrated for.
             threshold: instead, the similarity at or above which two faces match; its error rates are not known.
             keep: compare only faces above the model's threshold that keeps this share of its calibration faces;
                 by default 0.95 if the model has quality thresholds.
             min_quality: instead, compare faces with at least this quality.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Returns:
             The decision and what it rests on; an image that cannot be read or has no face gives an ``error``.
@@ -154,7 +202,11 @@ class Scorer:
             ('same', 1.0, 0.3705)
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
-        images = (lazy_input(first, "the first image"), lazy_input(second, "the second image"))
+        check_color(color)
+        images = [
+            lazy_input(first, "the first image", color),
+            lazy_input(second, "the second image", color),
+        ]
         (first_face,), (second_face,) = self._score(
             images, self.row_builder(min_quality=rule.min_quality), largest=True
         )
@@ -180,7 +232,7 @@ class Scorer:
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self._score(
-            lazy_images(Files("pairs", Path(), paths, None)),
+            list(lazy_images(Files("pairs", Path(), paths, None))),
             self.row_builder(min_quality=rule.min_quality),
             largest=True,
         )
@@ -218,7 +270,7 @@ class Scorer:
         # Only faces above the limit are compared, so the error rate is that of pairs of such faces.
         errors: MatchThreshold | KeptPairs = match
         if keep is not None:
-            errors = match.kept.get(self._keep_name(keep), match)
+            errors = match.kept.get(self._keep_name(keep) or "", match)
         return MatchRule(
             fmr=fmr,
             threshold=match.similarity,
@@ -229,17 +281,19 @@ class Scorer:
         )
 
     def _score(
-        self, images: Iterable[LazyImage], row_builder: RowBuilder, *, largest: bool
+        self, images: Sequence[LazyImage], row_builder: RowBuilder, *, largest: bool
     ) -> Iterator[list[ScoredFace]]:
-        return score_images(
+        scored = score_images(
             row_builder,
             images,
             detector=self.detector,
             largest=largest,
             resize_crops=self.resize_crops,
+            min_face_size=self.min_face_size,
             batch_size=self.embedder.batch_size,
             parallel_batches=self.parallel_batches,
         )
+        return self._swapped_channels.watch(images, scored)
 
     def row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
         """The builder of rows from the outputs of the model.
@@ -252,7 +306,7 @@ class Scorer:
         threshold = min_quality if keep is None else self.threshold(keep)
         return RowBuilder(self.embedder, threshold, self.embedder.description.calibration)
 
-    def settings(self) -> dict[str, str | bool | None]:
+    def settings(self) -> dict[str, str | float | bool | None]:
         """Everything that rows depend on besides the images and the threshold, as JSON values."""
         detector = None if self.detector is None else self.detector.identity
         return {
@@ -260,6 +314,7 @@ class Scorer:
             "provider": self.embedder.providers[0],
             "detector": detector,
             "resize_crops": self.resize_crops,
+            "min_face_size": self.min_face_size,
         }
 
     @property
@@ -276,16 +331,21 @@ class Scorer:
         on_cores = self.embedder.providers[0] in CORES
         return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
 
-    def embed(self, crops: ImageInput | Sequence[ImageInput], *, color: Color = "RGB") -> FaceOutputs:
-        """Outputs for aligned crops; for photos, see ``score_paths``.
+    def embed(self, images: ImageInputs, *, color: Color = "RGB") -> FaceOutputs:
+        """Outputs for one face of each image; ``faces`` gives all faces of photos.
 
         Args:
-            crops: ``(N, 112, 112, 3) uint8``; or one or several paths, encoded bytes, arrays or PIL images, each a crop
-                of 112 x 112, or with ``resize_crops`` a square of any size.
+            images: see ``score``. Of a photo with several faces, the largest is embedded.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+
+        Returns:
+            One row for each image.
 
         Raises:
-            ImageError: an image cannot be read, or is not an aligned crop.
+            ImageError: an image cannot be read or has no face, or is neither an aligned crop nor, with a detector, a
+                photo.
             ModelError: an array of several crops has another shape or data type.
+            MissingModelError: as in ``score``.
 
         Examples:
             >>> import facerts
@@ -294,27 +354,45 @@ class Scorer:
             >>> outputs.embedding.shape, outputs.quality.shape
             ((2, 128), (2,))
         """
-        images = lazy_inputs(crops, color)
-        if isinstance(crops, np.ndarray) and crops.ndim == 4:
-            return self.embedder(crops if color == "RGB" else np.ascontiguousarray(crops[..., ::-1]))
-        loaded = [aligned_crop(image.load(), image.path, resize=self.resize_crops) for image in images]
-        return self.embedder(np.stack(loaded) if loaded else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
+        check_color(color)
+        if isinstance(images, np.ndarray) and images.ndim == 4:
+            return self.embedder(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))
+        crops = [self._only_crop(image) for image in lazy_inputs(images, color)]
+        return self.embedder(np.stack(crops) if crops else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
+
+    def _only_crop(self, image: LazyImage) -> NDArray[np.uint8]:
+        """The largest face of an image."""
+        prepared = prepare(
+            image,
+            self.detector,
+            max_faces=1,
+            resize_crops=self.resize_crops,
+            min_face_size=self.min_face_size,
+        )
+        if prepared.error is not None:
+            raise ImageError(prepared.error)
+        if not prepared.crops:
+            raise ImageError(f"{prepared.path}: no face found")
+        return prepared.crops[0]
 
     def threshold(self, keep: float, *, group: tuple[str, str] | None = None) -> float:
         """The quality threshold that keeps a share of the faces used for calibration.
 
         Args:
-            group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``.
+            keep: any share from 0 to 1; for those that the model does not list, exact to one percentage point.
+            group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``; only for
+                listed shares.
 
         Raises:
-            ModelError: the model has no threshold for this share, or for this group.
+            ModelError: the model is not calibrated, or has no threshold for this group.
         """
-        share = self._keep_name(keep)
+        share, calibration = self._keep_name(keep), self.embedder.description.calibration
         if group is None:
-            return self.embedder.description.thresholds[share].quality
-        calibration = self.embedder.description.calibration
+            if share is not None:
+                return self.embedder.description.thresholds[share].quality
+            return self._between_quantiles(keep)
         of_attribute = calibration.groups.get(group[0], {}) if calibration else {}
-        threshold = of_attribute.get(share, {}).get(group[1])
+        threshold = of_attribute.get(share or "", {}).get(group[1])
         if threshold is None or threshold.quality is None:
             raise ModelError(
                 f"{self.embedder.name} has no threshold for {group[0]} {group[1]}; calibrate it with "
@@ -322,17 +400,22 @@ class Scorer:
             )
         return threshold.quality
 
-    def _keep_name(self, keep: float) -> str:
-        """The share as the model's description writes it."""
-        thresholds = self.embedder.description.thresholds
-        for share in thresholds:
-            if abs(float(share) - keep) < 1e-9:
-                return share
-        available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
-        raise ModelError(
-            f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {available}; calibrate it on "
-            "your own faces with facerts calibrate"
-        )
+    def _keep_name(self, keep: float) -> str | None:
+        """The share as the model's description writes it; None if it does not list it."""
+        listed = self.embedder.description.thresholds
+        return next((share for share in listed if math.isclose(float(share), keep)), None)
+
+    def _between_quantiles(self, keep: float) -> float:
+        if not 0 <= keep <= 1:
+            raise ModelError(f"{keep:g} is no share of the faces; give a number from 0 to 1, such as 0.95")
+        calibration = self.embedder.description.calibration
+        quality = None if calibration is None else calibration.quality_at(100 * (1 - keep))
+        if quality is None:
+            raise ModelError(
+                f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces; calibrate it on your own "
+                "faces with facerts calibrate"
+            )
+        return quality
 
     def match_threshold(self, fmr: float, *, flip: bool = False) -> float:
         """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
@@ -377,6 +460,7 @@ def load(
     *,
     detector: str | Path = "auto",
     det_threshold: float | None = None,
+    min_face_size: float = 0,
     resize_crops: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
@@ -392,6 +476,7 @@ def load(
             file of YuNet or SCRFD or of a model pack, finds faces in every image. "none" takes every image as an
             aligned crop.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
+        min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
         providers: ONNX Runtime execution providers by name, also for the detector (``["cuda"]``); None or ``["auto"]``
             for the fastest, as ``facerts doctor --bench`` measured it or by a fixed order.
@@ -425,7 +510,7 @@ def load(
     )
     path = find_or_install(model)
     embedder = load_embedder(path, providers=providers or [AUTO], threads=threads, batch_size=batch_size)
-    return Scorer(embedder, finder, resize_crops=resize_crops)
+    return Scorer(embedder, finder, resize_crops=resize_crops, min_face_size=min_face_size)
 
 
 def verify(
@@ -436,6 +521,7 @@ def verify(
     threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,
+    color: Color = "RGB",
 ) -> Verification:
     """Whether two images show the same person, by the default model; see ``Scorer.verify``.
 
@@ -451,7 +537,7 @@ def verify(
         False
     """
     return _default_scorer().verify(
-        first, second, fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality
+        first, second, fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality, color=color
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from facerts.scoring.row import NO_FACE
+from facerts.scoring.reasons import NO_FACE, NOT_A_FACE, in_words
 from facerts.scoring.row_builder import ScoredFace
 
 Decision = Literal["same", "different", "inconclusive"]
@@ -115,16 +115,20 @@ class MatchRule:
         )
 
     def _too_poor(self, face: ScoredFace) -> Iterator[str]:
-        quality = face.row.quality
-        if self.min_quality is not None and quality is not None and quality < self.min_quality:
-            yield f"{face.row.path}: quality {quality:.3f} is below the minimum of {self.min_quality:.3f}"
+        row = face.row
+        if not row.rejected:
+            return
+        if NOT_A_FACE in row.reasons:
+            yield f"{row.path}: not a face"
+        else:
+            yield f"{row.path}: quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
 
 
 def _error(face: ScoredFace) -> Iterator[str]:
     if face.row.error is not None:
         yield face.row.error
     elif face.embedding is None:
-        yield f"{face.row.path}: {NO_FACE}"
+        yield f"{face.row.path}: {in_words([NO_FACE])}"
 
 
 def _several_faces(face: ScoredFace) -> Iterator[str]:

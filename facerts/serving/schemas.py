@@ -65,8 +65,8 @@ class CommonOptions(BaseModel):
         None,
         gt=0,
         le=1,
-        description="Accept faces above the model's calibrated threshold that keeps this fraction of good faces (see "
-        "/v1/model).",
+        description="Accept faces above the threshold that keeps this share of the model's calibration faces; what is "
+        "not a face is rejected.",
     )
     min_quality: float | None = Field(None, description="Accept faces with at least this quality.")
 
@@ -139,17 +139,18 @@ class FaceResult(Schema):
         "null for an aligned crop."
     )
     det_score: float | None = Field(description="The detector's score, 0 to 1; null for an aligned crop.")
-    quality: float | None = Field(description="Higher is better; comparable only within one model.")
     percentile: float | None = Field(
-        description="0 to 100: the percentage of the faces in the model's calibration set that scored lower."
+        description="The quality from 0 to 100: the percentage of the faces in the model's calibration set that scored "
+        "lower."
     )
+    quality: float | None = Field(description="Higher is better; comparable only within one model.")
     uncertainty: float | None = Field(description="The uncertainty as the model's method defines it.")
     accepted: bool | None = Field(
-        description="Whether the quality reaches the threshold; null without a threshold."
+        description="Whether the quality reaches the threshold, and the face is one; null without a threshold."
     )
-    reason: str | None = Field(description="Why the face was not accepted.")
     reasons: list[Reason] = Field(
-        description="What makes the face poor, most important first, whether it was accepted or not."
+        description="What makes the face poor, most important first, and why it was rejected: not_a_face or "
+        "below_threshold."
     )
     embedding: list[float] | None = Field(description="Unit length; null unless requested.")
 
@@ -166,7 +167,7 @@ class FaceMatch(FaceResult):
 
     decision: Annotated[str, Field(json_schema_extra={"enum": FACE_DECISIONS})] = Field(
         description="match: the first candidate reaches the threshold; unknown: nobody does; too poor to say: the "
-        "face's quality is below the minimum."
+        "face's quality is below the minimum, or it is not a face."
     )
     candidates: list[Candidate] = Field(
         description="The most similar people, best first, whatever the decision; none for a face too poor."
@@ -184,7 +185,8 @@ class _Image(Schema):
         description="Height of the upright image in pixels; null if it could not be read."
     )
     found: Count = Field(
-        description="Number of faces found, including those beyond the maximum that is scored."
+        description="Number of faces found, including those smaller than the service's minimum or beyond the maximum "
+        "that is scored."
     )
     error: str | None = Field(description="Why the image could not be scored.")
 

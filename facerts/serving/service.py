@@ -21,7 +21,7 @@ from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
-from facerts.scoring.row import NO_FACE
+from facerts.scoring.reasons import NO_FACE, in_words
 from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import RequestError
@@ -261,7 +261,7 @@ class Service:
         result = rule.verify(*faces)
         if result.decision is None or result.similarity is None:
             problems = [
-                f"{face.row.path}: {image.error or NO_FACE}"
+                f"{face.row.path}: {image.error or in_words([NO_FACE])}"
                 for face, image in zip(faces, images, strict=True)
                 if not image.faces
             ]
@@ -362,11 +362,17 @@ class Service:
         self, data: bytes, detector: FaceFinder | None, options: Options | VerifyOptions
     ) -> PreparedImage:
         """The crops of an image; called in a thread."""
-        load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels)
+        load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels, pillow=False)
         resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
         largest = not isinstance(options, Options) or options.largest
         max_faces = 1 if largest else self.settings.max_faces
-        return prepare(LazyImage(IMAGE, load), detector, max_faces=max_faces, resize_crops=resize)
+        return prepare(
+            LazyImage(IMAGE, load),
+            detector,
+            max_faces=max_faces,
+            resize_crops=resize,
+            min_face_size=self.scorer.min_face_size,
+        )
 
 
 @contextmanager
@@ -408,11 +414,10 @@ def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:
         box=row.box,
         points=None if points is None else [points[at : at + 2] for at in range(0, len(points), 2)],
         det_score=row.det_score,
-        quality=row.quality,
         percentile=row.percentile,
+        quality=row.quality,
         uncertainty=row.uncertainty,
         accepted=row.accepted,
-        reason=row.reason,
         reasons=list(row.reasons),
         # Only the digits that float32 has.
         embedding=[float(str(value)) for value in scored.embedding]

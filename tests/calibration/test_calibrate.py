@@ -130,13 +130,13 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Pat
     assert tuple(description.thresholds) == KEEP
     for share, threshold in description.thresholds.items():
         assert scorer.threshold(float(share)) == threshold.quality
-        rows = [entry.row for entry in scorer.score_paths(people, min_quality=scorer.threshold(float(share)))]
+        rows = [entry.row for entry in scorer.score_each(people, min_quality=scorer.threshold(float(share)))]
         accepted = [row for row in rows if row.accepted]
         assert len(accepted) / len(rows) == threshold.kept
         assert len(accepted) == math.ceil(float(share) * len(rows))
         # The face at the threshold is the last to pass.
         assert min(row.quality or 0 for row in accepted) == threshold.quality
-        assert {row.reason for row in rows if not row.accepted} == {"quality below the threshold"}
+        assert all(("below_threshold" in row.reasons) is not row.accepted for row in rows)
         lower = [
             100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows
         ]
@@ -150,7 +150,7 @@ def test_rows_have_a_percentile_where_the_model_is_calibrated(
     (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))
     for path, keep in ((calibrated, "0.95"), (model, "0.95"), (calibrated, "0.5")):
         out = tmp_path / f"{path.parent.name}{keep}.csv"
-        known = path is calibrated and keep in KEEP
+        known = path is calibrated
         assert run("score", tmp_path / "in", "--model", path, "--keep", keep, "--out", out) == (
             0 if known else 2
         )

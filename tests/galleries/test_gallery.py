@@ -135,20 +135,23 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
     )
     faces = [
         # Before the others, whose candidates it must not take.
-        replace(poor, row=Row("poor.jpg", face=0, quality=-3.0, accepted=False)),
+        replace(poor, row=Row("poor.jpg", face=0, quality=-3.0, accepted=False, reasons=("blurred",))),
+        # A dog, without a threshold for quality.
+        replace(known, row=Row("dog.jpg", face=0, reasons=("not_a_face",))),
         known,
-        ScoredFace(Row("empty.jpg", reason="no face found")),
+        ScoredFace(Row("empty.jpg", reasons=("no_face",))),
         ScoredFace(Row("broken.jpg", error="broken.jpg: not an image")),
         stranger,
     ]
     matches = gallery.match(faces, fpir=0.01, k=3)
-    decisions = ["too poor to say", "match", "no face", "error", "unknown"]
+    decisions = ["too poor to say", "too poor to say", "match", "no face", "error", "unknown"]
     assert [match.decision.value for match in matches] == decisions
-    assert matches[1].person == "p002"
-    assert [len(match.candidates) for match in matches] == [0, 3, 0, 0, 3]
-    for match, embedding in ((matches[1], known.embedding), (matches[4], stranger.embedding)):
+    assert matches[2].person == "p002"
+    assert [match.reasons for match in matches[:4]] == [("blurred",), ("not_a_face",), (), ("no_face",)]
+    assert [len(match.candidates) for match in matches] == [0, 0, 3, 0, 0, 3]
+    for match, embedding in ((matches[2], known.embedding), (matches[5], stranger.embedding)):
         assert match.cosine == pytest.approx(float((gallery.templates @ embedding).max()), abs=1e-6)
-    assert matches[3].error == "broken.jpg: not an image"
+    assert matches[4].error == "broken.jpg: not an image"
     with ThreadPoolExecutor(4) as pool:
         fresh = gallery_of(images)
         for again in pool.map(lambda _: fresh.match(faces, fpir=0.01, k=3), range(8)):
@@ -300,7 +303,8 @@ def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path) -> Non
     middle = float(np.median(qualities))
     gallery = Gallery.build(scorer, people, min_quality=middle)
     assert len(gallery.entries) == int((qualities >= middle).sum())
-    assert {image.reason for image in gallery.rejected} == {"quality below the threshold"}
+    assert all("below_threshold" in image.reasons for image in gallery.rejected)
+    assert all("below the threshold" in image.why for image in gallery.rejected)
     assert len(gallery.entries) + len(gallery.rejected) == 12
     with pytest.raises(DataError, match="none of the 12 images can be enrolled"):
         Gallery.build(scorer, people, min_quality=1e9)
@@ -314,15 +318,17 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
     first = min(str(path) for path in people.rglob("*.jpg"))
 
     def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[ScoredFace]:
-        for face in score_paths(self, *arguments, **options):
-            reasons = ("not_a_face", "blurred") if face.row.path == first else ("noisy",)
-            yield replace(face, row=replace(face.row, reasons=reasons))
+        everything = options["min_quality"] == -math.inf
+        for face in score_each(self, *arguments, **options):
+            poor = face.row.path == first
+            reasons = ("not_a_face", "blurred") if poor else ("noisy",)
+            yield replace(face, row=replace(face.row, reasons=reasons, accepted=everything or None))
 
-    score_paths = Scorer.score_paths
-    monkeypatch.setattr(Scorer, "score_paths", with_reasons)
+    score_each = Scorer.score_each
+    monkeypatch.setattr(Scorer, "score_each", with_reasons)
     gallery = Gallery.build(scorer, people)
     (rejected,) = gallery.rejected
-    assert (rejected.path, rejected.reason) == (first, "no recognizable face")
+    assert (rejected.path, rejected.why) == (first, "not a face; blurred")
     assert rejected.reasons == ("not_a_face", "blurred")
     assert set(gallery.enrollments.reasons.tolist()) == {"noisy"}
     everything = Gallery.build(scorer, people, min_quality=-math.inf)

@@ -20,7 +20,7 @@ from facerts.detection import Detection
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images.align import TEMPLATE
-from facerts.integrations.insightface import Face, FaceAnalysis, add_quality
+from facerts.integrations.insightface import FaceAnalysis, FaceDict, add_quality
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 ImageArray = NDArray[np.uint8]
@@ -98,9 +98,9 @@ def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysi
     ):
         _ = face.embeding
     with pytest.raises(AttributeError):
-        _ = Face(kps=face.kps).normed_embedding
+        _ = FaceDict(kps=face.kps).normed_embedding
     for other in (copy.deepcopy(face), pickle.loads(pickle.dumps(face))):
-        assert (type(other), other.name, other.quality) == (Face, "Ann", face.quality)
+        assert (type(other), other.name, other.quality) == (FaceDict, "Ann", face.quality)
         np.testing.assert_array_equal(other.normed_embedding, face.normed_embedding)
 
 
@@ -137,7 +137,7 @@ def test_a_missing_prepare_or_detector_is_an_error(model: Path) -> None:
 def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
     img, _ = photo(0, 1, 2, 3, 4)
 
-    def lefts(faces: list[Face]) -> list[int]:
+    def lefts(faces: list[FaceDict]) -> list[int]:
         return [round(float(face.bbox[0])) // SIDE for face in faces]
 
     assert lefts(app.get(img)) == [4, 3, 2, 1, 0]
@@ -196,7 +196,7 @@ def test_an_invalid_bgr_image_is_named(app: FaceAnalysis) -> None:
             add_quality([], bad, app.scorer)
 
 
-@pytest.mark.parametrize("kind", [Face, SimpleNamespace])
+@pytest.mark.parametrize("kind", [FaceDict, SimpleNamespace])
 def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..., Any]) -> None:
     scorer = facerts.load(model)
     img, crops = photo(3, 1, 2)

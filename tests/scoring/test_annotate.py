@@ -87,7 +87,7 @@ def test_a_small_image_is_enlarged_with_its_boxes() -> None:
         for row in (
             FACE,
             replace(FACE, box=None, points=None),
-            Row("a", reason="no face found", accepted=False),
+            Row("a", reasons=("no_face",), accepted=False),
         ):
             assert max(facerts.annotate(gray(*shape), [row]).shape) >= 448
 
@@ -102,15 +102,16 @@ def test_a_crop_and_an_image_without_a_face_have_the_label_below() -> None:
     assert len(drawn_in(below, RED)) > 0.6 * below.shape[0] * width
     assert len(drawn_in(below, (255, 255, 255))) > 10
     assert (annotated[20:420, 20:420] == 128).all()
-    without = facerts.annotate(gray(), [Row("a.jpg", accepted=False, reason="no face found")])
+    without = facerts.annotate(gray(), [Row("a.jpg", accepted=False, reasons=("no_face",))])
     assert without.shape[0] > 600
     assert tuple(without[300, 0]) == RED
 
 
 def test_a_label_says_what_the_row_says() -> None:
-    row = replace(FACE, percentile=48.6, accepted=False, reason="too dark")
-    assert label(row) == ["quality -0.70", "percentile 49", "too dark"]
-    assert label(Row("a.jpg", reason="no face found")) == ["no face found"]
+    row = replace(FACE, percentile=48.6, accepted=False, reasons=("under_exposed", "below_threshold"))
+    assert label(row) == ["percentile 49", "under exposed", "below the threshold", "quality -0.70"]
+    assert label(replace(FACE, percentile=None)) == ["quality -0.70"]
+    assert label(Row("a.jpg", reasons=("no_face",))) == ["no face found"]
     assert label(Row("a.jpg", error="broken")) == ["broken"]
 
 

@@ -36,6 +36,7 @@ def test_embedding_takes_what_scoring_takes(scorer: Scorer, crops: Crops, tmp_pa
     for single in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
         np.testing.assert_allclose(scorer.embed(single).embedding, expected[:1], atol=1e-6)
     assert scorer.embed([]).embedding.shape == (0, expected.shape[1])
+    scorer = Scorer(scorer.embedder)
     for images in ([crops[0], crops[1][:50]], ["gone.png"]):
         with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
             scorer.embed(images)
@@ -69,16 +70,16 @@ def test_a_bad_pil_image_becomes_a_row_with_its_error(
     scorer: Scorer, crops: Crops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cut.png").write_bytes(encode_png(crops[0])[:2000])
-    deep = Image.fromarray(np.zeros((112, 112), dtype=np.uint16))
+    deep = Image.fromarray(np.zeros((112, 112), dtype=np.float32))
     with Image.open(tmp_path / "cut.png") as cut:
         rows = scorer.score([cut, deep, Image.fromarray(crops[0])])
     assert [row.path for row in rows] == ["image 0", "image 1", "image 2"]
     assert "image 0: PIL cannot read it" in str(rows[0].error)
-    assert "image 1: a PIL image of mode I;16; convert it to RGB" in str(rows[1].error)
+    assert "image 1: a PIL image of mode F; convert it to RGB" in str(rows[1].error)
     assert rows[2].error is None
-    monkeypatch.setattr("facerts.scoring.inputs.MAX_PIXELS", 112 * 112 - 1)
-    (row,) = scorer.score(Image.fromarray(crops[0]))
-    assert "112 x 112 pixels exceed the limit of 12,543" in str(row.error)
+    large = Image.new("1", (20_000, 20_000))
+    (row,) = scorer.score(large)
+    assert "20000 x 20000 pixels exceed the limit of" in str(row.error)
 
 
 def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:

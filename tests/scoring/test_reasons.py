@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import skimage.data
 from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
-from facerts.embedding import FaceOutputs
-from facerts.hub.registry import shipped_models
-from facerts.images.align import TEMPLATE
+from facerts.embedding import FaceOutputs, load_embedder
+from facerts.export.join_quality import join_quality
+from facerts.export.non_face_probe import add_non_face_probe
+from facerts.hub.find import find_model
+from facerts.images import fit_crop
+from facerts.images.align import TEMPLATE, align
 from facerts.images.corruptions import degrade
+from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.blocks import Block, read_rows, write_block
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
+from tests.shipped import write_model
 
 DOCS = Path(__file__).parents[2] / "docs"
+# Eyes, nose and corners of the mouth in scikit-image's picture of an astronaut.
+ASTRONAUT = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]
 
 
 @pytest.fixture
@@ -101,30 +109,34 @@ def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
     assert clean.reasons == broken.reasons == ()
 
 
-def test_the_probe_of_a_model_says_what_is_not_a_face(
-    scorer: Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    faces = [draw_face(identity, 0) // 10 for identity in range(8)]
-    outputs = scorer.embed(faces)
-    random = np.random.default_rng(0)
-    weights = random.standard_normal(outputs.embedding.shape[1])
-    assert outputs.norm is not None
-    assert outputs.quality is not None
-    raw = outputs.embedding * outputs.norm[:, None]
-    sums = raw @ weights + 0.3 * outputs.norm - 0.2 * outputs.quality
-    probe = {"embedding": weights.tolist(), "norm": 0.3, "quality": -0.2, "bias": float(-np.median(sums))}
-    probes = tmp_path / "probes.json"
-    probes.write_text(json.dumps({scorer.embedder.sha256: probe}))
-    monkeypatch.setattr(reasons, "PROBES", probes)
-    reasons.find_probe.cache_clear()
-    try:
-        rows = scorer.score(faces)
-    finally:
-        reasons.find_probe.cache_clear()
-    not_faces = ["not_a_face" in row.reasons for row in rows]
-    assert not_faces == (sums > np.median(sums)).tolist()
-    assert sum(not_faces) == 4
-    assert {row.reasons for row in rows} == {("not_a_face", "under_exposed"), ("under_exposed",)}
+def probed(path: Path) -> Path:
+    """A small model with a probe that takes bright images for non-faces."""
+    write_model(path)
+    add_non_face_probe(path, path, ["bright"], np.ones(1), 0.0)
+    return path
+
+
+def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path: Path) -> None:
+    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    bright, dark = np.full((112, 112, 3), 200, np.uint8), np.full((112, 112, 3), 90, np.uint8)
+    for options, accepted in (
+        ({}, (None, None)),
+        ({"min_quality": -1e9}, (False, True)),
+        ({"min_quality": -math.inf}, (True, True)),
+    ):
+        rows = scorer.score([bright, dark], **options)
+        assert tuple(row.accepted for row in rows) == accepted
+        assert [row.rejected for row in rows] == [accepted[0] is not True, False]
+        assert ["not_a_face" in row.reasons for row in rows] == [True, False]
+        assert not any("below_threshold" in row.reasons for row in rows)
+
+
+def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
+    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    (row,) = scorer.score(np.full((112, 112, 3), 200, np.uint8), min_quality=1e9)
+    assert row.reasons == ("not_a_face", "noisy", "below_threshold")
+    assert reasons.in_words(row.reasons, 0.95) == "not a face; noisy; below the threshold that keeps 95 %"
+    assert reasons.in_words(("no_face",)) == "no face found"
 
 
 def test_reasons_come_in_the_order_of_the_documentation() -> None:
@@ -137,15 +149,29 @@ def test_reasons_come_in_the_order_of_the_documentation() -> None:
 
 def test_a_model_without_a_probe_never_says_not_a_face() -> None:
     outputs = FaceOutputs(np.eye(3, dtype=np.float32), quality=np.full(3, -1e9, dtype=np.float32))
-    assert reasons.model_reasons("0" * 64, outputs) == [(), (), ()]
+    assert reasons.model_reasons(outputs) == [(), (), ()]
 
 
-def test_probes_belong_to_models_that_ship() -> None:
-    """A model that is exported again needs its probe fitted again (eval/reasons.py --fit)."""
-    shipped = {model.sha256: model.embedding_size for model in shipped_models()}
-    probes = json.loads(reasons.PROBES.read_text())
-    assert probes
-    assert {sha256: len(probe["embedding"]) for sha256, probe in probes.items()}.items() <= shipped.items()
+@pytest.mark.parametrize(
+    "name", ["facerts-small", "facerts-small-int8", "facerts-quality", "facerts-quality-int8"]
+)
+def test_the_models_that_ship_know_what_is_not_a_face(name: str, tmp_path: Path) -> None:
+    """Also joined with a recognizer, and calibrated; a network that is exported again needs eval/reasons.py --fit."""
+    path = find_model(name)
+    if "quality" in name:
+        path = tmp_path / "joined.onnx"
+        join_quality(write_model(tmp_path / "theirs.onnx"), name, path)
+    calibrated = tmp_path / "calibrated.onnx"
+    embedder = load_embedder(path)
+    store_description(path, embedder.description.model_copy(update={"terms": "changed"}), calibrated)
+    scorer = facerts.load(calibrated)
+    astronaut = np.ascontiguousarray(skimage.data.astronaut())
+    cat = np.ascontiguousarray(skimage.data.chelsea()[:, 75:375])
+    face, pet = scorer.score([align(astronaut, ASTRONAUT), fit_crop(cat)], keep=0.95)
+    assert "not_a_face" not in face.reasons
+    assert face.accepted
+    assert "not_a_face" in pet.reasons
+    assert not pet.accepted
 
 
 def test_an_unfinished_run_keeps_the_reasons(tmp_path: Path) -> None:

@@ -79,11 +79,11 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
     qualities = sorted(row.quality or 0 for row in scorer.score(faces))
     rows = scorer.score(faces, min_quality=qualities[3])
     assert sum(row.accepted is True for row in rows) == 3
-    assert all((row.reason is None) == row.accepted for row in rows)
+    assert all(("below_threshold" not in row.reasons) == row.accepted for row in rows)
     assert all(row.accepted is None for row in scorer.score(faces))
     assert scorer.threshold(0.95) == 3.5
     assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
-    with pytest.raises(ModelError, match=r"no threshold that keeps 0\.9 .*only for 0\.95"):
+    with pytest.raises(ModelError, match=r"no threshold that keeps 0\.9 .*calibrate it"):
         scorer.threshold(0.9)
     with pytest.raises(ModelError, match="give only one"):
         scorer.score(faces, keep=0.95, min_quality=1.0)
@@ -103,7 +103,7 @@ def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer)
     ]
     assert rows[0].points is not None
     assert len(rows[0].points) == 10
-    assert (rows[2].reason, rows[2].accepted, rows[2].error) == ("no face found", False, None)
+    assert (rows[2].reasons, rows[2].accepted, rows[2].error) == (("no_face",), False, None)
     photo = np.concatenate([first, second], axis=1)
     assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
 
@@ -162,15 +162,16 @@ ROWS = [
         [1.0, 2.5, 3.0, 4.0],
         [*map(float, range(10))],
         0.9,
-        1.25,
         42.5,
+        1.25,
         -1.25,
         True,
+        (),
         None,
         None,
         "f",
     ),
-    Row("ü.jpg", None, error='it says "no"', model_sha256="f", reasons=("cut_off", "blurred")),
+    Row("ü.jpg", error='it says "no"', model_sha256="f", reasons=("cut_off", "blurred")),
 ]
 
 
@@ -223,10 +224,14 @@ def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path
     texts = [*HARMFUL, *HARMLESS]
     with open_sink(tmp_path / "rows.csv") as put:
         for text in texts:
-            put(Row(text, 0, box=[-3.5, 1, 2, 3], quality=-1.25, reason=text, error=text, model_sha256="f"))
+            put(
+                Row(
+                    text, 0, box=[-3.5, 1, 2, 3], quality=-1.25, reasons=(text,), error=text, model_sha256="f"
+                )
+            )
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    for name in ("path", "reason", "error"):
+    for name in ("path", "reasons", "error"):
         assert [from_cell(row[name]) for row in rows] == texts
         assert not any(row[name].startswith(FORMULA_PREFIXES) for row in rows)
     # Numbers stay numbers.
@@ -260,7 +265,7 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
     for number in range(3):
         (folder / f"{number}.png").write_bytes(encode_png(draw_face(number, 0)))
     (folder / "bad.png").write_bytes(b"no")
-    write_embeddings(tmp_path / "e.npz", list(scorer.score_paths(folder)))
+    write_embeddings(tmp_path / "e.npz", list(scorer.score_each(folder)))
     with np.load(tmp_path / "e.npz") as stored:
         assert stored["embeddings"].shape == (3, 8)
         np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)

@@ -1,0 +1,86 @@
+"""Pillow's images to RGB arrays: those of programs, and files of formats that only Pillow reads.
+
+Pillow is not required; the extra ``formats`` installs it with pillow-heif. Its decoders are not walked beforehand as
+``facerts.images.decoding`` does with those of OpenCV; only the number of pixels is limited.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import ImageError, first_line
+from facerts.images.limits import MAX_PIXELS
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Pillow's modes with 8 bits or less for each channel.
+MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
+# The upper 8 bits of these are kept.
+MODES_OF_16_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
+_BEGINNINGS = {b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
+
+_PILLOW_NAMES = {"HEIC": "HEIF"}
+
+
+def pillow_format(data: bytes) -> str:
+    """The format of an encoded image that only Pillow reads, by its first bytes; otherwise an empty string."""
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""
+    return _BRANDS.get(brand) or _BEGINNINGS.get(data[:4]) or ""
+
+
+def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) -> NDArray[np.uint8]:
+    """Decode an image of a format that only Pillow reads; of several pages, the first.
+
+    Returns:
+        ``(H, W, 3) uint8`` RGB, upright.
+
+    Raises:
+        ImageError: Pillow is not installed, or cannot read it, or there are too many pixels.
+    """
+    try:
+        import PIL.Image
+
+        if known == "HEIC":
+            import pillow_heif
+
+            pillow_heif.register_heif_opener()
+    except ImportError as error:
+        raise ImageError(
+            f"{where}: {known} is read with the extra formats (pip install 'facerts[formats]'); or convert it to JPEG"
+        ) from error
+    try:
+        image = PIL.Image.open(BytesIO(data), formats=[_PILLOW_NAMES.get(known, known)])
+    # Pillow does not say what its decoders raise for broken files.
+    except Exception as error:
+        raise ImageError(f"{where}: broken {known}, Pillow cannot read it ({first_line(error)})") from error
+    with image:
+        return from_pillow(image, where, max_pixels)
+
+
+def from_pillow(image: Image, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+    """``(H, W, 3) uint8`` RGB, upright according to the image's EXIF orientation.
+
+    Raises:
+        ImageError: its mode is unknown, there are too many pixels, or Pillow cannot read its file.
+    """
+    from PIL import ImageOps
+
+    if image.mode not in MODES + MODES_OF_16_BITS:
+        raise ImageError(f"{where}: a PIL image of mode {image.mode}; convert it to RGB first")
+    if image.width * image.height > max_pixels:
+        raise ImageError(f"{where}: {image.width} x {image.height} pixels exceed the limit of {max_pixels:,}")
+    # Pillow reads the file only now, and does not say what its decoders raise for broken ones.
+    try:
+        upright = ImageOps.exif_transpose(image)
+        if image.mode in MODES_OF_16_BITS:
+            gray = (np.asarray(upright).astype(np.uint16) >> 8).astype(np.uint8)
+            return np.repeat(gray[..., None], 3, axis=2)
+        return np.array(upright.convert("RGB"))
+    except Exception as error:
+        raise ImageError(f"{where}: PIL cannot read it ({first_line(error)})") from error

@@ -1,0 +1,66 @@
+"""A warning for arrays whose channels are in the other order than was said, which costs quality in silence."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from facerts.embedding import OnnxEmbedder
+from facerts.scoring.prepare import LazyImage
+from facerts.scoring.row_builder import ScoredFace
+
+# Faces that are looked at before the order is taken for right.
+FACES = 16
+# The mean gain of quality by swapping from which the order is wrong, in interquartile ranges of the calibration faces'
+# quality: the first for one face, the second for many. On held-out faces, one in a thousand gains as much as the first
+# without being swapped; of four swapped faces, the mean gains the second in 999 of 1,000 draws.
+ONE, MANY = 1.0, 0.5
+
+
+class SwappedChannels:
+    """Compares the first faces that come as arrays with the same faces in the other order, and warns once.
+
+    Models without calibration are not checked, as nothing says which gain of theirs is large.
+    """
+
+    def __init__(self, embedder: OnnxEmbedder) -> None:
+        self._embedder = embedder
+        self._gains: list[float] = []
+        calibration = embedder.description.calibration
+        quantiles = None if calibration is None else calibration.quantiles
+        self._spread = quantiles[75] - quantiles[25] if quantiles else None
+        self._done = not self._spread
+
+    def watch(
+        self, images: Sequence[LazyImage], scored: Iterable[list[ScoredFace]]
+    ) -> Iterator[list[ScoredFace]]:
+        """The faces of each image, unchanged; those that come from arrays are looked at."""
+        for image, faces in zip(images, scored, strict=True):
+            if image.color is not None and not self._done:
+                self._see(image.color, faces)
+            yield faces
+
+    def _see(self, color: str, faces: Sequence[ScoredFace]) -> None:
+        seen = [
+            (face.crop, face.row.quality)
+            for face in faces
+            if face.crop is not None and face.row.quality is not None
+        ]
+        if not seen:
+            return
+        crops, given = zip(*seen, strict=True)
+        swapped = self._embedder(np.ascontiguousarray(np.stack(crops)[..., ::-1])).quality
+        assert swapped is not None
+        self._gains += (swapped - np.array(given)).tolist()
+        limit = max(MANY, ONE / math.sqrt(len(self._gains)))
+        if np.mean(self._gains) > limit * (self._spread or math.inf):
+            self._done = True
+            warnings.warn(
+                f"faces score clearly better with their channels swapped, so these arrays seem not to be {color}; give "
+                'color="BGR" for images of OpenCV, and color="RGB" for all others',
+                stacklevel=5,
+            )
+        self._done |= len(self._gains) >= FACES
