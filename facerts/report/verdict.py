@@ -17,7 +17,7 @@ from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, ranked
-from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
+from facerts.report.numbers import complement, digits_of, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
 
@@ -283,7 +283,8 @@ def _difference(label: str, reference: str, found: PairedDifference, of: str, *,
 
 
 def _measured(value: float, ends: Interval | None) -> str:
-    return f"{percent(value, 1)} {interval(ends, 1)}".rstrip()
+    digits = digits_of(ends, 1)
+    return f"{percent(value, digits)} {interval(ends, digits)}".rstrip()
 
 
 def _against(ends: Interval, chance: float) -> str:
