@@ -110,7 +110,7 @@ def _reject(curve: RejectResult, verified: VerificationResult | None) -> str:
         return f"At {_one_in(curve.fmr)} it misses no pair, so leaving out pairs of low quality cannot help."
     where = "Leaving" if known else f"At {_one_in(curve.fmr)}, leaving"
     begin = f"{where} out the {percent(curve.rejected[place], 0)} of lowest {_score(curve.by)}"
-    random, rest = percent(before, 1), _measured(after, ends)
+    random, rest = percent(before, digits_of(ends, 1)), _measured(after, ends)
     # The threshold's uncertainty is in both numbers alike, so the interval may be held against the one at random.
     if ends is None or ends[0] <= before <= ends[1]:
         return f"{begin} leaves it missing {rest}, no clear difference from the {random} of random rejection."
