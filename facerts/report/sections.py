@@ -283,7 +283,7 @@ def _labeled(having: Sequence[tuple[Subject, Section]]) -> list[tuple[str, Secti
 def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -> PagePart:
     subjects = [subject for subject, _ in having]
     drawn = [subject for subject in subjects if figures.has_det_curve(subject, name)]
-    without = [subject.label for subject in subjects if subject not in drawn]
+    without = [subject.label for subject in subjects if not figures.has_det_curve(subject, name)]
     listed_pairs = [subject for subject in subjects if f"verification/{name}/scores" in subject.arrays]
     shown = []
     if drawn:

@@ -331,6 +331,9 @@ def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path,
         if name.endswith("roc_tar"):
             kept[name] = np.ones_like(kept[name])
     np.savez(tmp_path / "arrays.npz", **kept)
+    # Beside another model, and one that is given twice.
+    page = page_of(result, tmp_path, result)
+    assert "no DET curve" in page
     page = page_of(tmp_path)
     assert "no DET curve" in page
     assert "DET curve: FNMR at every FMR" not in page
