@@ -180,10 +180,11 @@ def test_lists_with_labels_are_read_too(images: Path) -> None:
 
 
 LABELED = {
-    "third.csv": "a.png,same.png,1\na.png,other.png,different\nother.png,same.png,SAME\na.png,poor.png,1\n",
-    "third.txt": "1 a.png same.png\na.png other.png 0\nother.png same.png 1\n1 a.png poor.png\n",
+    "third.csv": "a.png,same.png,1\na.png,other.png,different\nother.png,same.png,SAME\n"
+    "a.png,poor.png,1\npoor.png,a.png,0\n",
+    "third.txt": "1 a.png same.png\na.png other.png 0\nother.png same.png 1\n1 a.png poor.png\n0 poor.png a.png\n",
     "named.csv": "first,second,same,first_subject,second_subject\n"
-    "a.png,same.png,1,A,A\na.png,other.png,0,A,B\nother.png,same.png,1,A,A\na.png,poor.png,1,A,A\n",
+    "a.png,same.png,1,A,A\na.png,other.png,0,A,B\nother.png,same.png,1,A,A\na.png,poor.png,1,A,A\npoor.png,a.png,0,A,B\n",
 }
 
 
@@ -201,7 +202,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
     ]
     assert run(*command, "--json") == 0
     labeled = json.loads(capsys.readouterr().out)["labeled"]
-    assert (labeled["pairs"], labeled["inconclusive"], labeled["failed"]) == (4, 1, 0)
+    assert (labeled["pairs"], labeled["inconclusive"], labeled["failed"]) == (5, 2, 0)
     # Right, right, and a pair that the label calls the same person and the model does not.
     for rate, value, pairs in (("accuracy", 2 / 3, 3), ("fmr", 0, 1), ("fnmr", 0.5, 2)):
         assert labeled[rate]["value"] == pytest.approx(value)
@@ -212,7 +213,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
     assert labeled["interval"].startswith("bootstrap over 2 people" if "named" in name else "binomial")
     assert run(*command) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Of 4 labeled pairs, 1 were inconclusive and 0 could not be compared" in shown
+    assert "Of 5 labeled pairs, 2 were inconclusive and 0 could not be compared" in shown
     assert "FNMR" in shown
 
 

@@ -361,7 +361,7 @@ def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(
 )
 def test_labels_of_logarithmic_axes_are_there_and_apart(low: float, high: float) -> None:
     ticks = np.array(log_ticks(low, high))
-    assert 2 <= len(ticks) <= 6
+    assert 3 <= len(ticks) <= 6
     assert ((ticks >= low) & (ticks <= high * (1 + 1e-9))).all()
     # A label is about a tenth of the figure's width.
     assert (np.diff(np.log(ticks)) > 0.1 * np.log(high / low)).all()

@@ -101,7 +101,7 @@ def rate_axes(axes: Axes, which: str = "y") -> None:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Two to six numbers to label on a logarithmic axis, far enough from each other however narrow it is."""
+    """Three to six numbers to label on a logarithmic axis, far enough from each other however narrow it is."""
     from matplotlib.ticker import MaxNLocator
 
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
