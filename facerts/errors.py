@@ -50,6 +50,27 @@ class MissingExtraError(Error):
     """An optional package is missing; the message names the extra to install."""
 
 
+def documentation_page(name: str) -> str:
+    """Where a message sends its readers for more: the address of a page, or its name while the site has no address.
+
+    The site's address is the ``Documentation`` of the package's metadata, from ``project_urls`` in ``setup.cfg``. An
+    installed package has no folder ``docs/`` beside it.
+
+    Args:
+        name: of the page below ``docs/``, without its suffix.
+    """
+    from importlib import metadata  # slow to import, and seldom needed
+
+    try:
+        urls = metadata.metadata("facerts").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        urls = []
+    for label, _, address in (url.partition(", ") for url in urls):
+        if label == "Documentation":
+            return f"{address.rstrip('/')}/{name}/"
+    return f"the page {name!r} of the documentation"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the closest known name, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

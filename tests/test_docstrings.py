@@ -5,10 +5,12 @@ from __future__ import annotations
 import doctest
 import importlib
 import runpy
+from email.message import Message
 from pathlib import Path
 
 import pytest
 
+from facerts.errors import documentation_page
 from facerts.hub.registry import shipped_models
 
 ROOT = Path(__file__).parents[1]
@@ -56,3 +58,37 @@ def test_lint_finds_faults_with_their_lines(tmp_path: Path, monkeypatch: pytest.
         (10, "rst"),
     ]
     assert len(faults) == 6
+
+
+def test_lint_finds_pages_that_the_package_names_and_that_do_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    lint = runpy.run_path(str(ROOT / "tools" / "lint.py"))
+    for page in ("docs/there.md", "facerts/a.py", "facerts/cli/b.py"):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).touch()
+    (tmp_path / "facerts" / "a.py").write_text(
+        '"""See docs/there.md."""\n# docs/gone.md\nGOOD = documentation_page("there")\n'
+        'BAD = documentation_page("renamed")\nTEXT = f"{BAD}: see docs/there.md"\n'
+    )
+    (tmp_path / "facerts" / "cli" / "b.py").write_text('def b():\n    """Help; see docs/there.md."""\n')
+    faults = lint["cited_page_faults"](tmp_path / "facerts", tmp_path / "docs")
+    assert {(path.name, line): message for path, line, message in faults} == {
+        ("a.py", 2): "no such page: docs/gone.md",
+        ("a.py", 4): "no such page: renamed",
+        ("a.py", 5): "a message names docs/there.md; use facerts.errors.documentation_page",
+        ("b.py", 2): "a message names docs/there.md; use facerts.errors.documentation_page",
+    }
+
+
+def test_messages_name_pages_by_their_address_where_the_package_states_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stated = Message()
+    monkeypatch.setattr("importlib.metadata.metadata", lambda _: stated)
+    assert documentation_page("foreign-models") == "the page 'foreign-models' of the documentation"
+    stated["Project-URL"] = "Source, https://example.org/code"
+    stated["Project-URL"] = "Documentation, https://example.org/facerts/"
+    assert documentation_page("foreign-models") == "https://example.org/facerts/foreign-models/"

@@ -7,6 +7,7 @@ prints each fault as ``file:line: what is wrong`` and exits with status 1 if the
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -62,6 +63,7 @@ def main() -> None:
         *recipe_file_faults(ROOT / "docs" / "training.md"),
         *setting_faults(ROOT / "docs" / "methods.md"),
         *reference_faults(ROOT / "docs" / "api"),
+        *cited_page_faults(ROOT / "facerts", ROOT / "docs"),
         *schema_faults(),
         *citation_faults(ROOT / "CITATION.cff"),
     ]
@@ -105,6 +107,46 @@ def page_faults(page: Path) -> Iterator[Fault]:
         if not code:
             for word in UNUSUAL.findall(QUOTED.sub("", line)):
                 yield page, number, f"not a word of the field, or not American English: {word}"
+
+
+# In messages and comments of the package.
+DOCUMENT = re.compile(r"(?<![\w/])docs/[\w/.-]*\w")
+
+
+def cited_page_faults(package: Path, docs: Path) -> Iterator[Fault]:
+    """Pages of the documentation that the package's code names and that do not exist.
+
+    Messages and the help of commands name pages by ``documentation_page``, because installed packages come without
+    ``docs/``; only comments and other docstrings name the files.
+    """
+    for source in sorted(package.rglob("*.py")):
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        documented = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+            and source.parent.name != "cli"  # where docstrings are the help of commands
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "documentation_page":
+                (name,) = (argument.value for argument in node.args if isinstance(argument, ast.Constant))
+                if not (docs / f"{name}.md").is_file():
+                    yield source, node.lineno, f"no such page: {name}"
+            elif (
+                isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented
+            ):
+                for page in DOCUMENT.findall(node.value):
+                    yield (
+                        source,
+                        node.lineno,
+                        f"a message names {page}; use facerts.errors.documentation_page",
+                    )
+        for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), start=1):
+            for page in DOCUMENT.findall(line):
+                if not (docs.parent / page).is_file():
+                    yield source, number, f"no such page: {page}"
 
 
 NAMED_PATH = re.compile(r"`((?:docs|eval|facerts|recipes|tests|tools)/[\w./-]+)`")

@@ -1,6 +1,8 @@
-"""A verification benchmark from identities held out of training."""
+"""A verification benchmark from images with identities, such as those held out of training."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +12,58 @@ from facerts.datasets.source import Source, Subset
 from facerts.errors import DataError
 
 FOLDS = 10
+# Of a user's own faces: pairs of each kind, and images that they are drawn from.
+PAIRS, MAX_IMAGES, SEED = 3000, 20_000, 0
 
 
-def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed: int) -> PairBenchmark:
+def pairs_of_people(source: Source) -> PairBenchmark:
+    """A benchmark of a user's own faces: all images, and up to 3,000 pairs of each kind; its notes say how many.
+
+    Of more than 20,000 images, those of as many people as these allow are drawn.
+
+    Raises:
+        DataError: see ``pairs_from_identities``.
+    """
+    notes = []
+    if source.labels is not None and len(source) > MAX_IMAGES:
+        sizes = np.bincount(source.labels)
+        people = np.random.default_rng(SEED).permutation(len(sizes))
+        chosen = people[np.cumsum(sizes[people]) <= MAX_IMAGES]
+        notes.append(
+            f"{len(chosen):,} of {len(sizes):,} people were drawn with seed {SEED}, for at most {MAX_IMAGES:,} of "
+            f"{len(source):,} images."
+        )
+        source = Subset(source, np.flatnonzero(np.isin(source.labels, chosen)))
+    benchmark = pairs_from_identities(source, genuine=PAIRS, impostors=PAIRS, seed=SEED, every_image=True)
+    assert source.labels is not None  # otherwise there would be no pairs
+    sizes = np.bincount(source.labels)
+    every = len(source) * (len(source) - 1) // 2
+    together = int((sizes * (sizes - 1) // 2).sum())
+    counts = (
+        (int(benchmark.same.sum()), together, "genuine"),
+        (int((~benchmark.same).sum()), every - together, "impostor"),
+    )
+    shown = " and ".join(
+        f"{'all ' if drawn == there else ''}{drawn:,}{'' if drawn == there else f' of {there:,}'} {kind} pairs"
+        for drawn, there, kind in counts
+    )
+    notes.append(
+        f"Pairs are {shown} of its {len(sizes):,} people, drawn with seed {SEED} so that nobody is in two folds; "
+        "--all-pairs measures every pair."
+    )
+    return replace(benchmark, notes=tuple(notes))
+
+
+def pairs_from_identities(
+    source: Source, *, genuine: int, impostors: int, seed: int, every_image: bool = False
+) -> PairBenchmark:
     """Sample so many genuine and impostor pairs, over all folds, from a labeled source; the same for the same seed.
 
     Identities are assigned to ten folds, and both images of a pair are from the same fold, so that no identity appears
     in two folds. A fold with fewer pairs than requested contributes all of them.
+
+    Args:
+        every_image: keep also the images that are in no pair.
 
     Raises:
         DataError: the source has no identities, or too few for both kinds of pairs in two folds.
@@ -39,7 +86,8 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
     folds = min(FOLDS, len(with_pairs), len(source.identities) // 2)
     if folds < 2:
         raise DataError(
-            f"{source.name}: {len(source.identities)} identities are too few for pairs in two folds"
+            f"{source.name}: {len(source.identities)} identities are too few for pairs in two folds; it takes at "
+            "least four, two of them with two images"
         )
     # Identities with genuine pairs are assigned first, so that every fold has some.
     singles = np.setdiff1d(np.arange(len(source.identities)), with_pairs)
@@ -60,11 +108,14 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
             pairs.append(rows[candidates[chosen]])
             same += [flag] * len(chosen)
             fold_numbers += [fold] * len(chosen)
-    used, renumbered = np.unique(np.concatenate(pairs), return_inverse=True)
+    images, listed = source, np.concatenate(pairs)
+    if not every_image:
+        used, renumbered = np.unique(listed, return_inverse=True)
+        images, listed = Subset(source, used), renumbered.reshape(-1, 2)
     return PairBenchmark(
         source.name,
-        Subset(source, used),
-        renumbered.reshape(-1, 2).astype(np.int64),
+        images,
+        listed.astype(np.int64),
         np.array(same, dtype=bool),
         np.array(fold_numbers, dtype=np.int64),
     )

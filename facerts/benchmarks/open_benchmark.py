@@ -10,12 +10,14 @@ from facerts.benchmarks.agedb import is_agedb, load_agedb
 from facerts.benchmarks.bin_sets import load_bin
 from facerts.benchmarks.cfp import FRONTAL, load_cfp
 from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, load_cplfw
+from facerts.benchmarks.heldout import pairs_of_people
 from facerts.benchmarks.ijb import is_ijb, load_ijb
 from facerts.benchmarks.lfw import PAIRS, XQLFW_PAIRS, load_lfw, load_xqlfw
 from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
 from facerts.benchmarks.template_benchmark import TemplateBenchmark
+from facerts.datasets.open_source import open_source
 from facerts.errors import DataError
 
 
@@ -50,7 +52,8 @@ _TEMPLATES = (
     "(surveillance_cameras_distance_1 and mugshots)"
 )
 _KNOWN = (
-    "supported are a .bin set, a .csv or .txt list of pairs, folders in the layout of "
+    "supported are a folder with a subfolder for each person, a .bin set, a .csv or .txt list of pairs, folders in "
+    "the layout of "
     + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
     + f", and, for templates, {_TEMPLATES}"
 )
@@ -61,7 +64,8 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
 
     Args:
         path: a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two),
-            AgeDB, CALFW, CPLFW or XQLFW, recognized by its files.
+            AgeDB, CALFW, CPLFW or XQLFW, recognized by its files; or images with identities, such as a folder with a
+            subfolder for each person, of which pairs are drawn (``pairs_of_people``).
 
     Raises:
         DataError: the path is none of these, or broken.
@@ -75,7 +79,13 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
             raise DataError(
                 f"{path}: this is a benchmark of templates, not of pairs of images; open it with open_templates"
             )
-        raise DataError(f"{path}: no {PAIRS} and no other known layout, so its pairs are unknown; {_KNOWN}")
+    if path.is_dir() or (path.is_file() and path.suffix.lower() in (".tar", ".rec")):
+        source = open_source(path)
+        if source.labels is None:
+            raise DataError(
+                f"{path}: its images are not in folders by person, so its pairs are unknown; {_KNOWN}"
+            )
+        return [pairs_of_people(source)]
     if path.is_file() and path.suffix.lower() == ".bin":
         return [load_bin(path)]
     if path.is_file() and path.suffix.lower() in LIST_SUFFIXES:

@@ -24,7 +24,7 @@ from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.onnx_embedder import load_model
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, Error, ModelError, documentation_page
 from facerts.evaluation.image_groups import Groups
 from facerts.hub.find import find_model
 from facerts.images import CROP_SIZE
@@ -265,7 +265,7 @@ def _check_target(model: Path, out: Path) -> Path:
     if is_pack(model):
         raise ModelError(
             f"{model}: a model pack cannot hold thresholds; use its .onnx file, with a description beside it (see "
-            "docs/foreign-models.md)"
+            f"{documentation_page('foreign-models')})"
         )
     if out.suffix.lower() != ".onnx":
         raise Error(f"{out}: a calibrated model is written as .onnx; choose a file with that suffix")

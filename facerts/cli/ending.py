@@ -43,6 +43,8 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "fastapi": (("fastapi",), "serve"),
     "uvicorn": (("uvicorn",), "serve"),
     "prometheus_client": (("prometheus-client",), "serve"),
+    "insightface": (("insightface",), "integrations"),
+    "uniface": (("uniface",), "integrations"),
 }
 
 

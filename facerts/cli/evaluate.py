@@ -36,7 +36,8 @@ Section = TypeVar("Section")
 Data = Annotated[
     list[str],
     typer.Option(
-        help="A .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, CALFW, CPLFW, XQLFW, IJB; may be repeated."
+        help="A folder with a subfolder for each person, a .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, "
+        "CALFW, CPLFW, XQLFW, IJB; may be repeated."
     ),
 ]
 Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]

@@ -74,7 +74,9 @@ class EnrollmentOptions(AcceptanceOptions):
         return float("-inf")
 
 
-gallery = Commands(no_args_is_help=True, help="Galleries of known people: build, search, check, best images.")
+gallery = Commands(
+    no_args_is_help=True, help="Galleries of known people: build, search, list, check, best images."
+)
 
 
 @gallery.command()
@@ -172,6 +174,25 @@ def search(
     _print_rows("matches", matches, Match, summary, columns, out, json)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
+
+
+@gallery.command(name="list")
+def list_(file: GalleryFile, *, json: Json = False) -> None:
+    """List the people of a gallery with their numbers of images.
+
+    Example: facerts gallery list people.npz
+    """
+    from facerts.galleries import read_gallery
+
+    known = read_gallery(file)
+    images = Counter(known.enrollments.person.tolist())
+    people = {person: images[person] for person in known.people.tolist()}
+    summary = {"people": len(people), "images": len(known.enrollments), "model": known.model}
+    if json:
+        print_json({**summary, "images_by_person": people})
+        return
+    rows_table("People", ["person", "images"], [(person, str(number)) for person, number in people.items()])
+    fields_table(summary)
 
 
 @gallery.command()
@@ -286,18 +307,18 @@ def add(
 @gallery.command()
 def remove(
     file: GalleryFile,
+    people: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
     *,
-    person: list[str] | None = None,
     image: list[str] | None = None,
     from_: Annotated[Path | None, typer.Option("--from")] = None,
     json: Json = False,
 ) -> None:
     """Remove people or images from a gallery, and print what was removed; the images themselves stay.
 
-    Example: facerts gallery remove people.npz --from check.csv
+    Example: facerts gallery remove people.npz anna ben
 
     Args:
-        person: Person to remove with all images; may be repeated.
+        people: People to remove with all their images; gallery list has their names.
         image: Path of an image to remove, as enrolled; may be repeated.
         from_: Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.
     """
@@ -305,12 +326,12 @@ def remove(
     from facerts.io.files import locked
     from facerts.scoring.prepare import storable
 
-    if not person and not image and from_ is None:
-        raise typer.BadParameter("give --person, --image or --from")
+    if not people and not image and from_ is None:
+        raise typer.BadParameter("give the names of people, --image or --from")
     listed = read_findings(from_) if from_ is not None else []
     with locked(file):
         known = read_gallery(file)
-        listed += [Listed(storable(name), "", "") for name in person or []]
+        listed += [Listed(storable(name), "", "") for name in people or []]
         listed += [Listed(*entry, "") for entry in _entries_of(known, [*map(storable, image or [])])]
         left, kept = correct_gallery(known, listed)
         write_gallery(file, left)

@@ -53,7 +53,7 @@ def serve(
     allowed_origin: Annotated[list[str] | None, typer.Option(metavar="ORIGIN")] = None,
     batch_wait_ms: Annotated[float, typer.Option(min=0)] = 0.0,
 ) -> None:
-    """Serve scoring over HTTP, with a web page for trying it out; see docs/serve.md.
+    """Serve scoring over HTTP, with a web page for trying it out.
 
     Example: facerts serve --detector yunet.onnx --port 8000
 

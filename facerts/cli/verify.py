@@ -18,14 +18,17 @@ from facerts.cli.output import (
     print_error,
     print_json,
     print_sentence,
+    print_table,
     warn,
 )
 from facerts.cli.shared_options import Json, ScorerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from facerts.scoring import Verification
+    from facerts.scoring.labeled_pairs import LabeledPairs
+    from facerts.scoring.pair_list import ListedPair
 
 
 def verify(
@@ -53,7 +56,8 @@ def verify(
         first: The first image.
         second: The second image.
         pairs: Instead of two images, a list of pairs: .csv or .tsv with two columns of paths, or with a header that
-            names two of them first and second; or .txt with two paths on each line.
+            names two of them first and second; or .txt with two paths on each line. If it has labels (a third column,
+            or one named same: 1 or 0), the error rates of the decisions are printed.
         out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
             that the model was calibrated for; by default 0.001.
@@ -84,8 +88,13 @@ def verify(
     }
     if out is not None:
         results = verify_list(scorer, listed, **rule, progress="embedding")
-        summary = _write(results, out)
-        print_json(summary) if json else fields_table(summary)
+        summary, measured = _write(results, listed, out)
+        if json:
+            print_json(summary if measured is None else {**summary, "labeled": asdict(measured)})
+        else:
+            fields_table(summary)
+            if measured is not None:
+                _show_labeled(measured)
         raise typer.Exit(EXIT_SOME_FAILED if summary["failed"] else 0)
     assert first is not None
     assert second is not None
@@ -101,21 +110,41 @@ def verify(
     raise typer.Exit(statuses[result.decision or ""])
 
 
-def _write(results: Iterable[Verification], out: Path) -> dict[str, int | str]:
-    """Write the rows, warn of what could not be compared, and count."""
+def _write(
+    results: Iterable[Verification], listed: Sequence[ListedPair], out: Path
+) -> tuple[dict[str, int | str], LabeledPairs | None]:
+    """Write the rows, warn of what could not be compared, count, and compare with labels."""
     from facerts.scoring import Verification, open_sink
+    from facerts.scoring.labeled_pairs import measure_labeled
 
+    decisions = []
     counts = {"pairs": 0, "same": 0, "different": 0, "inconclusive": 0, "failed": 0}
     with open_sink(out, Verification) as put:
         for result in results:
             put(result)
+            decisions.append(result.decision)
             counts["pairs"] += 1
             counts[result.decision or "failed"] += 1
             if result.error is not None and counts["failed"] <= SHOWN_ERRORS:
                 warn(result.error)
     if counts["failed"] > SHOWN_ERRORS:
         warn(f"and {counts['failed'] - SHOWN_ERRORS:,} more pairs with errors; the rows have them all")
-    return {**counts, "file": str(out)}
+    return {**counts, "file": str(out)}, measure_labeled(listed, decisions)
+
+
+def _show_labeled(measured: LabeledPairs) -> None:
+    """Print rates with their intervals, and how many pairs they leave out."""
+    from facerts.report.table import Table, count, share, words
+
+    rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
+    rows = [[*words(name), share(rate.value, rate.ci95), count(rate.pairs)] for name, rate in rates.items()]
+    if measured.accuracy.pairs:
+        title = f"Decided pairs against their labels (95 % intervals: {measured.interval})"
+        print_table(Table(["", "rate", "pairs"], rows, title=title))
+    print_sentence(
+        f"Of {measured.pairs:,} labeled pairs, {measured.inconclusive:,} were inconclusive and {measured.failed:,} "
+        "could not be compared; no rate counts these."
+    )
 
 
 def _explain(result: Verification) -> None:

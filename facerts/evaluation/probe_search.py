@@ -14,7 +14,7 @@ from facerts.errors import DataError
 from facerts.evaluation.results.identification_result import FnirAtFpir, GallerySearch, RankRate
 from facerts.evaluation.template_verification import pooled
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
-from facerts.metrics.intervals import percentile_interval
+from facerts.metrics.intervals import resampled_rate_interval
 from facerts.metrics.resample import subject_counts
 from facerts.metrics.verification import reachable
 
@@ -36,6 +36,7 @@ def identification_of(
 
     Args:
         outputs: outputs for the benchmark's images, in order.
+        ranks: of these, those below the number of the gallery's people are measured, or the first.
         fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
 
     Returns:
@@ -56,14 +57,17 @@ def identification_of(
             mated = np.isin(benchmark.probes.subjects, gallery.subjects)
             if not mated.any():
                 raise DataError(f"{benchmark.name}: {gallery.name} contains none of the probes' people")
-            searched = _search(templates, gallery, benchmark.probes, max(ranks), backend)
-            by_rank, by_fpir = _rates(*searched, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
+            people = len(np.unique(gallery.subjects))
+            # Everybody is among as many people as there are.
+            telling = [rank for rank in ranks if rank < people] or [min(ranks)]
+            searched = _search(templates, gallery, benchmark.probes, max(telling), backend)
+            by_rank, by_fpir = _rates(*searched, mated, benchmark.probes.subjects, telling, fpirs, replicates)
             entries.append(
                 GallerySearch(
                     pooling=name,
                     gallery=gallery.name,
                     gallery_templates=len(gallery.templates),
-                    gallery_people=len(np.unique(gallery.subjects)),
+                    gallery_people=people,
                     probes=len(mated),
                     mated=int(mated.sum()),
                     non_mated=int((~mated).sum()),
@@ -99,22 +103,23 @@ def _rates(
     targets = reachable(fpirs, int((~mated).sum()))
     drawn = np.array(list(_resampled(best, rank, mated, subjects, ranks, targets, replicates)))
     # A tiny set may lose all mated or all non-mated probes in a replicate.
-    intervals = [percentile_interval(column[~np.isnan(column)]) for column in drawn.T]
+    resampled = [column[~np.isnan(column)] for column in drawn.T]
+    people = len(np.unique(subjects[mated]))
     closed = {
-        str(k): RankRate(value=value, ci95=interval)
-        for (k, value), interval in zip(
-            rank_rates(rank[mated], ranks).items(), intervals[: len(ranks)], strict=True
+        str(k): RankRate(value=value, ci95=resampled_rate_interval(values, value, people))
+        for (k, value), values in zip(
+            rank_rates(rank[mated], ranks).items(), resampled[: len(ranks)], strict=True
         )
     }
     opened = {}
-    for target, interval in zip(targets, intervals[len(ranks) :], strict=True):
+    for target, values in zip(targets, resampled[len(ranks) :], strict=True):
         point = fnir_at_fpir(best[mated], rank[mated], best[~mated], target)
         opened[f"{target:g}"] = FnirAtFpir(
             value=point.fnir,
             achieved_fpir=point.achieved_fpir,
             threshold=point.threshold if np.isfinite(point.threshold) else None,
             non_mated=point.non_mated,
-            ci95=interval,
+            ci95=resampled_rate_interval(values, point.fnir, people),
         )
     return closed, opened
 

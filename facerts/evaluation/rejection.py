@@ -33,6 +33,8 @@ from facerts.metrics.verification import fmr_threshold
 
 FMR = 1e-3
 REPLICATES = 300
+# Bins by quality, and the fewest genuine pairs of each.
+BINS, IN_BIN = 10, 20
 
 
 def reject_of(
@@ -152,7 +154,7 @@ def calibration_of(
     """Does quality predict error? The section ``calibration[NAME]`` of a result.
 
     Of the genuine pairs: Spearman's correlation of quality with similarity, and FNMR in ten bins of equal numbers by
-    quality, at one threshold.
+    quality, at one threshold; in fewer where a bin would have less than 20 pairs.
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     threshold = fmr_threshold(scores[~same], fmr)
@@ -160,7 +162,7 @@ def calibration_of(
     by = {}
     for name, of_image in image_scores(outputs).items():
         quality = pair_quality(of_image, benchmark.pairs[same])
-        bins = reliability(quality, genuine < threshold)
+        bins = reliability(quality, genuine < threshold, int(np.clip(len(genuine) // IN_BIN, 2, BINS)))
         by[name] = ReliabilityResult(
             spearman=spearman(quality, genuine),
             quality=bins.quality.tolist(),

@@ -66,7 +66,13 @@ class ResultFolder:
                 schema_=SCHEMA,
                 command=[],
                 versions=installed_versions(),
-                model=ModelIdentity(name=model.name, sha256=model.sha256, method=model.method),
+                model=ModelIdentity(
+                    name=model.name,
+                    sha256=model.sha256,
+                    method=model.method,
+                    # Models in ONNX files have descriptions, other things do not.
+                    recipe_sha256=getattr(getattr(model, "description", None), "recipe_sha256", ""),
+                ),
                 created=_now(),
             )
         self.content.command = [*self.content.command, redacted_command()]

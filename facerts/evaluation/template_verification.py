@@ -25,12 +25,16 @@ def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDAr
 
     Images weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
     of their embedding. An uncertainty that is no more than minus the quality is no variance, and neither is
-    one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out.
+    one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out, and so
+    are all but the mean where templates are single images.
 
     Args:
         outputs: outputs for the benchmark's images, in order.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
+    if len(benchmark.template) == len(benchmark.template_ids):
+        # Every template is a single image, whose weight does not matter.
+        outputs = FaceOutputs(outputs.embedding)
     if outputs.quality is not None:
         weights["quality"] = ranked_weights(outputs.quality)
     variance = outputs.uncertainty

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import ModelError, problems_text
+from facerts.errors import ModelError, documentation_page, problems_text
 from facerts.io.files import atomic_write
 from facerts.io.json_file import parse_json
 from facerts.onnx.metadata import read_entry, replace_entry
@@ -349,7 +349,7 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
         return read_description(beside)
     raise ModelError(
         f"{model}: the model has no description of its input; write one in {beside.name} beside it "
-        "(see docs/foreign-models.md)"
+        f"(see {documentation_page('foreign-models')})"
     )
 
 

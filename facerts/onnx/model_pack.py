@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from facerts.errors import MissingExtraError, ModelError
+from facerts.errors import MissingExtraError, ModelError, documentation_page
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import SCHEMA, Description, InputSpec
 from facerts.onnx.session import open_session
@@ -202,7 +202,7 @@ def _normalizes_crops(model: Path) -> bool:
             return False
         raise MissingExtraError(
             f"{model}: finding out its preprocessing needs onnx: pip install onnx; or unpack it, write a description "
-            f"in {model.stem}.json beside it (see docs/foreign-models.md), and give the .onnx file"
+            f"in {model.stem}.json beside it (see {documentation_page('foreign-models')}), and give the .onnx file"
         ) from error
     graph = onnx.load(str(model), load_external_data=False).graph
     return {"Sub", "Mul"} <= {node.op_type for node in graph.node[:8]}

@@ -15,6 +15,12 @@ def percent(share: float | None, digits: int = DIGITS) -> str:
     return "–" if share is None else f"{_percent(share, digits)}{SPACE}%"
 
 
+def digits_of(ends: Sequence[float] | None, most: int = DIGITS) -> int:
+    """The digits of a percentage that its interval leaves a meaning: none where it is 10 points wide, one at 2."""
+    width = 0.0 if ends is None else ends[1] - ends[0]
+    return min(most, 0 if width >= 0.1 else 1 if width >= 0.02 else most)
+
+
 def interval(ends: Sequence[float] | None, digits: int = DIGITS) -> str:
     """An interval of a share as "[97.43, 98.45]", in percent; empty for none."""
     return "" if ends is None else f"[{', '.join(_percent(end, digits) for end in ends)}]"

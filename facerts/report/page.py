@@ -95,7 +95,7 @@ def write_page(
         # Tables of a comparison say the same and more.
         "summary": sections.summary(subjects) if compared is None else None,
         "sections": shown,
-        "people": sum(wall.count for wall in walls if wall.people),
+        "images": sum(wall.count for wall in walls),
     }
     terms = terms_of(template.render(content, terms=()))
     with atomic_write(out, "w") as file:

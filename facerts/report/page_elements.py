@@ -20,11 +20,10 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Wall:
-    """Images under headings, opened by a click on its title; ``people`` says whether they show people."""
+    """Images under headings, opened by a click on its title."""
 
     title: str
     images: Mapping[str, Sequence[Shown]]
-    people: bool = True
     open: bool = False
 
     @property

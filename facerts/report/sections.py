@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from facerts.evaluation.compare.method_tables import joined
 from facerts.evaluation.results.reject_result import RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.league_section import league
-from facerts.report.numbers import rate
+from facerts.report.numbers import percent, rate
 from facerts.report.page_elements import Figure, PagePart, PageSection, Wall
 from facerts.report.result_tables import (
     corruption_tables,
@@ -101,7 +102,7 @@ def ood(subjects: Sequence[Subject]) -> PageSection:
             f"threshold that keeps 95 % of the faces. In brackets: 95 % intervals, {section.interval}."
         )
         walls = [
-            Wall(f"{source}: {' and '.join(images)}", images, people=source in section.faces)
+            Wall(f"{source}: {' and '.join(images)}", images)
             for source in (*section.faces, *section.others)
             if (images := best_and_worst(subject, f"ood/{source}/", next(iter(section.by))))
         ]
@@ -141,31 +142,90 @@ def corruptions(subjects: Sequence[Subject]) -> PageSection:
 def training(subjects: Sequence[Subject]) -> PageSection:
     """Curves of the runs, in one part."""
 
-    def having(kind: str, field: str) -> list[Subject]:
-        return [subject for subject in subjects if subject.series(kind, field)[0]]
-
-    drawn = [
-        Figure(
-            figures.training_curves(runs, kind, field, label),
-            f"{label[0].upper()}{label[1:]} over the epochs.",
-        )
-        for kind, fields in (("train", CURVES), ("validation", VALIDATED))
-        for field, label in fields.items()
-        if (runs := having(kind, field))
-    ]
-    if runs := having("train", "v_p50"):
+    drawn: list[Figure] = []
+    # What was logged once is no curve.
+    once: list[tuple[str, str]] = []
+    for kind, field, label in (
+        *(("train", field, label) for field, label in CURVES.items()),
+        *(("validation", field, label) for field, label in VALIDATED.items()),
+    ):
+        runs = [subject for subject in subjects if subject.series(kind, field)[0]]
+        series = [
+            (run.label if name is None else f"{run.label}, {name}", *run.series(kind, field, name))
+            for run in runs
+            for name in run.names(kind, field)
+        ]
+        if any(len(epochs) > 1 for _, epochs, _ in series):
+            caption = f"{label[0].upper()}{label[1:]} over the epochs."
+            drawn.append(Figure(figures.training_curves(runs, kind, field, label), caption))
+            continue
+        for name, (epoch,), (value,) in series:
+            number = percent(value) if kind == "validation" else f"{value:.3g}"
+            once.append((f"{name}: {label}", f"{number} at epoch {epoch:.3g}"))
+    if runs := [subject for subject in subjects if subject.series("train", "v_p50")[0]]:
         label = "uncertainty v of the training faces"
-        caption = f"{label.capitalize()}: median, and the band from the 5th to the 95th percentile."
-        drawn.append(
-            Figure(figures.percentile_bands([(run.label, [run]) for run in runs], "v", label), caption)
-        )
+        if any(len(run.series("train", "v_p50")[0]) > 1 for run in runs):
+            caption = f"{label.capitalize()}: median, and the band from the 5th to the 95th percentile."
+            svg = figures.percentile_bands([(run.label, [run]) for run in runs], "v", label)
+            drawn.append(Figure(svg, caption))
+        else:
+            for run in runs:
+                low, middle, high = (run.series("train", f"v_p{rank}")[1][0] for rank in (5, 50, 95))
+                once.append(
+                    (f"{run.label}: {label}", f"median {middle:.3g}, 5 to 95 %: {low:.3g} to {high:.3g}")
+                )
     degraded = {
         subject.label: sets for subject in subjects if (sets := validation_scores([subject], "uncertainty"))
     }
-    if degraded:
+    if any(run.shape[1] > 1 for sets in degraded.values() for logged in sets.values() for run in logged):
         caption = "Uncertainty of the same validation faces, clean and degraded: median, and the band from 5 to 95 %."
         drawn.append(Figure(figures.quality_panels(degraded, "uncertainty"), caption))
-    return PageSection("training", "Training", "Training", [PagePart(figures=drawn)] if drawn else [])
+    else:
+        once += [
+            (
+                f"{label}: uncertainty, {kind}",
+                f"median {run[2, 0]:.3g}, 5 to 95 %: {run[1, 0]:.3g} to {run[3, 0]:.3g}",
+            )
+            for label, sets in degraded.items()
+            for kind, (run,) in sets.items()
+        ]
+    if not (drawn or once):
+        return PageSection("training", "Training", "Training", [])
+    parts = [
+        PagePart(notes=notes) if (notes := _other_models(subjects)) else None,
+        PagePart(figures=drawn) if drawn else None,
+        PagePart(text="Logged only once, so there is no curve:", facts=once) if once else None,
+    ]
+    return PageSection("training", "Training", "Training", [part for part in parts if part is not None])
+
+
+def _other_models(subjects: Sequence[Subject]) -> list[str]:
+    """What keeps readers from taking a training for that of the models with results."""
+    models = {one.label: one.result.model.recipe_sha256 for one in subjects if one.result is not None}
+    notes = []
+    for run in subjects:
+        if not run.log:
+            continue
+        if run.result is not None:
+            if run.recipe_sha256 and models[run.label] and run.recipe_sha256 != models[run.label]:
+                notes.append(
+                    f"The training in the folder of {run.label}'s results is that of another model: its recipe is not "
+                    f"the one that {run.label} was trained with."
+                )
+        elif models and (not run.recipe_sha256 or run.recipe_sha256 not in models.values()):
+            unknown = [label for label, recipe in models.items() if not (recipe and run.recipe_sha256)]
+            others = [label for label in models if label not in unknown]
+            if others:
+                notes.append(
+                    f"{run.label} is the training of another model than {joined(others)}: the results above are not of "
+                    "what was trained here."
+                )
+            if unknown:
+                notes.append(
+                    f"Whether {joined(unknown)} came from the training {run.label} is unknown: the results do not say "
+                    "which recipe made the model."
+                )
+    return notes
 
 
 def provenance(subjects: Sequence[Subject]) -> PageSection:
@@ -197,9 +257,9 @@ def _headline(subject: Subject) -> Iterator[tuple[str, Cell]]:
     for name, benchmark in sections.verification.items():
         if benchmark.accuracy is not None:
             yield f"{name}: accuracy", share(benchmark.accuracy.value, benchmark.accuracy.ci95)
-        measured, pairs = (benchmark.all_pairs, "all pairs") if benchmark.all_pairs else (benchmark, "pairs")
+        measured, every = (benchmark.all_pairs, ", all pairs") if benchmark.all_pairs else (benchmark, "")
         if (far := headline_fmr(measured)) is not None:
-            yield f"{name}, {pairs}: FNMR at FMR {rate(far)}", fnmr(measured, far)
+            yield f"{name}{every}: FNMR at FMR {rate(far)}", fnmr(measured, far)
     for name, identified in sections.identification.items():
         rank, point = next(iter(identified.searches[0].rank.items()))
         yield f"{name}: rank {rank}", share(point.value, point.ci95)
@@ -222,7 +282,8 @@ def _labeled(having: Sequence[tuple[Subject, Section]]) -> list[tuple[str, Secti
 
 def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -> PagePart:
     subjects = [subject for subject, _ in having]
-    drawn = [subject for subject in subjects if f"verification/{name}/roc_far" in subject.arrays]
+    drawn = [subject for subject in subjects if figures.has_det_curve(subject, name)]
+    without = [subject.label for subject in subjects if not figures.has_det_curve(subject, name)]
     listed_pairs = [subject for subject in subjects if f"verification/{name}/scores" in subject.arrays]
     shown = []
     if drawn:
@@ -252,8 +313,13 @@ def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -
         f"pass; with few of them ({resting}), the interval shows how uncertain it is. In brackets: 95 % intervals, "
         f"{first.interval}. {mirrors[first.flip]}"
     )
+    if without:
+        text += (
+            f" {joined(without)}: no DET curve, because fewer than two of its points lie between the first false match "
+            "and the last miss."
+        )
     errors = [
-        Wall(f"{subject.label}: the most clearly wrong decisions", wrong, open=True)
+        Wall(f"{subject.label}: the hardest pairs", wrong, open=True)
         for subject in listed_pairs
         if (wrong := worst_pairs(subject, name))
     ]

@@ -15,10 +15,11 @@ from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
 from facerts.evaluation.results import Result, Sections
+from facerts.io.files import sha256_file
 from facerts.io.json_file import parse_json
 from facerts.io.redact import redacted_paths
 
-LOG_FILE = "log.jsonl"
+LOG_FILE, RECIPE_FILE = "log.jsonl", "recipe.yaml"
 
 Section = TypeVar("Section")
 # A line of a training log: "kind", "epoch", "name" of a benchmark, and numbers under names of the method's own.
@@ -34,12 +35,14 @@ class Subject:
         result: content of result.json; None if there is none.
         arrays: content of arrays.npz.
         log: lines of log.jsonl; empty where there is none.
+        recipe_sha256: of the recipe beside the log; empty where there is none.
     """
 
     label: str
     result: Result | None
     arrays: Arrays
     log: list[LogLine]
+    recipe_sha256: str = ""
 
     @property
     def sections(self) -> Sections:
@@ -52,6 +55,11 @@ class Subject:
         if name is not None:
             lines = [line for line in lines if line["name"] == name]
         return [line["epoch"] for line in lines], [line[field] for line in lines]
+
+    def names(self, kind: str, field: str) -> list[Any]:
+        """The benchmarks that a field was logged for; one None where it is not of a benchmark."""
+        lines = [line for line in self.log if line["kind"] == kind and field in line]
+        return list(dict.fromkeys(line.get("name") for line in lines))
 
     def with_log(self, log: list[LogLine]) -> Subject:
         """The same with another training log."""
@@ -118,7 +126,9 @@ def _load(folder: Path) -> Subject:
             f"{folder}: neither {JSON_FILE} nor {LOG_FILE} here; `facerts evaluate … --out` writes the one, "
             "`facerts train` the other"
         )
-    return Subject(folder.name if result is None else result.model.name, result, arrays, log)
+    recipe = folder / RECIPE_FILE
+    label = folder.name if result is None else result.model.name
+    return Subject(label, result, arrays, log, sha256_file(recipe) if log and recipe.is_file() else "")
 
 
 def read_log(path: Path) -> list[LogLine]:

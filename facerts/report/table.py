@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from facerts.io.console import printable
-from facerts.report.numbers import interval, percent
+from facerts.report.numbers import digits_of, interval, percent
 
 _HTML_OR_LINK = re.compile(r"\\|<(?=[a-zA-Z/!?])|\](?=\()")
 
@@ -70,7 +70,8 @@ def count(number: int) -> Cell:
 
 def share(value: float | None, ends: Sequence[float] | None = None, *, bold: bool = False) -> Cell:
     """A cell with a share in percent and its interval."""
-    return Cell(percent(value), interval(ends), bold)
+    digits = digits_of(ends)
+    return Cell(percent(value, digits), interval(ends, digits), bold)
 
 
 def by_number(labels: Sequence[str], columns: Sequence[dict[str, Cell]]) -> Table:

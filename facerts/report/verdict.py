@@ -17,7 +17,7 @@ from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, ranked
-from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
+from facerts.report.numbers import complement, digits_of, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
 
@@ -110,7 +110,7 @@ def _reject(curve: RejectResult, verified: VerificationResult | None) -> str:
         return f"At {_one_in(curve.fmr)} it misses no pair, so leaving out pairs of low quality cannot help."
     where = "Leaving" if known else f"At {_one_in(curve.fmr)}, leaving"
     begin = f"{where} out the {percent(curve.rejected[place], 0)} of lowest {_score(curve.by)}"
-    random, rest = percent(before, 1), _measured(after, ends)
+    random, rest = percent(before, digits_of(ends, 1)), _measured(after, ends)
     # The threshold's uncertainty is in both numbers alike, so the interval may be held against the one at random.
     if ends is None or ends[0] <= before <= ends[1]:
         return f"{begin} leaves it missing {rest}, no clear difference from the {random} of random rejection."
@@ -283,7 +283,8 @@ def _difference(label: str, reference: str, found: PairedDifference, of: str, *,
 
 
 def _measured(value: float, ends: Interval | None) -> str:
-    return f"{percent(value, 1)} {interval(ends, 1)}".rstrip()
+    digits = digits_of(ends, 1)
+    return f"{percent(value, digits)} {interval(ends, digits)}".rstrip()
 
 
 def _against(ends: Interval, chance: float) -> str:

@@ -14,24 +14,34 @@ from facerts.scoring.scorer import Scorer
 from facerts.scoring.verify import DEFAULT_FMR, Verification
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-LABELS = frozenset({"0", "1"})
+LABELS = {"1": True, "0": False, "same": True, "different": False, "true": True, "false": False}
+# Columns of a header; the last three may be missing.
+COLUMNS = ("first", "second", "same", "first_subject", "second_subject")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPair:
-    """A row of a list: the paths of two images, or why there are none."""
+    """A row of a list: the paths of two images, or why there are none.
+
+    Attributes:
+        same: whether they show the same person, as the list says; None if it does not.
+        people: names of the two people; None if the list has none.
+    """
 
     first: str = ""
     second: str = ""
+    same: bool | None = None
+    people: tuple[str, str] | None = None
     error: str | None = None
 
 
 def read_pair_list(path: str | Path) -> list[ListedPair]:
     """The pairs of a list, with an error in place of a row that is not one.
 
-    A .csv or .tsv has two columns, or a header that names two of its columns ``first`` and ``second``. A .txt has
-    "PATH PATH" on each line, with or without a label, 0 or 1, at its beginning or end. Paths are relative to the list's
-    own folder.
+    A .csv or .tsv has two columns and, if known, a third with a label, or a header that names its columns ``first``,
+    ``second`` and, if known, ``same``, ``first_subject`` and ``second_subject``, as for evaluation. A .txt has
+    "PATH PATH" on each line, with or without a label at its beginning or end. Labels are 1, same or true, and 0,
+    different or false. Paths are relative to the list's own folder.
 
     Raises:
         DataError: the list cannot be read, is empty, or is of another kind.
@@ -41,11 +51,11 @@ def read_pair_list(path: str | Path) -> list[ListedPair]:
     if suffix not in {*DELIMITERS, ".txt"}:
         raise DataError(f"{path}: a list of pairs must be a .csv, .tsv or .txt file")
     lines = list(numbered_lines(path))
-    columns: tuple[int, ...] | None = None
+    columns: dict[str, int] | None = None
     if suffix in DELIMITERS and lines:
         header = _split(lines[0][1], suffix)
         if {"first", "second"} <= set(header):
-            columns = header.index("first"), header.index("second")
+            columns = {name: header.index(name) for name in COLUMNS if name in header}
             del lines[0]
     if not lines:
         raise DataError(f"{path}: the list has no pairs")
@@ -87,12 +97,32 @@ def _split(line: str, suffix: str) -> list[str]:
     return fields
 
 
-def _pair(path: Path, number: int, fields: list[str], columns: tuple[int, ...] | None) -> ListedPair:
-    if columns is not None:
-        fields = [fields[column] for column in columns if column < len(fields)]
-    elif path.suffix.lower() == ".txt" and len(fields) == 3:
-        fields = fields[1:] if fields[0] in LABELS else fields[:2] if fields[2] in LABELS else fields
-    if len(fields) != 2 or not all(fields):
-        return ListedPair(error=storable(f"{path}, line {number}: not the paths of two images"))
-    first, second = (str(path.parent / field) for field in fields)
-    return ListedPair(first, second)
+def _pair(path: Path, number: int, fields: list[str], columns: dict[str, int] | None) -> ListedPair:
+    where = f"{path}, line {number}"
+    if columns is None:
+        if len(fields) == 3 and path.suffix.lower() == ".txt" and fields[0].lower() in LABELS:
+            fields = [*fields[1:], fields[0]]
+        columns = (
+            dict(zip(COLUMNS[: len(fields)], range(len(fields)), strict=True)) if len(fields) < 4 else {}
+        )
+        if len(fields) == 3 and fields[2].lower() not in LABELS:
+            columns = {}
+    cells = {name: fields[column] for name, column in columns.items() if column < len(fields)}
+    if not (cells.get("first") and cells.get("second")):
+        return ListedPair(error=storable(f"{where}: not the paths of two images"))
+    first, second = (str(path.parent / cells[name]) for name in ("first", "second"))
+    same = None
+    if "same" in columns:
+        label = cells.get("same", "")
+        same = LABELS.get(label.strip().lower())
+        if same is None:
+            problem = (
+                f"{where}: {label[:100]!r} does not say whether the pair is the same person; write 1 or 0"
+            )
+            return ListedPair(first, second, error=storable(problem))
+    people = cells.get("first_subject", ""), cells.get("second_subject", "")
+    named = all(people)
+    if named and same is not None and (people[0] == people[1]) != same:
+        problem = f"{where}: the label contradicts the subjects' names; fix one of them"
+        return ListedPair(first, second, error=storable(problem))
+    return ListedPair(first, second, same, people if named else None)

@@ -136,6 +136,7 @@ def _hashes(html: str, tag: str) -> str:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/health", include_in_schema=False)
     @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_error_schemas())
     async def healthz() -> Health:
         """Whether the process is alive."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import open_benchmark, pairs_from_identities
+from facerts.benchmarks import heldout, open_benchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import load_bin, save_bin
 from facerts.datasets import open_source
 from facerts.datasets.bin_set import write_bin
@@ -138,8 +138,51 @@ def test_uneven_folds_cannot_become_a_bin_set(drawn_faces: Path, tmp_path: Path)
         save_bin(benchmark, tmp_path / "x.bin")
 
 
-def test_a_folder_without_pairs_and_a_missing_path_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no pairs\.txt"):
-        open_benchmark(drawn_faces)
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such verification benchmark"):
         open_benchmark(tmp_path / "nothing.bin")
+
+
+def write_people(folder: Path, people: int, images: int) -> Path:
+    for person in range(people):
+        (folder / f"person {person}").mkdir(parents=True)
+        for number in range(images):
+            (folder / f"person {person}" / f"{number}.png").write_bytes(FACE)
+    return folder
+
+
+def test_a_folder_by_person_is_a_benchmark_of_pairs_whose_note_says_how_many(tmp_path: Path) -> None:
+    folder = write_people(tmp_path / "people", 6, 3)
+    benchmark, again = open_benchmark(folder), open_benchmark(folder)
+    np.testing.assert_array_equal(benchmark.pairs, again.pairs)
+    labels = benchmark.images.labels
+    assert labels is not None
+    assert len(labels) == 18
+    of_pairs = labels[benchmark.pairs]
+    np.testing.assert_array_equal(of_pairs[:, 0] == of_pairs[:, 1], benchmark.same)
+    for person in range(6):
+        assert len(set(benchmark.folds[(of_pairs == person).any(axis=1)])) == 1
+    # Three folds of two people: 9 impostor pairs in each.
+    (note,) = benchmark.notes
+    assert "all 18 genuine pairs and 27 of 135 impostor pairs of its 6 people" in note
+
+
+def test_of_many_people_some_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_people(tmp_path / "people", 9, 3)
+    (folder / "person 8" / "2.png").unlink()
+    monkeypatch.setattr(heldout, "MAX_IMAGES", 20)
+    monkeypatch.setattr(heldout, "PAIRS", 4)
+    benchmark = open_benchmark(folder)
+    assert len(benchmark.images) in (18, 20)
+    assert benchmark.same.sum() == (~benchmark.same).sum() == 4
+    drawn, pairs = benchmark.notes
+    assert "of 9 people were drawn with seed 0, for at most 20 of 26 images" in drawn
+    assert "4 of 1" in pairs
+
+
+def test_images_without_people_and_too_few_people_are_no_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "one.png").write_bytes(FACE)
+    with pytest.raises(DataError, match="not in folders by person"):
+        open_benchmark(tmp_path)
+    with pytest.raises(DataError, match="at least four"):
+        open_benchmark(write_people(tmp_path / "people", 3, 2))

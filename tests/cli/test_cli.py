@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,11 @@ def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> 
     result = json.loads(capsys.readouterr().out)
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
+    for optional in ("insightface", "uniface"):
+        missing = find_spec(optional) is None
+        assert result[optional] == (
+            "missing: pip install 'facerts[integrations]'" if missing else metadata.version(optional)
+        )
 
 
 def test_doctor_measures_and_stores_providers(

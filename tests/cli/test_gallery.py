@@ -81,7 +81,20 @@ def test_a_gallery_is_built_searched_checked_and_changed(
 
     options = ("--model", model, "--json")
     assert run("gallery", "add", gallery, copied, "--person", "new one", *options) == 0
-    assert (printed(capsys)["people"], run("gallery", "remove", gallery, "--person", "new one")) == (4, 0)
+    assert printed(capsys)["people"] == 4
+    third = sorted(path.name for path in people.iterdir())[2]
+    assert run("gallery", "list", gallery, "--json") == 0
+    listed = printed(capsys)
+    assert (listed["people"], listed["images_by_person"]["new one"]) == (4, 1)
+    assert listed["images"] == sum(listed["images_by_person"].values())
+    assert run("gallery", "list", gallery) == 0
+    assert "new one" in capsys.readouterr().out
+    shutil.copy(gallery, mine)
+    assert run("gallery", "remove", mine, "new one", third, "--json") == 0
+    assert printed(capsys)["removed_people"] == sorted(["new one", third])
+    assert run("gallery", "remove", gallery, "new one", "nobody") == 2
+    assert "nobody is not in the gallery; nothing was removed" in capsys.readouterr().err
+    assert run("gallery", "remove", gallery, "new one") == 0
     assert "new one" in capsys.readouterr().out
     assert run("gallery", "remove", gallery, "--image", best[0]["path"]) == 0
     capsys.readouterr()

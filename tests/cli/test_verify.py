@@ -179,6 +179,62 @@ def test_lists_with_labels_are_read_too(images: Path) -> None:
         ]
 
 
+LABELED = {
+    "third.csv": "a.png,same.png,1\na.png,other.png,different\nother.png,same.png,SAME\n"
+    "a.png,poor.png,1\npoor.png,a.png,0\n",
+    "third.txt": "1 a.png same.png\na.png other.png 0\nother.png same.png 1\n1 a.png poor.png\n0 poor.png a.png\n",
+    "named.csv": "first,second,same,first_subject,second_subject\n"
+    "a.png,same.png,1,A,A\na.png,other.png,0,A,B\nother.png,same.png,1,A,A\na.png,poor.png,1,A,A\npoor.png,a.png,0,A,B\n",
+}
+
+
+@pytest.mark.parametrize("name", LABELED)
+def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name: str) -> None:
+    (images / name).write_text(LABELED[name])
+    command = [
+        "verify",
+        "--pairs",
+        images / name,
+        "--model",
+        images / "model.onnx",
+        "--out",
+        images / "r.csv",
+    ]
+    assert run(*command, "--json") == 0
+    labeled = json.loads(capsys.readouterr().out)["labeled"]
+    assert (labeled["pairs"], labeled["inconclusive"], labeled["failed"]) == (5, 2, 0)
+    # Right, right, and a pair that the label calls the same person and the model does not.
+    for rate, value, pairs in (("accuracy", 2 / 3, 3), ("fmr", 0, 1), ("fnmr", 0.5, 2)):
+        assert labeled[rate]["value"] == pytest.approx(value)
+        assert labeled[rate]["pairs"] == pairs
+        low, high = labeled[rate]["ci95"]
+        assert low <= value <= high
+        assert low < high
+    assert labeled["interval"].startswith("bootstrap over 2 people" if "named" in name else "binomial")
+    assert run(*command) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Of 5 labeled pairs, 2 were inconclusive and 0 could not be compared" in shown
+    assert "FNMR" in shown
+
+
+def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(
+    images: Path, capsys: Captured
+) -> None:
+    (images / "list.csv").write_text(
+        "first,second,same,first_subject,second_subject\n"
+        "a.png,same.png,maybe,A,A\na.png,other.png,1,A,B\na.png,other.png,0,,\n"
+    )
+    out = images / "rows.jsonl"
+    command = ["verify", "--pairs", images / "list.csv", "--model", images / "model.onnx", "--out", out]
+    assert run(*command, "--json") == 1
+    labeled = json.loads(capsys.readouterr().out)["labeled"]
+    assert (labeled["pairs"], labeled["accuracy"]["value"], labeled["fnmr"]["value"]) == (1, 1, None)
+    errors = [json.loads(line)["error"] for line in out.read_text().splitlines()]
+    assert "line 2: 'maybe' does not say" in errors[0]
+    assert "line 3: the label contradicts the subjects' names" in errors[1]
+    assert errors[2] is None
+
+
 def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> None:
     for name, content, message in (
         ("list.xls", b"a,b\n", "must be a .csv, .tsv or .txt file"),

@@ -15,6 +15,7 @@ from facerts.embedding import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, MissingExtraError
 from facerts.evaluation.probe_search import identification_of
+from facerts.metrics.intervals import resampled_rate_interval
 from tests.evaluation.conftest import Unread, unit
 
 SIZE, REPLICATES = 16, 60
@@ -121,8 +122,11 @@ def test_intervals_are_those_of_probes_repeated_one_by_one(case: Case) -> None:
         for target in FPIRS:
             fnir = slow_fnir(best[rows], repeated, mated, target)
             drawn.setdefault(f"{target:g}", []).append(fnir)
+    searched = len(np.intersect1d(people, gallery.subjects))
     for name, point in (entry.rank | entry.fnir_at_fpir).items():
-        np.testing.assert_allclose(point.ci95, np.quantile(drawn[name], [0.025, 0.975]), atol=1e-9)
+        # Of what never happened, resampling would say that it cannot.
+        expected = resampled_rate_interval(np.array(drawn[name]), point.value, searched)
+        np.testing.assert_allclose(point.ci95, expected, atol=1e-9)
         assert point.ci95[0] < point.ci95[1]
 
 
@@ -140,7 +144,11 @@ def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
     embedding = np.ones((2 * people, SIZE), dtype=np.float32) / np.sqrt(np.float32(SIZE))
     benchmark = benchmark_of(subjects, [np.arange(people)], np.arange(people, 2 * people))
     entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10, 30), replicates=5)[0]
-    assert [point.value for point in entry.rank.values()] == [0, 0, 1]
+    # Among the first 30 of 30 people is everybody.
+    assert {rank: point.value for rank, point in entry.rank.items()} == {"1": 0, "10": 0}
+    # Nor does it matter how single images are pooled.
+    with_quality = FaceOutputs(embedding, quality=np.arange(2 * people, dtype=np.float32))
+    assert len(identification_of(with_quality, benchmark, replicates=5)) == 1
 
 
 def test_without_non_mated_probes_there_are_ranks_alone(case: Case) -> None:

@@ -101,11 +101,11 @@ def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(secti
     }
     assert list(accepted.columns) == ["age", "images", "accepted by head", "accepted by norm"]
     assert cells == {
-        "below $13$": [("500", ""), ("87.50 %", "worst [84.38, 90.62]"), ("–", "")],
+        "below $13$": [("500", ""), ("87.5 %", "worst [84.4, 90.6]"), ("–", "")],
         "13 and above": [
             ("1,200", ""),
-            ("100.00 %", "[96.88, 100.00]"),
-            ("50.00 %", "[46.88, 53.12]"),
+            ("100.0 %", "[96.9, 100.0]"),
+            ("50.0 %", "[46.9, 53.1]"),
         ],
         "all": [("1,703", ""), ("93.75 %", ""), ("93.75 %", "")],
     }
@@ -135,5 +135,5 @@ def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(sectio
 def test_the_terminal_shows_the_same(section: GroupsResult, capsys: pytest.CaptureFixture[str]) -> None:
     show_groups(section)
     shown = capsys.readouterr().out
-    assert "87.50 % worst [84.38, 90.62]" in shown
+    assert "87.5 % worst [84.4, 90.6]" in shown
     assert "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least" in shown

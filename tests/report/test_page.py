@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -32,10 +33,11 @@ from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
 from facerts.report.crops import best_and_worst, worst_pairs
-from facerts.report.figures.style import new_figure, rate_axes, svg
+from facerts.report.figures.style import bins_of, legend, log_ticks, new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
 from facerts.report.impersonal import impersonal
 from facerts.report.subject import Subject, load_subjects
+from facerts.report.table import share
 from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
 from tests.serving.browser import CHROMIUM, Tab, browser
@@ -149,18 +151,18 @@ def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
     content = load_result(result)[0]
     pairs, ood = content.verification["pairs"], content.ood
     point = pairs.tar_at_far["0.1"]
-    for value in (
-        pairs.accuracy.value,
-        pairs.auroc,
-        pairs.all_pairs.auroc,
-        1 - point.value,
-        content.reject["pairs"][0].area["0.2"],
-        content.identification["people"].searches[0].rank["1"].value,
-        ood.by["quality"].tnr_at_tpr["0.95"],
+    area = content.reject["pairs"][0]
+    rank = content.identification["people"].searches[0].rank["1"]
+    for cell in (
+        share(pairs.accuracy.value, pairs.accuracy.ci95),
+        share(pairs.auroc, pairs.ci95.auroc),
+        share(pairs.all_pairs.auroc),
+        share(1 - point.value, (1 - point.ci95[1], 1 - point.ci95[0])),
+        share(area.area["0.2"], area.ci95["0.2"]),
+        share(rank.value, rank.ci95),
+        share(ood.by["quality"].tnr_at_tpr["0.95"], ood.by["quality"].ci95["0.95"]),
     ):
-        assert f">{100 * value:.2f}\u00a0%" in page
-    low, high = point.ci95
-    assert f"[{100 - 100 * high:.2f}, {100 - 100 * low:.2f}]" in page
+        assert f">{cell.text}{f' <small>{cell.small}</small>' if cell.small else ''}<" in page
     median = content.corruptions["people"].kinds["blur"].by["quality"].p50[-1]
     assert f">{median:.4g}<" in page
     assert f"{pairs.all_pairs.impostors:,}" in page
@@ -192,9 +194,9 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
     quality = np.sort(subject.arrays["verification/pairs/quality"])
     for heading, values in (("lowest quality", quality[:12]), ("highest quality", quality[::-1][:12])):
         assert [face.lines for face in faces[heading]] == [[f"{value:.3g}"] for value in values]
-    things = page.split("<summary>things: ")[1].split("</details>")[0].count("<img")
-    assert things > 0
-    assert f"This page contains {page.count('<img') - things} images of people" in page
+    # Whom or what they show, the page does not know.
+    assert f"This page contains {page.count('<img')} images of the data" in page
+    assert "images of people" not in page
 
 
 def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str, tmp_path: Path) -> None:
@@ -207,7 +209,16 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str,
     without = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in page}
     assert {name for name in names if name in without} == set()
-    for private in ("<img", "data:image", "images of people", ".csv", ".png", ".jpg", "/home", str(tmp_path)):
+    for private in (
+        "<img",
+        "data:image",
+        "images of the data",
+        ".csv",
+        ".png",
+        ".jpg",
+        "/home",
+        str(tmp_path),
+    ):
         assert private not in without
     # The numbers and the warnings are all there.
     assert "1 genuine pairs consist of the same image twice, the first is …" in without
@@ -235,13 +246,143 @@ def test_files_in_notes_are_hidden_however_long_the_words_are(result: Path) -> N
 def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path: Path, result: Path) -> None:
     for parent in ("Ada", "Grace"):
         (tmp_path / parent / "run").mkdir(parents=True)
-        (tmp_path / parent / "run" / "log.jsonl").write_text(
-            '{"kind": "train", "epoch": 1, "cross_entropy": 2}'
-        )
+        write_log(tmp_path / parent / "run", 2)
     folders = [tmp_path / "Ada" / "run", tmp_path / "Grace" / "run"]
     page = page_of(*folders, images=False)
     assert all(f">{label}<" in page for label in ("run (1)", "run (2)"))
     assert not re.search("result/|Ada|Grace", page)
+
+
+def write_log(run: Path, lines: int) -> None:
+    """The log of a short training, logged so many times."""
+    run.mkdir(parents=True, exist_ok=True)
+    logged = [
+        entry
+        for epoch in range(1, lines + 1)
+        for entry in (
+            {
+                "kind": "train",
+                "epoch": epoch,
+                "cross_entropy": 12.3456,
+                "v_p5": 0.5,
+                "v_p50": 1.25,
+                "v_p95": 2,
+            },
+            {"kind": "validation", "epoch": epoch, "name": "lfw", "accuracy": 0.75},
+            {"kind": "quality", "epoch": epoch, "step": epoch, "corruption": "blur/0.5"}
+            | {f"uncertainty_p{rank}": rank / 10 for rank in (5, 50, 95)},
+        )
+    ]
+    (run / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in logged))
+
+
+def test_what_was_logged_once_is_said_in_words(tmp_path: Path) -> None:
+    write_log(tmp_path / "run", 1)
+    page = page_of(tmp_path / "run")
+    assert "<svg" not in page
+    assert "Logged only once" in page
+    for name, value in (
+        ("run: cross-entropy", "12.3 at epoch 1"),
+        ("run, lfw: verification accuracy", "75.00\u00a0% at epoch 1"),
+        ("run: uncertainty v of the training faces", "median 1.25, 5 to 95 %: 0.5 to 2"),
+        ("run: uncertainty, blur", "median 5, 5 to 95 %: 0.5 to 9.5"),
+    ):
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in page
+    write_log(tmp_path / "run", 2)
+    page = page_of(tmp_path / "run")
+    assert page.count("<svg") == 4
+    assert "Logged only once" not in page
+
+
+def test_a_training_of_another_model_than_the_results_is_called_so(result: Path, tmp_path: Path) -> None:
+    """By the hash of the recipe, which models carry."""
+    run, measured = tmp_path / "run", tmp_path / "measured"
+    write_log(run, 2)
+    (run / "recipe.yaml").write_text("name: mine\n")
+    measured.mkdir()
+    (measured / "arrays.npz").write_bytes((result / "arrays.npz").read_bytes())
+    content = json.loads((result / "result.json").read_text(encoding="utf-8"))
+
+    def training(recipe: str, *folders: Path) -> str:
+        content["model"] = {"name": "theirs", "sha256": "0" * 64, "method": "rts", "recipe_sha256": recipe}
+        (measured / "result.json").write_text(json.dumps(content), encoding="utf-8")
+        return page_of(*folders).split('<section id="training">')[1].split("</section>")[0]
+
+    mine = hashlib.sha256(b"name: mine\n").hexdigest()
+    another = "run is the training of another model than theirs"
+    unknown = "Whether theirs came from the training run is unknown"
+    for recipe, said in (("1" * 64, another), ("", unknown), (mine, None)):
+        shown = training(recipe, measured, run)
+        assert [text for text in (another, unknown) if text in shown] == [text for text in (said,) if text]
+    # At the top of the section.
+    assert training("1" * 64, measured, run).index(another) < shown.index("<svg")
+    for file in ("log.jsonl", "recipe.yaml"):
+        (measured / file).write_bytes((run / file).read_bytes())
+    own = "The training in the folder of theirs&#39;s results is that of another model"
+    assert own in training("1" * 64, measured)
+    assert not any(own in training(recipe, measured) for recipe in (mine, ""))
+
+
+def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path, tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_bytes((result / "result.json").read_bytes())
+    with np.load(result / "arrays.npz") as arrays:
+        kept = {name: arrays[name] for name in arrays.files}
+    for name in kept:
+        if name.endswith("roc_tar"):
+            kept[name] = np.ones_like(kept[name])
+    np.savez(tmp_path / "arrays.npz", **kept)
+    # Beside another model, and one that is given twice.
+    page = page_of(result, tmp_path, result)
+    assert "no DET curve" in page
+    page = page_of(tmp_path)
+    assert "no DET curve" in page
+    assert "DET curve: FNMR at every FMR" not in page
+
+
+def test_a_list_named_pairs_is_not_called_so_twice(page: str) -> None:
+    assert "pairs, pairs" not in page
+    assert "pairs, all pairs: FNMR at FMR" in page
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [((0.2476, 0.9294), "78 % [25, 93]"), ((0.75, 0.81), "78.0 % [75.0, 81.0]"), (None, "78.00 %")],
+)
+def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(
+    ends: tuple[float, float] | None, shown: str
+) -> None:
+    cell = share(0.78, ends)
+    assert f"{cell.text} {cell.small}".rstrip().replace("\u00a0", " ") == shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1e-7, 1), (1e-3, 0.3), (2e-3, 0.7), (0.1, 1), (0.15, 0.9), (0.3, 0.35), (0.02, 0.07), (0.9, 1)],
+)
+def test_labels_of_logarithmic_axes_are_there_and_apart(low: float, high: float) -> None:
+    ticks = np.array(log_ticks(low, high))
+    assert 3 <= len(ticks) <= 6
+    assert ((ticks >= low) & (ticks <= high * (1 + 1e-9))).all()
+    # A label is about a tenth of the figure's width.
+    assert (np.diff(np.log(ticks)) > 0.1 * np.log(high / low)).all()
+
+
+def test_a_legend_of_many_lines_hides_none_of_them() -> None:
+    for lines, inside in ((2, True), (5, False)):
+        figure, axes = new_figure()
+        for number in range(lines):
+            axes.plot([0, 1], [number, number], label=f"a model of a long name, {number}")
+        legend(axes)
+        assert (axes.get_legend() is not None) == inside
+        for below in figure.legends:
+            figure.draw_without_rendering()
+            box, room = below.get_window_extent(), figure.bbox
+            assert not box.overlaps(axes.get_window_extent())
+            assert room.x0 <= box.x0 < box.x1 <= room.x1
+
+
+def test_few_values_are_drawn_in_few_bins() -> None:
+    assert [bins_of(values, 80) for values in (3, 100, 10_000)] == [8, 20, 80]
 
 
 def test_hostile_and_broken_folders_are_named(result: Path, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ class ModelIdentity(ResultPart):
     name: str = Field(description="Name of the model, table or league.")
     sha256: str = Field(description="SHA-256 of the file; for a league, of the hashes of all its files.")
     method: str = Field(description="Method that trained it; `unknown` for a foreign model.")
+    recipe_sha256: str = Field(
+        default="", description="SHA-256 of the recipe that trained it; empty where its file does not say."
+    )
 
 
 class ResultHeader(ResultPart):

@@ -2,7 +2,7 @@
 
 from facerts.report.figures.balance import Point, balance
 from facerts.report.figures.corruption_grid import corruption_grid
-from facerts.report.figures.det_curves import det_curves, pair_histograms
+from facerts.report.figures.det_curves import det_curves, has_det_curve, pair_histograms
 from facerts.report.figures.effects import Effect, effects
 from facerts.report.figures.league_curves import league_curves, two_uses
 from facerts.report.figures.reject_curves import OWN_SCORES, one_embedding_curves, reject_curves, reliability
@@ -20,6 +20,7 @@ __all__ = [
     "corruption_grid",
     "det_curves",
     "effects",
+    "has_det_curve",
     "league_curves",
     "one_embedding_curves",
     "pair_histograms",

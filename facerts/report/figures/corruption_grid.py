@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.report.figures.style import INK, color, legend, panels, svg
+from facerts.report.figures.style import INK, color, finish_panels, panels, svg
 from facerts.report.subject import Subject
 
 
@@ -40,6 +40,4 @@ def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str
         grid[0].set_ylim(top=1)
     figure.supxlabel("severity", fontsize=10, color=INK)
     figure.supylabel("similarity" if score == "cosine" else score, fontsize=10, color=INK)
-    if len(subjects) > 1:
-        legend(grid[0])
-    return svg(figure)
+    return finish_panels(figure, grid) if len(subjects) > 1 else svg(figure)

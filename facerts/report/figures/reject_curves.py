@@ -26,6 +26,15 @@ from facerts.report.subject import Subject
 # With several models, baselines would hide what is compared.
 OWN_SCORES = ("quality", "norm")
 
+MOST_LEFT_OUT = 0.95
+# A curve ends where fewer genuine pairs remain: one more or less of them would move it by more than 10 %.
+REMAINING = 10
+
+
+def drawn_to(genuine: int) -> float:
+    """The share of so many genuine pairs up to which a curve is drawn."""
+    return min(MOST_LEFT_OUT, max(1 - REMAINING / genuine, 0.2))
+
 
 def reject_curves(
     subjects: Sequence[Subject], benchmark: str, convention: Convention, pairs: PairSet = "benchmark"
@@ -47,16 +56,24 @@ def reject_curves(
         for order, curve in enumerate(shown):
             look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}
             label = curve.by if alone else f"{subject.label}, {curve.by}"
-            axes.plot(curve.rejected, curve.fnmr, label=label, **look)
+            end = curve.index_at(drawn_to(curve.genuine)) + 1
+            rejected = curve.rejected[:end]
+            axes.plot(rejected, curve.fnmr[:end], label=label, **look)
             if order == 0 and curve.fnmr_ci95 is not None:
-                axes.fill_between(
-                    curve.rejected, *curve.fnmr_ci95, color=look["color"], alpha=0.15, linewidth=0
-                )
+                low, high = (ends[:end] for ends in curve.fnmr_ci95)
+                axes.fill_between(rejected, low, high, color=look["color"], alpha=0.15, linewidth=0)
         if curves:
-            reject_references(axes, curves[0].rejected, curves[0].oracle_fnmr, label=number == 0)
-    fmr = subjects[0].sections.reject[benchmark][0].fmr
+            end = curves[0].index_at(drawn_to(curves[0].genuine)) + 1
+            reject_references(axes, curves[0].rejected[:end], curves[0].oracle_fnmr[:end], label=number == 0)
+    measured = [curve for subject in subjects for curve in subject.sections.reject[benchmark]]
+    right = max(
+        (drawn_to(curve.genuine) for curve in measured if curve.pairs == pairs), default=MOST_LEFT_OUT
+    )
     axes.set(
-        xlabel="genuine pairs left out", ylabel=f"FNMR at FMR {rate(fmr)}", xlim=(0, 0.95), ylim=(0, None)
+        xlabel="genuine pairs left out",
+        ylabel=f"FNMR at FMR {rate(measured[0].fmr)}",
+        xlim=(0, right),
+        ylim=(0, None),
     )
     rate_axes(axes, "xy")
     legend(axes)

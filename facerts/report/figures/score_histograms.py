@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from facerts.images.corruptions import MAX_BLUR
-from facerts.report.figures.style import REFERENCE, color, finish_panels, panels
+from facerts.report.figures.style import REFERENCE, bins_of, color, finish_panels, panels
 from facerts.report.subject import Subject
 
 RADII = (2.0, 3.0, 5.0)
@@ -59,8 +59,12 @@ def blur_panels(values: Mapping[str, Mapping[str, NDArray[np.floating]]], score:
 
 
 def _densities(axes: Axes, values: Mapping[str, NDArray[np.floating]], *, bins: int, left_out: float) -> None:
-    """Densities in common bins, which leave out a share at each end; the first is filled, for reference."""
+    """Densities in so many common bins, or fewer of few values; the first is filled, for reference.
+
+    The bins leave out a share at each end.
+    """
     low, high = np.quantile(np.concatenate(list(values.values())), [left_out, 1 - left_out])
+    bins = bins_of(min(map(len, values.values())), bins)
     edges = np.linspace(low, high, bins + 1) if high > low else np.linspace(low - 0.5, low + 0.5, bins + 1)
     for number, (label, scores) in enumerate(values.items()):
         counts, _ = np.histogram(scores, edges)

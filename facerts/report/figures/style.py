@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,10 +23,13 @@ COLORS = (
     *("#3d85c6", "#e07b39", "#2f9e73", "#c763a8", "#b59b2b", "#7d74d6"),
     *("#c94f4f", "#2aa5b0", "#8f6a4b", "#79a83b", "#6b8299", "#d98aa5"),
 )
+MIN_BINS = 8
 REFERENCE = "#8a8a8a"
 GENUINE, IMPOSTOR = COLORS[0], COLORS[1]
 LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 SIZE = (5.6, 3.7)
+# A legend of more labels than these stands below its figure; characters in an inch of it, and those that a line takes.
+INSIDE, CHARACTERS, LINE = 3, 13, 6
 # Stands for the page's text color until the SVG is finished.
 INK = "#010203"
 _STYLE: Any = {
@@ -83,17 +87,36 @@ def panels(
 
 def rate_axes(axes: Axes, which: str = "y") -> None:
     """Let an axis (or "xy") show shares in percent, from 0 (a logarithmic one: from where it begins) to 100 %."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import NullFormatter
 
     for axis in which:
         low, high = getattr(axes, f"get_{axis}lim")()
         ticks = getattr(axes, f"{axis}axis")
         logarithmic = ticks.get_scale() == "log"
         if logarithmic:
-            ticks.set_major_locator(LogLocator(numticks=6))
+            ticks.set_ticks(log_ticks(low, min(high, 1)))
             ticks.set_minor_formatter(NullFormatter())
         getattr(axes, f"set_{axis}lim")(low if logarithmic else max(low, 0), min(high, 1))
         ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %")
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Three to six numbers to label on a logarithmic axis, far enough from each other however narrow it is."""
+    from matplotlib.ticker import MaxNLocator
+
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    step = -(-(last - first) // 6) or 1
+    for digits, every in (((1,), step), ((1, 2, 5), 1), ((1, 3), 1)):
+        numbers = (float(f"{digit}e{power}") for power in range(last, first - 1, -every) for digit in digits)
+        inside = sorted(number for number in numbers if low <= number <= high)
+        if 3 <= len(inside) <= 6:
+            return inside
+    # Less than a decade looks almost linear.
+    return [
+        float(tick)
+        for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+        if low <= tick <= high
+    ]
 
 
 @contextmanager
@@ -119,14 +142,19 @@ def svg(figure: Figure) -> str:
 
 
 def legend(axes: Axes, place: Any = "best", **options: Any) -> None:
-    """A legend, where something has a label."""
-    if axes.get_legend_handles_labels()[1]:
+    """A legend, where something has a label; one that would hide curves stands below the figure."""
+    labels = axes.get_legend_handles_labels()[1]
+    if place == "best" and len(labels) > INSIDE:
+        legend_below(axes.figure, axes)
+    elif labels:
         axes.legend(loc=place, frameon=False, fontsize=9, labelcolor=INK, **options)
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
-    """One legend for all panels of a figure, under them."""
+def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
+    """One legend for all panels of a figure, under them, in as many columns as their labels leave room for."""
     lines, labels = axes.get_legend_handles_labels()
+    room = int(figure.get_figwidth() * CHARACTERS / (max(map(len, labels), default=0) + LINE))
+    columns = max(1, min(columns, room))
     figure.legend(
         lines,
         labels,
@@ -152,6 +180,11 @@ def reject_references(axes: Axes, rejected: ArrayLike, best: ArrayLike, *, label
     look: Any = {"color": REFERENCE, "linewidth": 1.2}
     axes.plot(rejected, best, linestyle=":", label="best possible" if label else None, **look)
     axes.axhline(np.asarray(best)[0], linestyle="--", label="at random" if label else None, **look)
+
+
+def bins_of(values: int, most: int) -> int:
+    """Bins of a histogram of so many values: few where a bin would hold one or none."""
+    return int(np.clip(2 * np.sqrt(values), MIN_BINS, most))
 
 
 def color(number: int) -> str:

@@ -17,10 +17,11 @@ def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: s
     """A logged number over the epochs, a line for each run; those of validation are shares."""
     figure, axes = new_figure()
     for number, subject in enumerate(subjects):
-        for name in _names(subject, kind, field):
+        names = subject.names(kind, field)
+        for name in names:
             epochs, values = subject.series(kind, field, name)
             text = subject.label if name is None else f"{subject.label}, {name}"
-            style = "-" if name is None else ("-", "--", ":")[_names(subject, kind, field).index(name) % 3]
+            style = "-" if name is None else ("-", "--", ":")[names.index(name) % 3]
             marker = "o" if len(values) < 30 else None
             axes.plot(
                 epochs,
@@ -92,12 +93,11 @@ def _band(
     alpha: float,
     **look: Any,
 ) -> None:
-    low, middle, high = percentiles
+    low, middle, high = (np.asarray(values) for values in percentiles)
+    if len(steps) == 1:
+        axes.errorbar(
+            steps, middle, [middle - low, high - middle], fmt="o", color=ink, label=label, elinewidth=1
+        )
+        return
     axes.fill_between(steps, low, high, color=ink, alpha=alpha, linewidth=0)
     axes.plot(steps, middle, color=ink, label=label, **look)
-
-
-def _names(subject: Subject, kind: str, field: str) -> list[Any]:
-    """The benchmarks that a field was logged for; one None where it is not of a benchmark."""
-    lines = [line for line in subject.log if line["kind"] == kind and field in line]
-    return list(dict.fromkeys(line.get("name") for line in lines))

@@ -25,7 +25,7 @@ MIN_DIVISOR = 1e-4
 
 # Quality is QUALITY_SIGN · log(g/(1 − g)). The paper leaves the direction of g open for logits with a margin. The sign
 # follows the loss, which favors a small g (sharp logits) where the right identity wins. Heads trained on a converged
-# embedder agree with it; networks far from convergence may not: docs/decisions/0008.
+# embedder agree with it; networks far from convergence may not: docs/decisions/index.md.
 QUALITY_SIGN = -1.0
 
 
