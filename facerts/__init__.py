@@ -1,8 +1,8 @@
 """Face recognition that knows how much to trust each face.
 
 scorer = facerts.load("model.onnx")
-for row in scorer.score(["a.jpg", "b.jpg"]):
-    print(row.path, row.quality, row.error)
+for face in scorer.faces("photo.jpg"):
+    print(face.box, face.percentile, face.reasons)
 print(scorer.verify("a.jpg", "b.jpg").decision)
 """
 
@@ -16,12 +16,13 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Row, Scorer, Verification, annotate, load
+    from facerts.scoring import Face, Row, Scorer, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
 __all__ = [
     "Embedder",
     "Error",
+    "Face",
     "FaceOutputs",
     "Row",
     "Scorer",
@@ -36,6 +37,7 @@ __all__ = [
 _MODULES = {
     "Embedder": "facerts.embedding",
     "Error": "facerts.errors",
+    "Face": "facerts.scoring",
     "FaceOutputs": "facerts.embedding",
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",

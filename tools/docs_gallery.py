@@ -20,6 +20,8 @@ import facerts
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
 from facerts.images.corruptions import degrade
+from facerts.scoring import Row
+from facerts.scoring.reasons import in_words
 from facerts.scoring.sinks import from_cell
 
 # Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's sample image.
@@ -38,7 +40,7 @@ def gallery(rows: Path, folder: Path = Path()) -> str:
         decision = {"true": " accepted", "false": " rejected"}.get(line["accepted"], "")
         figures.append(
             f'<figure class="face{decision}"><img alt="" src="data:image/png;base64,{data}">'
-            f"<figcaption>{escape(path.stem)}<br>{float(line['quality']):.2f}{decision}</figcaption></figure>"
+            f"<figcaption>{escape(path.stem)}<br>{float(line['percentile']):.0f}{decision}</figcaption></figure>"
         )
     return f'<div class="faces">{"".join(figures)}</div>'
 
@@ -60,16 +62,22 @@ def crops() -> dict[str, NDArray[np.uint8]]:
     }
 
 
+def scored() -> list[tuple[str, NDArray[np.uint8], Row]]:
+    """The name, crop and row of each image in the figure."""
+    named = crops()
+    rows = facerts.load().score([encode_png(crop) for crop in named.values()], keep=KEEP)
+    return list(zip(named, named.values(), rows, strict=True))
+
+
 def main() -> None:
     import matplotlib.pyplot as plt
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the .jpg file")
     options = parser.parse_args()
-    named = crops()
-    rows = facerts.load().score([encode_png(crop) for crop in named.values()], keep=KEEP)
-    figure, axes = plt.subplots(2, len(named) // 2, figsize=(6.4, 4.6))
-    for axis, (name, crop), row in zip(axes.flat, named.items(), rows, strict=True):
+    images = scored()
+    figure, axes = plt.subplots(2, len(images) // 2, figsize=(7.6, 5.2))
+    for axis, (name, crop, row) in zip(axes.flat, images, strict=True):
         axis.imshow(crop)
         color = "#00796b" if row.accepted else "#c62828"
         axis.set_xticks([])
@@ -77,8 +85,9 @@ def main() -> None:
         for spine in axis.spines.values():
             spine.set(color=color, linewidth=3)
         axis.set_title(name, fontsize=12)
-        decision = "accepted" if row.accepted else "rejected"
-        axis.set_xlabel(f"{row.quality:.2f}\n{decision}", fontsize=12, color=color)
+        # The first reason explains the others.
+        decision = "accepted\n" if row.accepted else f"rejected\n{in_words(row.reasons[:1])}"
+        axis.set_xlabel(f"{row.percentile:.0f} of 100, {decision}", fontsize=11, color=color)
     figure.tight_layout(pad=0.4, h_pad=1.2)
     figure.savefig(options.out, dpi=120, pil_kwargs={"quality": 90})
     print(options.out)

@@ -51,4 +51,6 @@ def _note(row: Row, keep: float | None) -> Text:
 
     if row.error is not None:
         return text_cell(row.error.removeprefix(f"{row.path}: "), "red")
+    if row.face is None and row.smaller_faces:
+        return text_cell(f"no face of this size, {row.smaller_faces:,} smaller")
     return text_cell(in_words(row.reasons, keep))

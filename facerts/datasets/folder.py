@@ -55,16 +55,16 @@ class Files(Source):
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise DataError(f"{path}: not a file")
+                    raise DataError(f"{self.location(index)}: not a file")
                 if status.st_size > MAX_BYTES:
                     raise DataError(
-                        f"{path}: {status.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
+                        f"{self.location(index)}: {status.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
                     )
                 return file.read()
         except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+            raise DataError(f"{self.location(index)}: cannot be read ({error.strerror})") from error
         except ValueError as error:
-            raise DataError(f"{path}: not a valid file name ({error})") from error
+            raise DataError(f"{self.location(index)}: not a valid file name ({error})") from error
 
 
 def open_folder(path: Path) -> Files:
