@@ -43,7 +43,7 @@ def graft(
     model: Model,
     quality: str = QUALITY,
     out: Path,
-    calibrate: list[str] | None = None,
+    data: list[str] | None = None,
     batches: BatchOptions,
     json: Json = False,
 ) -> None:
@@ -57,11 +57,11 @@ def graft(
         quality: Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json beside
             it).
         out: Path of the .onnx file to write.
-        calibrate: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
+        data: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
     """
     from facerts.calibration.graft import graft_quality
 
-    result = graft_quality(model, quality, out, faces=calibrate, **batches.keywords())
+    result = graft_quality(model, quality, out, faces=data, **batches.keywords())
     description, parity = result.description, result.parity
     calibration = description.calibration
     matching = None if calibration is None else calibration.matching
