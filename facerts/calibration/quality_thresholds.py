@@ -60,7 +60,7 @@ class CalibrationResult:
 
 def calibrate(
     model: str | Path,
-    faces: str | Path | Sequence[str | Path],
+    faces: str | Path | Sequence[str | Path] | Source,
     *,
     pairs: str | Path | None = None,
     out: str | Path | None = None,
@@ -82,7 +82,7 @@ def calibrate(
     Args:
         model: the name of a shipped model, or an .onnx embedder or quality (a foreign one with its description beside
             it). A quality alone gets no match thresholds.
-        faces: anything that ``open_source`` accepts.
+        faces: a source, or anything that ``open_source`` accepts.
         pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces.
         out: the .onnx file to write; None writes to ``model`` itself, which is not possible for a shipped model.
         keep: shares of the faces that the quality thresholds keep; ``KEEP`` by default.
@@ -134,7 +134,7 @@ def calibrate(
             raise ModelError(
                 f"{path}: the model has no embedding, so it cannot have match thresholds; leave out {option}"
             )
-    source = _crops(open_source(faces), detector)
+    source = _crops(faces if isinstance(faces, Source) else open_source(faces), detector)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, detector))

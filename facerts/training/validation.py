@@ -43,6 +43,7 @@ class Validator:
         heldout: images of the identities that the recipe holds out of its training data, or None.
 
     Attributes:
+        heldout: the sources of held-out identities.
         degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
 
     Raises:
@@ -57,6 +58,7 @@ class Validator:
         sources = [] if heldout is None else [heldout]
         if heldout_paths := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
             sources.append(open_source(heldout_paths))
+        self.heldout = sources
         self.degraded = None
         if settings.degraded:
             if not sources:

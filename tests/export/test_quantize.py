@@ -39,13 +39,13 @@ def _written_already(exported: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def half(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("half") / "m.onnx"
-    return path, export_run(trained_run, path, precision="fp16")
+    return path, export_run(trained_run, path, precision="fp16").parity
 
 
 @pytest.fixture(scope="module")
 def eighth(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("eighth") / "m.onnx"
-    return path, export_run(trained_run, path, precision="int8")
+    return path, export_run(trained_run, path, precision="int8").parity
 
 
 def tensors(path: Path) -> dict[str, NDArray[np.generic]]:
