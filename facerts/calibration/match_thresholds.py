@@ -26,8 +26,8 @@ from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
 FMRS = (1e-2, 1e-3, 1e-4)
-# A rate at which not even one pair would match cannot be measured. With ten, the standard error of the rate is a third of
-# it, even if no two pairs share a person.
+# A rate at which not even one pair would match cannot be measured. With ten, its standard error is a third of it, even
+# if no two pairs share a person.
 MIN_FALSE_MATCHES, FEW_FALSE_MATCHES = 1, 10
 REPLICATES = 300
 

@@ -25,7 +25,7 @@ def export(
     terms: str = "",
     json: Json = False,
 ) -> None:
-    """Export a trained model as an ONNX file with a description and thresholds, and check its outputs against PyTorch.
+    """Export a trained model as an ONNX file with a description, and check its outputs against PyTorch.
 
     Thresholds are chosen on the people that the run held out, as facerts calibrate chooses them.
 
@@ -41,8 +41,8 @@ def export(
             with ranges measured on the faces of --data.
         embedding_only: Export only the embedding output, for the ArcFace loaders of other packages.
         last_weights: Export the weights of the last step instead of their moving average (optim.average).
-        data: Aligned faces to choose thresholds on, to check the export on and to measure int8 ranges on; by default the
-            people that the run held out. The last two do with its training images.
+        data: Aligned faces to choose thresholds on, to check the export on and to measure int8 ranges on; by default
+            the people that the run held out. The last two do with its training images.
         license: License of the weights, written into the file.
         terms: License terms of the weights, written into the file; by default those of the recipe. Required for
             pretrained weights.

@@ -42,9 +42,9 @@ def print_next(model: Path, description: Description) -> None:
     has_quality, calibration = description.quality != "none", description.calibration
     missing = []
     if matches and (calibration is None or calibration.matching is None):
-        missing.append("a match threshold, for verify")
+        missing.append("match thresholds (for verify)")
     if has_quality and not description.thresholds:
-        missing.append("quality thresholds, for --keep")
+        missing.append("quality thresholds (for --keep)")
     say("next:")
     if missing:
         say(f"  facerts calibrate --model {name} --data PEOPLE/   # it has no {' and no '.join(missing)}")

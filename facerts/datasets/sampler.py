@@ -63,12 +63,12 @@ def hold_out_identities(source: Source, count: float, seed: int) -> tuple[Subset
     """Split a source by identity: all images but those of ``count`` sampled identities, and those.
 
     Args:
-        count: number of identities; below 1, their share, of which there are then at least two.
+        count: number of identities; below 1, their share, of which there are then at least four: validation needs so many.
 
     Raises:
         DataError: as for ``sample_identities``.
     """
-    count = int(count) if count >= 1 else max(2, round(count * len(source.identities)))
+    count = int(count) if count >= 1 else max(4, round(count * len(source.identities)))
     sampled = sample_identities(source, count, seed)
     assert source.labels is not None
     out = sampled[source.labels]

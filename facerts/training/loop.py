@@ -27,7 +27,7 @@ from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
-from facerts.training.start_comparison import StartComparison, compare_with_start
+from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport
 from facerts.training.validation import Validator
 
@@ -80,8 +80,9 @@ class _Run:
         torch.backends.cudnn.benchmark = True
         self._recipe, self._file, self._processes = recipe, file, processes
         self._data = TrainingData(recipe, processes)
-        self._summary = RunSummary(recipe, file.parent, max(1, len(self._data) // recipe.labeled_size))
         self._validator = Validator(recipe, self._data.heldout, warns=processes.first)
+        steps_per_epoch = max(1, len(self._data) // recipe.labeled_size)
+        self._summary = RunSummary(recipe, file.parent, steps_per_epoch, bool(self._validator.heldout))
         distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
         self._learner = Learner(
             recipe, self._data.identities, distillation, processes, self._data.sample, self._data.source
@@ -243,17 +244,24 @@ class _Run:
                 self._summary.validation[name] = metrics
         self._measure_degraded()
 
-    def _compare_with_start(self) -> list[StartComparison]:
-        """The network beside the weights that it started from, on held-out people, if its embedding can differ."""
+    def _compare_with_start(self) -> list[str]:
+        """Whether the network is better than the weights that it started from, if its embedding can differ."""
         recipe = self._recipe
         if recipe.backbone.weights is None or not recipe.backbone.embedding:
             return []
         if self._learner.frozen and recipe.backbone.adapt is None:
             return []
-        found = [
-            compare_with_start(recipe, source, self._learner.embedder()) for source in self._validator.heldout
-        ]
-        return [comparison for comparison in found if comparison is not None]
+        verdicts = []
+        for source in self._validator.heldout:
+            found = compare_with_start(recipe, source, self._learner.embedder())
+            start = recipe.backbone.weights
+            verdicts.append(
+                f"{source.name} has too few pairs to tell whether this model is better than {start}: use {start}, or "
+                "more people"
+                if found is None
+                else found.verdict
+            )
+        return verdicts
 
     def _measure_degraded(self) -> None:
         degraded = self._validator.degraded

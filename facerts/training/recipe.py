@@ -91,7 +91,7 @@ class Data(Section):
         unlabeled: sources without identities, joined; used only to learn from the teachers.
         unlabeled_share: share of unlabeled images in every batch.
         holdout_identities: number of identities, chosen by the seed, that are held out of training for validation;
-            below 1, their share, of which there are then at least two.
+            below 1, their share, of which there are then at least four.
         augmentation: see ``Augmentation``.
         workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.

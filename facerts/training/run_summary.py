@@ -19,7 +19,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.nn.flops import count_parameters
 from facerts.training.recipe import Recipe
-from facerts.training.start_comparison import StartComparison
 from facerts.training.validation import Validator
 
 
@@ -28,6 +27,7 @@ class RunSummary:
     """The length of a run, and what is known of it so far.
 
     Attributes:
+        holds_out: whether people are held out, to choose thresholds on.
         started_at: step that this start of the run begins with; 0 unless it is resumed.
         losses: means over the last steps, by name: losses, and values per image such as temperatures.
         validation: the last measurement on each validation set by the set's name.
@@ -36,6 +36,7 @@ class RunSummary:
     recipe: Recipe
     folder: Path
     steps_per_epoch: int
+    holds_out: bool
     started_at: int = 0
     losses: dict[str, float] = field(default_factory=dict)
     validation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -84,12 +85,12 @@ class RunSummary:
         for name, text in rows.items():
             say(f"  {name:<11}{text}")
 
-    def print_end(self, step: int, seconds: float, found: Sequence[StartComparison]) -> None:
+    def print_end(self, step: int, seconds: float, verdicts: Sequence[str]) -> None:
         """What came out, where it is, and what to do with it.
 
         Args:
             seconds: time since the first step of this start of the run.
-            found: the network beside its initial weights.
+            verdicts: whether the network is better than its initial weights.
         """
         steps = step - self.started_at
         images = steps * self.recipe.optim.batch_size
@@ -106,8 +107,8 @@ class RunSummary:
             say(f"  means of the last steps: {summarize(self.losses)}")
         for name, metrics in self.validation.items():
             say(f"  {name}: {summarize(metrics)}")
-        for comparison in found:
-            say(f"  {comparison.verdict}")
+        for verdict in verdicts:
+            say(f"  {verdict}")
         say(f"  {self.folder} has {checkpoint.FILE}, recipe.yaml, {log.FILE} and tensorboard/")
         self._print_next()
 
@@ -122,7 +123,7 @@ class RunSummary:
         existing = [path for path in self.recipe.validation.benchmarks if Path(path).exists()]
         data = shlex.quote(existing[0]) if existing else "BENCHMARK"
         export = f"facerts export {shlex.quote(str(self.folder))} --out {model}"
-        if not self.recipe.data.holdout_identities and not self.recipe.validation.heldout:
+        if not self.holds_out:
             export += " --data PEOPLE/   # people to choose thresholds on, as the run held nobody out"
         say("next:")
         say(f"  {export}")

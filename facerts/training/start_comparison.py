@@ -54,8 +54,8 @@ class StartComparison:
         low, high = self.ci95
         measured = (
             f"at FMR {self.fmr:g} it misses {self.after:.4f} of the pairs of one person, {self.start} "
-            f"{self.before:.4f} (difference {self.after - self.before:+.4f} [{low:+.4f}, {high:+.4f}]), on {self.people} held-out people "
-            f"({self.images} images)"
+            f"{self.before:.4f} (difference {self.after - self.before:+.4f} [{low:+.4f}, {high:+.4f}]), on "
+            f"{self.people} held-out people ({self.images} images)"
         )
         if self.better:
             return f"better than {self.start}: {measured}"
@@ -88,7 +88,7 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> Sta
     fmr = next((fmr for fmr in FMRS if fmr * pairs[0].impostors >= MIN_FALSE_MATCHES), None)
     if fmr is None:
         return None
-    (before, before_drawn), (after, after_drawn) = (_fnmr(each, fmr) for each in pairs)
+    (before, before_drawn), (after, after_drawn) = (fnmr(each, fmr) for each in pairs)
     return StartComparison(
         backbone.weights,
         source.name,
@@ -101,8 +101,8 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> Sta
     )
 
 
-def _fnmr(pairs: AllPairs, fmr: float) -> tuple[float, np.ndarray]:
-    """FNMR at a false match rate, and in replicates that draw the same people whatever the scores."""
+def fnmr(pairs: AllPairs, fmr: float) -> tuple[float, np.ndarray]:
+    """FNMR ``()`` at a false match rate, and ``(R,)`` in replicates that draw the same people whatever the scores."""
     units = pairs.genuine_units
     drawn_rates = []
     for (limit,), drawn in pairs.resampled([fmr], replicates=REPLICATES):

@@ -30,6 +30,7 @@ from facerts.training.export.onnx_file import write_module
 from facerts.training.init_weights import PretrainedNetwork, open_network
 from facerts.training.network_embedder import STANDARD_OUTPUTS, NetworkEmbedder
 from facerts.training.nn import for_inference
+from facerts.training.validation import heldout_paths
 from facerts.version import __version__
 
 # Permitted differences between a file of each precision and PyTorch. Measured differences for fp16 and int8 are about a
@@ -106,7 +107,8 @@ def export_run(
             weights.
 
     Raises:
-        ModelError: no such file, the network's outputs are not finite, or the differences between ONNX Runtime and PyTorch exceed ``TOLERANCES``.
+        ModelError: no such file, the outputs of the network are not finite, or those of the file differ from them by
+            more than ``TOLERANCES``.
         DataError: too few faces for int8, or none available.
         Error: an unknown precision, or published weights without terms.
         MissingExtraError: the packages of the exporter are not installed.
@@ -288,12 +290,15 @@ def _held_out(trained: ScoringNetwork) -> tuple[Source | None, str]:
                     f"{kept.name} has changed since the training, so it is not known who was held out",
                 )
             heldout.append(others)
-        if recipe.validation.heldout:
-            heldout.append(open_source(recipe.validation.heldout))
+        if paths := heldout_paths(recipe.validation):
+            heldout.append(open_source(paths))
     except DataError as error:  # exported on another machine than trained
         return None, f"the people that the run held out are not here ({error})"
     if not heldout:
-        return None, "the run held nobody out (data.holdout_identities, validation.heldout)"
+        return (
+            None,
+            "the run held nobody out, or they are not here (data.holdout_identities, validation.heldout)",
+        )
     return (heldout[0] if len(heldout) == 1 else Joined(heldout)), ""
 
 
