@@ -63,7 +63,7 @@ def hold_out_identities(source: Source, count: float, seed: int) -> tuple[Subset
     """Split a source by identity: all images but those of ``count`` sampled identities, and those.
 
     Args:
-        count: number of identities; below 1, their share, of which there are then at least four: validation needs so many.
+        count: number of identities; below 1, their share, of which there are at least four, as validation needs them.
 
     Raises:
         DataError: as for ``sample_identities``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.embedding.embed import embed_source
@@ -35,7 +36,6 @@ class StartComparison:
     """
 
     start: str
-    data: str
     people: int
     images: int
     fmr: float
@@ -77,31 +77,38 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> Sta
         input_size=backbone.input_size,
     )
     init_weights(backbone.weights, network, method, None)
+    before, after = (
+        embed_source(embedder, source, flip=False, progress=False).embedding
+        for embedder in (NetworkEmbedder(network, method), trained)
+    )
+    return compare_embeddings(backbone.weights, source, before, after)
+
+
+def compare_embeddings(
+    start: str, source: Source, before: NDArray[np.floating], after: NDArray[np.floating]
+) -> StartComparison | None:
+    """Compare two embeddings ``(N, d)`` of the images of a source; None if there are too few pairs."""
     assert source.labels is not None
-    pairs = []
-    for embedder in (NetworkEmbedder(network, method), trained):
-        try:
-            embedding = embed_source(embedder, source, flip=False, progress=False).embedding
-            pairs.append(compare_all(embedding, source.labels))
-        except ValueError:  # no two people, or none with two images
-            return None
+    try:
+        pairs = [compare_all(embedding, source.labels) for embedding in (before, after)]
+    except ValueError:  # no two people, or none with two images
+        return None
     fmr = next((fmr for fmr in FMRS if fmr * pairs[0].impostors >= MIN_FALSE_MATCHES), None)
     if fmr is None:
         return None
-    (before, before_drawn), (after, after_drawn) = (fnmr(each, fmr) for each in pairs)
+    (rate_before, drawn_before), (rate_after, drawn_after) = (fnmr(each, fmr) for each in pairs)
     return StartComparison(
-        backbone.weights,
-        source.name,
+        start,
         len(np.unique(source.labels)),
         len(source),
         fmr,
-        before,
-        after,
-        percentile_interval(after_drawn - before_drawn),
+        rate_before,
+        rate_after,
+        percentile_interval(drawn_after - drawn_before),
     )
 
 
-def fnmr(pairs: AllPairs, fmr: float) -> tuple[float, np.ndarray]:
+def fnmr(pairs: AllPairs, fmr: float) -> tuple[float, NDArray[np.float64]]:
     """FNMR ``()`` at a false match rate, and ``(R,)`` in replicates that draw the same people whatever the scores."""
     units = pairs.genuine_units
     drawn_rates = []

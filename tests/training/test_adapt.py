@@ -150,7 +150,7 @@ def test_too_few_pairs_to_compare_are_said_so(tmp_path: Path, capsys: pytest.Cap
 def test_the_verdict_follows_from_interval_and_people(
     people: int, ci95: tuple[float, float], word: str
 ) -> None:
-    found = StartComparison("shipped", "d", people, 100, 0.01, 0.3, 0.2, ci95)
+    found = StartComparison("shipped", people, 100, 0.01, 0.3, 0.2, ci95)
     assert found.verdict.startswith(f"{word} shipped: at FMR 0.01 it misses 0.2000")
     assert ("use shipped" in found.verdict) == (word != "better than")
 
