@@ -189,7 +189,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", nargs="+", type=int, default=[20], help="Numbers of people.")
     parser.add_argument("--draws", type=int, default=10, choices=range(2, 11), metavar="2-10")
     parser.add_argument("--least", type=int, default=2, help="Least number of images of a drawn person.")
-    parser.add_argument("--most", type=int, default=800, help="Most people to measure on, drawn anew in each draw.")
+    parser.add_argument(
+        "--most", type=int, default=800, help="Most people to measure on, drawn anew in each draw."
+    )
     parser.add_argument("--fmr", nargs="+", type=float, default=[0.01, 0.001])
     parser.add_argument(
         "--from-nothing", type=int, default=0, help="Number of draws to train faces_small_rts on."

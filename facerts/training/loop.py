@@ -121,12 +121,13 @@ class _Run:
                 self._limit(deadline)
             started = time.monotonic()
             batch_size = recipe.optim.batch_size
-            self._task = self._bar.add_task(
-                recipe.name,
-                total=(self.step + self.pace.steps_left) * batch_size,
-                completed=self.step * batch_size,
-                unit="images",
-            )
+            if self.pace.steps_left:
+                self._task = self._bar.add_task(
+                    recipe.name,
+                    total=(self.step + self.pace.steps_left) * batch_size,
+                    completed=self.step * batch_size,
+                    unit="images",
+                )
             if self.step == 0:
                 with self._meter.paused():
                     self._measure_degraded()
