@@ -68,8 +68,13 @@ class Draw:
 
 def main() -> None:
     options = arguments()
-    source = embed(options.people)
-    others = source if options.test is None else embed(options.test)
+    images = open_source(options.people)
+    if options.test is None:
+        source = others = embed(images)
+    else:
+        enough = np.bincount(labels_of(images)) >= options.least
+        source = embed(Subset(images, np.flatnonzero(enough[labels_of(images)])))
+        others = embed(open_source(options.test))
     rows = []
     for count in options.count:
         draws = [draw(source, others, count, seed, options) for seed in range(options.draws)]
@@ -89,8 +94,8 @@ def main() -> None:
 
 def draw(source: Embedded, others: Embedded, count: int, seed: int, options: argparse.Namespace) -> Draw:
     random = np.random.default_rng((seed, count))
-    images = np.bincount(labels_of(source.source))
-    people = random.permutation(np.flatnonzero(images >= options.least))[:count]
+    enough = np.bincount(labels_of(source.source)) >= options.least
+    people = random.permutation(np.flatnonzero(enough))[:count]
     families = {family(source.source.identities[label], options.relatives) for label in people}
     rest = [
         label
@@ -158,8 +163,7 @@ def row_of(draws: list[Draw], count: int, fmr: float) -> list[str]:
     ]
 
 
-def embed(paths: list[str]) -> Embedded:
-    source = open_source(paths)
+def embed(source: Source) -> Embedded:
     outputs: FaceOutputs = embed_source(load_embedder(find_model(SHIPPED)), source, flip=False)
     assert outputs.norm is not None
     return Embedded(source, outputs.embedding * outputs.norm[:, None])
