@@ -4,7 +4,7 @@ Its model card, models/NAME.md, must exist. The entry is taken from the descript
 the training data and the terms of use.
 
     facerts export RUN --out facerts-small.onnx --precision fp16
-    facerts calibrate --model facerts-small.onnx --faces FACES
+    facerts calibrate --model facerts-small.onnx --data FACES
     python tools/ship_model.py facerts-small.onnx --name facerts-small --summary "small, for CPUs" --default
 """
 

@@ -15,18 +15,20 @@ from facerts.calibration.faces import Faces
 from facerts.calibration.group_thresholds import ComparedFaces
 from facerts.datasets import Source, Subset
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.errors import Error
 from facerts.evaluation.similarity import compare_benchmark, compare_images
+from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.error_versus_reject import pair_quality
-from facerts.metrics.intervals import resampled_rate_interval
-from facerts.metrics.resample import ResamplingUnit
+from facerts.metrics.group_rates import fmr_by_group, in_tail, share_by_group
+from facerts.metrics.intervals import Interval, resampled_rate_interval
+from facerts.metrics.resample import ResamplingUnit, subject_counts
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
 FMRS = (1e-2, 1e-3, 1e-4)
-# With ten expected false matches the standard error of a rate is a third of it, even if no two pairs share a person.
-MIN_FALSE_MATCHES = 10
+# A rate at which not even one pair would match cannot be measured. With ten, its standard error is a third of it, even
+# if no two pairs share a person.
+MIN_FALSE_MATCHES, FEW_FALSE_MATCHES = 1, 10
 REPLICATES = 300
 
 # The calibration, None if there are too few pairs for any rate; and remarks for the report.
@@ -45,9 +47,6 @@ def match_every_pair(
     Returns:
         The calibration and the pairs behind it, None if there are too few pairs for any rate; and remarks for the
         report.
-
-    Raises:
-        Error: see ``reachable_rates``.
     """
     labels, name = faces.source.labels, faces.source.name
     assert labels is not None
@@ -56,7 +55,7 @@ def match_every_pair(
     notes = []
     if len(unique) < len(labels):
         notes.append(f"{len(labels) - len(unique)} duplicate images are left out of the pairs.")
-    rates, missing = reachable_rates(fmrs, *pairs_among(labels[unique]), name)
+    rates, missing = reachable_rates(fmrs, *pairs_among(labels[unique]))
     notes += missing
     if not rates:
         return None, None, notes
@@ -65,7 +64,7 @@ def match_every_pair(
     thresholds = match_thresholds(every, rates, quality=quality, keep=keep)
     matching = _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, every.unit)
     similarities = {rate: threshold.similarity for rate, threshold in thresholds.items()}
-    return matching, ComparedFaces(unique, every, similarities), notes
+    return matching, ComparedFaces(unique, every, similarities), notes + _uncertain_rates(thresholds)
 
 
 def match_listed_pairs(
@@ -81,9 +80,6 @@ def match_listed_pairs(
     Args:
         keep: quality thresholds by name, see ``match_thresholds``.
         flip: whether the embeddings include the mirror images.
-
-    Raises:
-        Error: see ``reachable_rates``.
     """
     assert faces.embedding is not None
     new_row = np.full(len(benchmark.images), -1)
@@ -101,47 +97,37 @@ def match_listed_pairs(
     notes = [*remaining.notes, *repeated_images(remaining, hashed.first)]
     if not readable.all():
         notes.append(f"{int((~readable).sum())} pairs with an unreadable image are left out.")
-    rates, missing = reachable_rates(
-        fmrs, int(remaining.same.sum()), int((~remaining.same).sum()), remaining.name
-    )
+    rates, missing = reachable_rates(fmrs, int(remaining.same.sum()), int((~remaining.same).sum()))
     notes += missing
     if not rates:
         return None, notes
     compared = compare_benchmark(pair_cosine(faces.embedding, remaining.pairs), remaining)
     thresholds = match_thresholds(compared, rates, quality=faces.quality, keep=keep)
-    return _matching(remaining.images, hashed, "listed", thresholds, flip, compared.unit), notes
+    matching = _matching(remaining.images, hashed, "listed", thresholds, flip, compared.unit)
+    return matching, notes + _uncertain_rates(thresholds)
 
 
 def reachable_rates(
-    fmrs: Sequence[float] | None, genuine: int, impostors: int, name: str
+    fmrs: Sequence[float] | None, genuine: int, impostors: int
 ) -> tuple[list[float], list[str]]:
     """The false match rates that there are enough pairs for, and the reasons why other rates are left out.
 
     Args:
-        fmrs: the requested rates; None for as many of ``FMRS`` as possible.
-
-    Raises:
-        Error: there are too few pairs for a requested rate.
+        fmrs: the requested rates; None for ``FMRS``.
     """
-    missing = []
     if not genuine or not impostors:
-        missing.append(
+        return [], [
             f"There are {genuine:,} genuine pairs and {impostors:,} impostor pairs, so there are no match thresholds; "
             "they need at least two people and two images of one person."
-        )
-        reachable = []
-    else:
-        requested = FMRS if fmrs is None else fmrs
-        reachable = [fmr for fmr in requested if fmr * impostors >= MIN_FALSE_MATCHES - 1e-9]
-        missing += [
-            f"FMR {fmr:g} is left out: it needs {int(np.ceil(MIN_FALSE_MATCHES / fmr - 1e-9)):,} impostor pairs for "
-            f"{MIN_FALSE_MATCHES} false matches, and there are {impostors:,}."
-            for fmr in requested
-            if fmr not in reachable
         ]
-    if fmrs is not None and missing:
-        raise Error(f"{name}: {missing[0]} Add images, or choose other rates.")
-    return reachable, missing
+    requested = FMRS if fmrs is None else fmrs
+    reachable = [fmr for fmr in requested if fmr * impostors >= MIN_FALSE_MATCHES - 1e-9]
+    return reachable, [
+        f"FMR {fmr:g} is left out: it needs {int(np.ceil(MIN_FALSE_MATCHES / fmr - 1e-9)):,} impostor pairs, and there "
+        f"are {impostors:,}."
+        for fmr in requested
+        if fmr not in reachable
+    ]
 
 
 def pairs_among(labels: NDArray[np.integer]) -> tuple[int, int]:
@@ -205,6 +191,7 @@ def match_thresholds(
         thresholds[str(fmr)] = MatchThreshold(
             similarity=threshold,
             achieved_fmr=pairs.accepted(threshold) / pairs.impostors,
+            fmr_ci95=_fmr_interval(pairs, threshold),
             impostors=pairs.impostors,
             genuine=overall.genuine,
             fnmr=overall.fnmr,
@@ -212,6 +199,40 @@ def match_thresholds(
             kept=error_rates,
         )
     return thresholds
+
+
+def _fmr_interval(pairs: ComparedPairs, threshold: float) -> Interval | None:
+    """The 95 % interval of the FMR at a threshold; None below the tail, where it hardly varies.
+
+    Over people where they are known; Wilson's otherwise.
+    """
+    if isinstance(pairs, AllPairs):
+        if not in_tail(pairs, threshold):
+            return None
+        rates = fmr_by_group(
+            pairs, np.zeros(len(pairs.people), dtype=np.int64), 1, threshold, replicates=REPLICATES
+        )
+        return float(rates.low[0]), float(rates.high[0])
+    accepted = pairs.tail >= threshold
+    if pairs.people is None:
+        rates = share_by_group(accepted, np.zeros(len(accepted), dtype=np.int64), 1)
+        return float(rates.low[0]), float(rates.high[0])
+    first, second = (pairs.people[pairs.tail_pairs[:, side]] for side in (0, 1))
+    people = int(pairs.people.max()) + 1
+    weights = (drawn[first] * drawn[second] for drawn in subject_counts(people, REPLICATES, 0))
+    resampled = [float(weight[accepted].sum() / weight.sum()) for weight in weights if weight.any()]
+    return resampled_rate_interval(np.array(resampled), float(np.mean(accepted)), people * (people - 1) // 2)
+
+
+def _uncertain_rates(thresholds: Mapping[str, MatchThreshold]) -> list[str]:
+    """A remark for each threshold that few impostor pairs chose."""
+    return [
+        f"FMR {fmr} is uncertain: {threshold.impostors:,} impostor pairs give "
+        f"{float(fmr) * threshold.impostors:.0f} false matches, and for other people the rate may be "
+        f"{threshold.fmr_ci95[0]:.2g} to {threshold.fmr_ci95[1]:.2g}."
+        for fmr, threshold in thresholds.items()
+        if threshold.fmr_ci95 and float(fmr) * threshold.impostors < FEW_FALSE_MATCHES - 1e-9
+    ]
 
 
 def _matching(

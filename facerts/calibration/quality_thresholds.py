@@ -15,8 +15,6 @@ from facerts.calibration.group_thresholds import group_thresholds
 from facerts.calibration.match_thresholds import (
     match_every_pair,
     match_listed_pairs,
-    pairs_among,
-    reachable_rates,
 )
 from facerts.datasets import Source, open_source
 from facerts.datasets.fingerprint import hash_images
@@ -24,10 +22,11 @@ from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.onnx_embedder import load_model
-from facerts.errors import DataError, Error, ModelError, documentation_page
+from facerts.errors import Error, ModelError, documentation_page
 from facerts.evaluation.image_groups import Groups
 from facerts.hub.find import find_model
 from facerts.images import CROP_SIZE
+from facerts.metrics.group_rates import share_by_group
 from facerts.onnx.contract import (
     QUANTILES,
     Calibration,
@@ -41,7 +40,7 @@ from facerts.version import __version__
 
 KEEP = (0.99, 0.95, 0.9, 0.8)
 # With fewer, one face is more than one percent, so keeping 99 % means keeping all.
-MIN_FACES = 100
+FEW_FACES = 100
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class CalibrationResult:
 
 def calibrate(
     model: str | Path,
-    faces: str | Path | Sequence[str | Path],
+    faces: str | Path | Sequence[str | Path] | Source,
     *,
     pairs: str | Path | None = None,
     out: str | Path | None = None,
@@ -83,11 +82,12 @@ def calibrate(
     Args:
         model: the name of a shipped model, or an .onnx embedder or quality (a foreign one with its description beside
             it). A quality alone gets no match thresholds.
-        faces: anything that ``open_source`` accepts.
+        faces: a source, or anything that ``open_source`` accepts.
         pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces.
         out: the .onnx file to write; None writes to ``model`` itself, which is not possible for a shipped model.
         keep: shares of the faces that the quality thresholds keep; ``KEEP`` by default.
-        fmr: false match rates of the match thresholds; by default those of ``FMRS`` that there are enough pairs for.
+        fmr: false match rates of the match thresholds, ``FMRS`` by default; those that there are too few pairs for are
+            left out, with a note.
         flip: match sums of the embeddings of a crop and its mirror image; scoring embeds only the crop.
         groups: groups of the faces, to add a quality threshold for each; see ``read_groups``.
         non_faces: images without a face, 112 x 112, to measure the share of them that the quality thresholds let
@@ -97,7 +97,7 @@ def calibrate(
         threads: threads per batch; None leaves the choice to ONNX Runtime.
 
     Raises:
-        DataError: the images cannot be opened, or there are too few.
+        DataError: the images cannot be opened, or none has a face.
         ModelError: the model cannot be opened or written, or returns a number that is not finite.
         Error: a requested threshold cannot be chosen on these faces; the message says why.
 
@@ -134,7 +134,7 @@ def calibrate(
             raise ModelError(
                 f"{path}: the model has no embedding, so it cannot have match thresholds; leave out {option}"
             )
-    source = _crops(open_source(faces), detector)
+    source = _crops(faces if isinstance(faces, Source) else open_source(faces), detector)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, detector))
@@ -148,17 +148,13 @@ def calibrate(
         )
 
     scored = read_faces(embedder, source, embed=has_pairs and listed is None, flip=flip)
-    if has_quality and len(scored.rows) < MIN_FACES:
-        raise DataError(
-            f"{source.name}: {len(scored.rows)} faces are too few for quality thresholds; use at least {MIN_FACES}, "
-            "better thousands"
-        )
     hashed = hash_images(scored.source)
     notes = [*scored.notes, *group_notes]
     thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
     if scored.quality is not None:
-        thresholds = quality_thresholds(scored.quality, shares, hashed.sha256)
+        thresholds = quality_thresholds(scored.quality, shares, hashed.sha256, scored.source.labels)
+        notes += _uncertain_shares(thresholds, len(scored.rows))
         quantiles = quality_quantiles(scored.quality)
     else:
         notes.append("The model has no quality, so there are no quality thresholds and no percentiles.")
@@ -217,7 +213,10 @@ def calibrate(
 
 
 def quality_thresholds(
-    quality: NDArray[np.float64], shares: Sequence[float], data_sha256: str
+    quality: NDArray[np.float64],
+    shares: Sequence[float],
+    data_sha256: str,
+    people: NDArray[np.integer] | None = None,
 ) -> dict[str, QualityThreshold]:
     """For each share of the faces, the largest threshold that keeps at least that share.
 
@@ -228,14 +227,32 @@ def quality_thresholds(
         quality: ``(N,)``, higher is better; a face at the threshold is accepted.
         shares: above 0, at most 1.
         data_sha256: the SHA-256 of the images.
+        people: ``(N,)`` person of each face; None if unknown.
     """
     descending = np.sort(quality)[::-1]
     thresholds = {}
     for share in shares:
         minimum = descending[max(int(np.ceil(share * len(descending) - 1e-9)), 1) - 1]
-        kept = float(np.mean(quality >= minimum))
-        thresholds[str(share)] = QualityThreshold(quality=float(minimum), data_sha256=data_sha256, kept=kept)
+        kept = share_by_group(quality >= minimum, np.zeros(len(quality), dtype=np.int64), 1, people)
+        thresholds[str(share)] = QualityThreshold(
+            quality=float(minimum),
+            data_sha256=data_sha256,
+            kept=float(kept.rate[0]),
+            ci95=(float(kept.low[0]), float(kept.high[0])),
+        )
     return thresholds
+
+
+def _uncertain_shares(thresholds: Mapping[str, QualityThreshold], faces: int) -> list[str]:
+    """A remark on the thresholds if few faces chose them."""
+    if faces >= FEW_FACES:
+        return []
+    ranges = [
+        f"{threshold.ci95[0]:.2f} to {threshold.ci95[1]:.2f} at keep {share}"
+        for share, threshold in thresholds.items()
+        if threshold.ci95
+    ]
+    return [f"{faces} faces are few: of other such faces, the thresholds may keep {', '.join(ranges)}."]
 
 
 def quality_quantiles(quality: NDArray[np.float64]) -> tuple[float, ...]:
@@ -297,13 +314,9 @@ def _check_pairs(source: Source, listed: PairBenchmark | None, rates: Sequence[f
     """Whether there are pairs; checked before anything is embedded.
 
     Raises:
-        Error: there are no pairs, or too few for a requested rate.
+        Error: rates are requested, and there are no pairs.
     """
-    if listed is not None:
-        reachable_rates(rates, int(listed.same.sum()), int((~listed.same).sum()), listed.name)
-        return True
-    if source.labels is not None:
-        reachable_rates(rates, *pairs_among(source.labels), source.name)
+    if listed is not None or source.labels is not None:
         return True
     if rates is not None:
         raise Error(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def calibrate(
     *,
     model: Model,
-    faces: list[str],
+    data: list[str],
     pairs: str | None = None,
     out: Path | None = None,
     keep: list[float] | None = None,
@@ -33,15 +33,15 @@ def calibrate(
 
     Exits with status 1 if any image could not be read.
 
-    Example: facerts calibrate --model m.onnx --faces faces/
+    Example: facerts calibrate --model m.onnx --data faces/
 
     Args:
-        faces: Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be repeated.
+        data: Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be repeated.
         pairs: Verification benchmark to choose match thresholds on, instead of all pairs of the faces.
         out: Path of the .onnx file to write; by default the model itself.
         keep: Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and 0.8.
-        fmr: False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there are
-            enough pairs.
+        fmr: False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001. A rate at
+            which not even one pair would match is left out.
         flip: Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop.
         out_of: Images of non-faces, 112 x 112, to measure the share of them that each quality threshold lets through;
             may be repeated.
@@ -50,7 +50,7 @@ def calibrate(
 
     result = run(
         model,
-        faces,
+        data,
         pairs=pairs,
         out=out,
         keep=keep or None,
@@ -83,12 +83,19 @@ def _show(description: Description, calibration: Calibration) -> None:
         views = "the crop and its mirror image" if matching.flip else "only the crop"
         rows_table(
             f"Match thresholds on {pairs} {matching.images:,} images, embeddings of {views}",
-            ["FMR", "min. similarity", "achieved FMR", "impostor pairs", "genuine pairs", "FNMR (95 %)"],
+            [
+                "FMR",
+                "min. similarity",
+                "achieved FMR (95 %)",
+                "impostor pairs",
+                "genuine pairs",
+                "FNMR (95 %)",
+            ],
             [
                 [
                     rate,
                     f"{threshold.similarity:.4f}",
-                    f"{threshold.achieved_fmr:.3g}",
+                    _with_interval(threshold.achieved_fmr, threshold.fmr_ci95, ".3g"),
                     f"{threshold.impostors:,}",
                     f"{threshold.genuine:,}",
                     _fnmr(threshold),
@@ -99,12 +106,18 @@ def _show(description: Description, calibration: Calibration) -> None:
     if description.thresholds:
         rows_table(
             f"Quality thresholds on {calibration.faces:,} faces, and FNMR of the pairs whose two faces pass",
-            ["keep", "min. quality", "faces kept", "pairs kept", *(f"at FMR {rate}" for rate in matches)],
+            [
+                "keep",
+                "min. quality",
+                "faces kept (95 %)",
+                "pairs kept",
+                *(f"at FMR {rate}" for rate in matches),
+            ],
             [
                 [
                     share,
                     f"{threshold.quality:.4f}",
-                    f"{threshold.kept:.4f}",
+                    _with_interval(threshold.kept, threshold.ci95),
                     next((f"{match.kept[share].genuine:,}" for match in matches.values()), "–"),
                     *(_fnmr(match.kept[share]) for match in matches.values()),
                 ]
@@ -156,6 +169,10 @@ def _rate(found: ErrorRate) -> str:
 
 
 def _fnmr(errors: MatchThreshold | KeptPairs) -> str:
-    if errors.fnmr is None or errors.ci95 is None:
+    return _with_interval(errors.fnmr, errors.ci95)
+
+
+def _with_interval(rate: float | None, ci95: tuple[float, float] | None, form: str = ".4f") -> str:
+    if rate is None:
         return "–"
-    return f"{errors.fnmr:.4f} [{errors.ci95[0]:.4f}, {errors.ci95[1]:.4f}]"
+    return f"{rate:{form}}" if ci95 is None else f"{rate:{form}} [{ci95[0]:{form}}, {ci95[1]:{form}}]"

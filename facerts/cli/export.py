@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from facerts.cli.output import fields_table, print_json
+from facerts.cli.model_summary import notes_of, print_next, thresholds_of
+from facerts.cli.output import fields_table, print_json, warn
 from facerts.cli.shared_options import Json
 from facerts.errors import Error
 
@@ -26,6 +27,8 @@ def export(
 ) -> None:
     """Export a trained model as an ONNX file with a description, and check its outputs against PyTorch.
 
+    Thresholds are chosen on the people that the run held out, as facerts calibrate chooses them.
+
     Example: facerts export runs/faces_small_rts --out rts.onnx
 
     With --embedding-only it also accepts an ONNX model: facerts export facerts-small --embedding-only --out small.onnx
@@ -38,8 +41,8 @@ def export(
             with ranges measured on the faces of --data.
         embedding_only: Export only the embedding output, for the ArcFace loaders of other packages.
         last_weights: Export the weights of the last step instead of their moving average (optim.average).
-        data: Aligned faces to check the export on and to measure int8 ranges on; by default the run's held-out images,
-            or else its training images.
+        data: Aligned faces to choose thresholds on, to check the export on and to measure int8 ranges on; by default
+            the people that the run held out. The last two do with its training images.
         license: License of the weights, written into the file.
         terms: License terms of the weights, written into the file; by default those of the recipe. Required for
             pretrained weights.
@@ -63,7 +66,7 @@ def export(
         return
     from facerts.training.export.from_checkpoint import export_run
 
-    parity = export_run(
+    exported = export_run(
         run,
         out,
         precision=precision,
@@ -73,6 +76,7 @@ def export(
         license=license,
         terms=terms,
     )
+    parity = exported.parity
     result = {
         "file": str(out),
         "precision": precision,
@@ -81,8 +85,14 @@ def export(
         "smallest_cosine": parity.cosine,
         "largest_quality_error": parity.quality_error,
         "quality_spread": parity.quality_spread,
+        **thresholds_of(exported.description),
     }
+    for note in notes_of(exported.description, exported.left_out):
+        warn(note)
     print_json(result) if json else fields_table(result)
+    if exported.uncalibrated:
+        warn(f"no thresholds: {exported.uncalibrated}")
+    print_next(out, exported.description)
 
 
 def _model(run: Path) -> Path | None:

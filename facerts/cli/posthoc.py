@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from facerts.cli.model_summary import notes_of, print_next, thresholds_of
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 from facerts.cli.shared_options import BatchOptions, Json, Model
@@ -43,7 +44,7 @@ def graft(
     model: Model,
     quality: str = QUALITY,
     out: Path,
-    calibrate: list[str] | None = None,
+    data: list[str] | None = None,
     batches: BatchOptions,
     json: Json = False,
 ) -> None:
@@ -57,18 +58,13 @@ def graft(
         quality: Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json beside
             it).
         out: Path of the .onnx file to write.
-        calibrate: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
+        data: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
     """
     from facerts.calibration.graft import graft_quality
 
-    result = graft_quality(model, quality, out, faces=calibrate, **batches.keywords())
+    result = graft_quality(model, quality, out, faces=data, **batches.keywords())
     description, parity = result.description, result.parity
-    calibration = description.calibration
-    matching = None if calibration is None else calibration.matching
-    for note in (
-        *(calibration.notes if calibration else ()),
-        *(f"left out: {name}" for name in result.left_out),
-    ):
+    for note in notes_of(description, result.left_out):
         warn(note)
     summary = {
         "file": str(out),
@@ -77,10 +73,10 @@ def graft(
         "checked_crops": parity.crops,
         "smallest_cosine": parity.cosine,
         "largest_quality_error": parity.quality_error,
-        "quality_thresholds": list(description.thresholds),
-        "match_thresholds": list(matching.thresholds) if matching else [],
+        **thresholds_of(description),
     }
     print_json(summary) if json else fields_table(summary)
+    print_next(out, description)
     if result.left_out:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -117,7 +113,8 @@ def head(
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
 
-    The head is compared with the quality of facerts-small on held-out people.
+    On held-out people, the head is compared with the quality of facerts-small, and thresholds are chosen as by facerts
+    calibrate.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
 
@@ -142,7 +139,7 @@ def head(
         per_identity: Number of images per person in a step, for methods that compare images of a person.
         lr: Learning rate of Adam.
         holdout: Share of the identities held out: half of them to stop training early by their loss, half to compare
-            the head with facerts-small.
+            the head with facerts-small; thresholds are chosen on all of them.
         seed: Seed of weights, order, views, noise and held-out identities.
         device: Device to train on: auto, cpu or cuda.
         terms: License terms of the images, written into the file.
@@ -182,13 +179,17 @@ def head(
         "checked_crops": result.parity.crops,
         "smallest_cosine": result.parity.cosine,
         "largest_quality_error": result.parity.quality_error,
+        **thresholds_of(result.description),
     }
+    for note in notes_of(result.description, ()):
+        warn(note)
     if json:
         comparisons = [
             {**asdict(found), "better": found.better, "verdict": found.verdict}
             for found in result.comparisons
         ]
         print_json({**summary, "comparisons": comparisons, "advice": result.advice})
+        print_next(out, result.description)
         return
     for found in result.comparisons:
         summary["measured"] = f"{found.people} held-out people, {found.images} images"
@@ -196,3 +197,4 @@ def head(
     fields_table(summary)
     if result.advice:
         warn(result.advice)
+    print_next(out, result.description)

@@ -87,11 +87,13 @@ class QualityThreshold(DescriptionPart):
     Attributes:
         quality: accept faces at or above it; higher is better, whatever the model's own polarity.
         kept: share of those faces that it accepts; with tied qualities this can exceed the requested share.
+        ci95: 95 % confidence interval of the share of such faces that it accepts, over people where they are known.
     """
 
     quality: float
     data_sha256: str
     kept: float | None = None
+    ci95: Interval | None = None
 
 
 class KeptPairs(DescriptionPart):
@@ -112,12 +114,14 @@ class MatchThreshold(DescriptionPart):
     Attributes:
         similarity: cosine similarity; two faces match at or above it.
         achieved_fmr: share of the impostor pairs that match, at most the target FMR.
+        fmr_ci95: 95 % confidence interval of the share of such pairs that match; None where it was not measured.
         fnmr: false non-match rate, the share of the genuine pairs that do not match.
         kept: FNMR at the same threshold after rejecting low-quality faces, by the share of faces kept.
     """
 
     similarity: float
     achieved_fmr: float
+    fmr_ci95: Interval | None = None
     impostors: int
     genuine: int
     fnmr: float

@@ -450,7 +450,7 @@ class Scorer:
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
             f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
-            "on your own faces, a folder for each person: facerts calibrate --model MODEL --faces people/. --threshold "
+            "on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. --threshold "
             "(threshold) decides by a similarity of your own, without an error rate"
         )
 

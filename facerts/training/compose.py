@@ -40,8 +40,8 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
         The fields, not yet checked, and what errors about them call the recipe.
 
     Raises:
-        RecipeError: a recipe or base that cannot be read, bases in a circle, no method, or an override that is none;
-            or other images than those of the base, without their name and terms.
+        RecipeError: a recipe or base that cannot be read, bases in a circle, no method, no training images, or an
+            override that is none; or other images than those of the base, without their name and terms.
     """
     (own, _), *bases = recipes = _with_bases(recipe)
     where = f"{own}: based on {', '.join(str(base) for base, _ in bases)}" if bases else str(own)
@@ -62,6 +62,11 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
     method = complete.get("method", {})
     if isinstance(method, dict) and "name" not in method:
         raise RecipeError(f"{where}: names no method; add method=NAME, one of {', '.join(sorted(METHODS))}")
+    data = complete.get("data", {})
+    if isinstance(data, dict) and "train" not in data:
+        raise RecipeError(
+            f"{where}: names no training images; add data.train=people/, with a folder of faces for each person"
+        )
     return complete, where
 
 

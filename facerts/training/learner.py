@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from facerts.datasets import Source
 from facerts.errors import Error
+from facerts.training.adapt import adapt_embedding
 from facerts.training.checkpoint import Origin
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
@@ -51,6 +53,7 @@ class Learner:
         processes: processes that train together; each holds the network and its share of the class centers.
         sample: ``(B, 112, 112, 3) uint8`` training crops, the same in all processes; needed if the recipe trains the
             network of an exported file, which has no BatchNorm statistics.
+        source: the labeled training images; needed if the recipe adapts the embedding to them.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Learner:
         teacher: Distillation | None = None,
         processes: Processes | None = None,
         sample: Callable[[], Tensor] | None = None,
+        source: Source | None = None,
     ) -> None:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
@@ -100,12 +104,17 @@ class Learner:
             learned_centers = self.centers if self.teacher is None else None
             initial = init_weights(backbone.weights, self.network, self.method, learned_centers)
         self.frozen = backbone.frozen or recipe.trains_heads_only
+        norms = list(initial.norms)
+        if backbone.adapt is not None:
+            assert source is not None
+            norm = adapt_embedding(self.network, self.method, source, backbone.adapt)
+            norms += [norm] if norm not in norms else []
         self.initial = initial.origin
         if self.frozen:
             self.network.trunk.requires_grad_(False)
             self.network.embedding.requires_grad_(False)
         # Frozen layers stay in evaluation mode, so only the heads' BatchNorms need statistics then.
-        if trained_norms := [norm for norm in initial.norms if norm.bias.requires_grad]:
+        if recipe.optim.epochs and (trained_norms := [norm for norm in norms if norm.bias.requires_grad]):
             assert sample is not None
             refit_norms(self.network, trained_norms, to_network_input(sample().to(self.device)))
         if recipe.trains_heads_only:

@@ -74,7 +74,7 @@ class TrainingData:
         if self.identities < 2:
             raise DataError(f"{source.name}: has only one identity; training needs at least two")
         source = self._harder(source, recipe)
-        if len(source) < recipe.labeled_size:
+        if recipe.optim.epochs and len(source) < recipe.labeled_size:
             raise DataError(
                 f"{source.name}: has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
                 "lower optim.batch_size"

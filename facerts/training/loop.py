@@ -27,6 +27,7 @@ from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
+from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport
 from facerts.training.validation import Validator
 
@@ -79,11 +80,15 @@ class _Run:
         torch.backends.cudnn.benchmark = True
         self._recipe, self._file, self._processes = recipe, file, processes
         self._data = TrainingData(recipe, processes)
-        self._summary = RunSummary(recipe, file.parent, len(self._data) // recipe.labeled_size)
         self._validator = Validator(recipe, self._data.heldout, warns=processes.first)
+        steps_per_epoch = max(1, len(self._data) // recipe.labeled_size)
+        self._summary = RunSummary(recipe, file.parent, steps_per_epoch, bool(self._validator.heldout))
         distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
-        self._learner = Learner(recipe, self._data.identities, distillation, processes, self._data.sample)
-        self.step, position = _restore(self._learner, file) if os.path.lexists(file) else (0, 0.0)
+        self._learner = Learner(
+            recipe, self._data.identities, distillation, processes, self._data.sample, self._data.source
+        )
+        self._is_restored = os.path.lexists(file)
+        self.step, position = _restore(self._learner, file) if self._is_restored else (0, 0.0)
         self.pace = Pace(
             self._summary.total,
             position,
@@ -98,7 +103,7 @@ class _Run:
     def train(self, deadline: float | None) -> None:
         """Train to the end of the schedule; by the deadline, if there is one."""
         recipe, summary, processes = self._recipe, self._summary, self._processes
-        if self.pace.is_finished():
+        if self.pace.is_finished() and self._is_restored:
             if processes.first:
                 summary.print_finished(self.step)
             return
@@ -116,16 +121,20 @@ class _Run:
                 self._limit(deadline)
             started = time.monotonic()
             batch_size = recipe.optim.batch_size
-            self._task = self._bar.add_task(
-                recipe.name,
-                total=(self.step + self.pace.steps_left) * batch_size,
-                completed=self.step * batch_size,
-                unit="images",
-            )
+            if self.pace.steps_left:
+                self._task = self._bar.add_task(
+                    recipe.name,
+                    total=(self.step + self.pace.steps_left) * batch_size,
+                    completed=self.step * batch_size,
+                    unit="images",
+                )
             if self.step == 0:
                 with self._meter.paused():
                     self._measure_degraded()
-            batches = self._data.batches(self.step, self.step + self.pace.steps_left)
+            if self.pace.is_finished():  # a recipe without steps
+                self._finish_step(stops=False)
+            steps = range(self.step, self.step + self.pace.steps_left)
+            batches = self._data.batches(steps.start, steps.stop) if steps else iter(())
             # Teachers see the crops on the host.
             if self._learner.teacher is None:
                 batches = on_device(batches, self._learner.device)
@@ -137,7 +146,7 @@ class _Run:
                 if self.pace.is_finished():
                     break
         if processes.first:
-            summary.print_end(self.step, time.monotonic() - started)
+            summary.print_end(self.step, time.monotonic() - started, self._compare_with_start())
 
     def _limit(self, deadline: float) -> None:
         """Reserve the time of the last validation and checkpoint, by measuring both now.
@@ -235,6 +244,25 @@ class _Run:
                 say(f"step {self.step} {name}: {summarize(metrics)}")
                 self._summary.validation[name] = metrics
         self._measure_degraded()
+
+    def _compare_with_start(self) -> list[str]:
+        """Whether the network is better than the weights that it started from, if its embedding can differ."""
+        recipe = self._recipe
+        if recipe.backbone.weights is None or not recipe.backbone.embedding:
+            return []
+        if self._learner.frozen and recipe.backbone.adapt is None:
+            return []
+        verdicts = []
+        for source in self._validator.heldout:
+            found = compare_with_start(recipe, source, self._learner.embedder())
+            start = recipe.backbone.weights
+            verdicts.append(
+                f"{source.name} has too few pairs to tell whether this model is better than {start}: use {start}, or "
+                "more people"
+                if found is None
+                else found.verdict
+            )
+        return verdicts
 
     def _measure_degraded(self) -> None:
         degraded = self._validator.degraded

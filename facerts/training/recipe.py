@@ -90,7 +90,8 @@ class Data(Section):
         train: sources with identities, joined.
         unlabeled: sources without identities, joined; used only to learn from the teachers.
         unlabeled_share: share of unlabeled images in every batch.
-        holdout_identities: number of identities, chosen by the seed, that are held out of training for validation.
+        holdout_identities: number of identities, chosen by the seed, that are held out of training for validation;
+            below 1, their share, of which there are then at least four.
         augmentation: see ``Augmentation``.
         workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
@@ -109,7 +110,7 @@ class Data(Section):
     train: Paths
     unlabeled: Paths = []
     unlabeled_share: float = Field(0.2, gt=0, lt=1)
-    holdout_identities: int = Field(0, ge=0)
+    holdout_identities: int | float = Field(0, ge=0)
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
     per_identity: int = Field(4, ge=2)
@@ -118,6 +119,13 @@ class Data(Section):
     label_noise: float = Field(0.0, ge=0, lt=1)
     corrupt_fraction: float = Field(0.0, ge=0, le=1)
     corrupt_radius: float = Field(3.0, gt=0)
+
+    @field_validator("holdout_identities")
+    @classmethod
+    def is_a_number_or_a_share(cls, identities: float) -> float:
+        if identities >= 1 and identities != int(identities):
+            raise ValueError(f"{identities:g} is neither a whole number of identities nor a share below 1")
+        return identities
 
 
 class Validation(Section):
@@ -157,6 +165,8 @@ class Backbone(Section):
             the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
             published weights (``facerts.training.nn.arcface_torch``).
         frozen: train only heads and class centers; trunk and embedding keep their initial weights.
+        adapt: before training, adapt the embedding of the initial weights to the training people, in closed form; the
+            value is the share of these people's own covariance, see ``facerts.training.adapt``. null does not.
     """
 
     name: str
@@ -167,6 +177,7 @@ class Backbone(Section):
     embedding: bool = True
     weights: str | None = None
     frozen: bool = False
+    adapt: float | None = Field(None, ge=0, lt=1)
 
     @field_validator("name")
     @classmethod
@@ -181,6 +192,14 @@ class Backbone(Section):
             raise ValueError(
                 f"input_size {self.input_size}: {self.name} takes {CROP_SIZE} x {CROP_SIZE} pixels only; choose one of "
                 "the patch networks, or of torchvision's"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def adapts_an_embedding(self) -> Backbone:
+        if self.adapt is not None and (self.weights is None or not self.embedding):
+            raise ValueError(
+                "adapt changes an embedding that is trained already: set weights, and leave embedding true"
             )
         return self
 
@@ -252,7 +271,8 @@ class Optim(Section):
     """Optimization by SGD with momentum or by AdamW.
 
     Attributes:
-        epochs: passes over the training images; a share of one is allowed.
+        epochs: passes over the training images; a share of one is allowed. 0 trains nothing: the run is the initial
+            weights, as ``backbone.adapt`` leaves them.
         batch_size: images per step.
         algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
             which ``momentum`` is its first β.
@@ -268,7 +288,7 @@ class Optim(Section):
             null for none.
     """
 
-    epochs: float = Field(gt=0, le=1e6)
+    epochs: float = Field(ge=0, le=1e6)
     batch_size: int = Field(gt=1, le=1 << 20)
     algorithm: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(0.1, gt=0)
@@ -417,6 +437,14 @@ class Recipe(Section):
         if not method.learns_beside_embedding:
             raise ValueError(
                 f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def untrained_weights_are_initial(self) -> Recipe:
+        if not self.optim.epochs and (self.backbone.weights is None or self.teacher is not None):
+            raise ValueError(
+                "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
             )
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class RunSummary:
     """The length of a run, and what is known of it so far.
 
     Attributes:
+        holds_out: whether people are held out, to choose thresholds on.
         started_at: step that this start of the run begins with; 0 unless it is resumed.
         losses: means over the last steps, by name: losses, and values per image such as temperatures.
         validation: the last measurement on each validation set by the set's name.
@@ -35,6 +36,7 @@ class RunSummary:
     recipe: Recipe
     folder: Path
     steps_per_epoch: int
+    holds_out: bool
     started_at: int = 0
     losses: dict[str, float] = field(default_factory=dict)
     validation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -42,7 +44,8 @@ class RunSummary:
     @property
     def total(self) -> int:
         """Steps of the whole run."""
-        return max(1, round(self.recipe.optim.epochs * self.steps_per_epoch))
+        epochs = self.recipe.optim.epochs
+        return max(1, round(epochs * self.steps_per_epoch)) if epochs else 0
 
     def epoch_of(self, step: int) -> str:
         """The epoch that a step belongs to, counted from 1: "epoch 3/8"."""
@@ -60,7 +63,10 @@ class RunSummary:
             + f": {count_parameters(learner.network):,} parameters",
             "device": f"{_device(learner)}, {_precision(learner)}",
             "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
-            f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
+            f"{recipe.optim.batch_size:,} images: {self.total:,} steps"
+            if self.total
+            else "no steps",
+            **({"start": _start(recipe)} if backbone.weights is not None else {}),
             "validation": ", ".join(validator.names) or "none",
         }
         if validator.degraded is not None:
@@ -79,25 +85,30 @@ class RunSummary:
         for name, text in rows.items():
             say(f"  {name:<11}{text}")
 
-    def print_end(self, step: int, seconds: float) -> None:
+    def print_end(self, step: int, seconds: float, verdicts: Sequence[str]) -> None:
         """What came out, where it is, and what to do with it.
 
         Args:
             seconds: time since the first step of this start of the run.
+            verdicts: whether the network is better than its initial weights.
         """
         steps = step - self.started_at
         images = steps * self.recipe.optim.batch_size
-        say(
-            f"trained {steps:,} steps, {images:,} images in {duration(seconds)}: "
-            f"{shown_rate(images / max(seconds, 1e-9))} images/s, validation and checkpoints included"
-        )
+        if self.total:
+            say(
+                f"trained {steps:,} steps, {images:,} images in {duration(seconds)}: "
+                f"{shown_rate(images / max(seconds, 1e-9))} images/s, validation and checkpoints included"
+            )
         if step < self.total:
             say(
                 f"  the schedule was shortened to {step:,} of {self.total:,} steps, to keep within the budget"
             )
-        say(f"  means of the last steps: {summarize(self.losses)}")
+        if self.losses:
+            say(f"  means of the last steps: {summarize(self.losses)}")
         for name, metrics in self.validation.items():
             say(f"  {name}: {summarize(metrics)}")
+        for verdict in verdicts:
+            say(f"  {verdict}")
         say(f"  {self.folder} has {checkpoint.FILE}, recipe.yaml, {log.FILE} and tensorboard/")
         self._print_next()
 
@@ -111,8 +122,11 @@ class RunSummary:
         model = f"{self.recipe.name}.onnx"
         existing = [path for path in self.recipe.validation.benchmarks if Path(path).exists()]
         data = shlex.quote(existing[0]) if existing else "BENCHMARK"
+        export = f"facerts export {shlex.quote(str(self.folder))} --out {model}"
+        if not self.holds_out:
+            export += " --data PEOPLE/   # people to choose thresholds on, as the run held nobody out"
         say("next:")
-        say(f"  facerts export {shlex.quote(str(self.folder))} --out {model}")
+        say(f"  {export}")
         if self.recipe.backbone.embedding:
             say(f"  facerts evaluate verification --model {model} --data {data} --out results")
         else:
@@ -122,6 +136,11 @@ class RunSummary:
 def summarize(metrics: Mapping[str, Any]) -> str:
     """The numbers among some metrics in one line: "accuracy 0.9798, eer 0.0210"."""
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float))
+
+
+def _start(recipe: Recipe) -> str:
+    adapted = "" if recipe.backbone.adapt is None else ", its embedding adapted to these people"
+    return f"{recipe.backbone.weights}{adapted}"
 
 
 def _device(learner: Learner) -> str:

@@ -43,6 +43,7 @@ class Validator:
         heldout: images of the identities that the recipe holds out of its training data, or None.
 
     Attributes:
+        heldout: the sources of held-out identities.
         degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
 
     Raises:
@@ -55,8 +56,9 @@ class Validator:
         for key, path in absent if warns else ():
             warn(f"{key}: {path} does not exist, so nothing is measured on it")
         sources = [] if heldout is None else [heldout]
-        if heldout_paths := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
-            sources.append(open_source(heldout_paths))
+        if paths := heldout_paths(settings):
+            sources.append(open_source(paths))
+        self.heldout = sources
         self.degraded = None
         if settings.degraded:
             if not sources:
@@ -109,6 +111,12 @@ class Validator:
                     **{f"tar_at_far_{far}": point.value for far, point in section.tar_at_far.items()},
                 },
             )
+
+
+def heldout_paths(settings: Validation) -> list[str]:
+    """The sources of held-out identities that exist."""
+    absent = absent_sets(settings)
+    return [path for path in settings.heldout if ("validation.heldout", path) not in absent]
 
 
 def absent_sets(settings: Validation) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
     group = ["many" if row < 80 else "few" if row < 84 else "" for row in range(len(keys))]
     lines = [f"/photos/{key},{name}" for key, name in zip(keys, group, strict=True)]
     table.write_text("\n".join(["image,camera", *lines]))
-    command = ["calibrate", "--model", model, "--faces", people, "--keep", "0.8", "--groups", table]
+    command = ["calibrate", "--model", model, "--data", people, "--keep", "0.8", "--groups", table]
     assert run(*command, "--out-of", tmp_path / "things", "--json") == 0
     captured = capsys.readouterr()
     assert "camera is unknown for 36 of 120 images" in captured.err
@@ -90,7 +90,7 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
     assert run(*command, "--out-of", tmp_path / "things") == 0
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if line.startswith("│ many"))
-    rates = [many.errors["0.01"], many.own_errors["0.01"]]
+    rates = [many.errors["0.001"], many.own_errors["0.001"]]
     assert [cell.strip() for cell in row.split("│")[4:-1]] == [
         f"{own:.4f}",
         *(f"{errors.fnmr.rate:.4g}" for errors in rates),
@@ -107,7 +107,7 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
     for number, path in enumerate(sorted(people.glob("*/*"))):
         (flat / f"{number:03}a{number // 2}.jpg").write_bytes(path.read_bytes())
     options = ["--groups", r"age=a(\d+)\.", "--group-edges", "age=20", "--keep", "0.9"]
-    assert run("calibrate", "--model", model, "--faces", flat, *options) == 0
+    assert run("calibrate", "--model", model, "--data", flat, *options) == 0
     shown = capsys.readouterr().out
     assert [line.split()[1:3] for line in shown.splitlines() if line.startswith(("│ below", "│ 20"))] == [
         ["below", "20"],
@@ -121,8 +121,8 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
         ("20 and above", 80, None, {}),
     ]
     before = model.with_suffix(".json").read_bytes()
-    assert run("calibrate", "--model", model, "--faces", flat, "--groups", "age=b(c)") == 2
-    assert run("calibrate", "--model", model, "--faces", flat, "--group-edges", "age=3") == 2
+    assert run("calibrate", "--model", model, "--data", flat, "--groups", "age=b(c)") == 2
+    assert run("calibrate", "--model", model, "--data", flat, "--group-edges", "age=3") == 2
     assert model.with_suffix(".json").read_bytes() == before
     error = capsys.readouterr().err
     assert "age: the pattern 'b(c)' is in no name, such as '000a0.jpg'" in error
@@ -132,8 +132,8 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
 def test_a_model_without_quality_has_no_groups(people: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model, quality="none")
-    assert run("calibrate", "--model", model, "--faces", people, "--groups", "person=(0)") == 2
-    assert run("calibrate", "--model", model, "--faces", people, "--out-of", people) == 2
+    assert run("calibrate", "--model", model, "--data", people, "--groups", "person=(0)") == 2
+    assert run("calibrate", "--model", model, "--data", people, "--out-of", people) == 2
 
 
 def test_rejected_duplicates_do_not_shift_the_groups() -> None:

@@ -93,7 +93,7 @@ def packed(world: World) -> tuple[str | Path, ...]:
 
 # Arguments of each command with which it prints names.
 COMMANDS: dict[str, Arguments] = {
-    "calibrate": lambda world: ("--model", world.model, "--faces", world.people),
+    "calibrate": lambda world: ("--model", world.model, "--data", world.people),
     "compare": lambda world: (f"{NAME}={world.result}", f"2={world.result}", "--out", world.out),
     "data bin": lambda world: (world.flat, "--out", world.out),
     "data dedup": packed,

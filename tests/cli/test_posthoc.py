@@ -37,7 +37,7 @@ def test_graft_calibrates_both_on_the_same_faces(
 ) -> None:
     write_synthetic_faces(tmp_path / "faces", identities=25, images=4)
     out = tmp_path / "joined.onnx"
-    assert run("posthoc", "graft", *models, "--out", out, "--calibrate", tmp_path / "faces", "--json") == 0
+    assert run("posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["quality_thresholds"] == ["0.99", "0.95", "0.9", "0.8"]
     assert "0.01" in summary["match_thresholds"]
@@ -60,11 +60,12 @@ def test_the_quality_that_ships_is_grafted_unless_another_is_named(
 def test_a_graft_that_is_refused_writes_nothing(
     models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_synthetic_faces(tmp_path / "faces", identities=2, images=2)
+    (tmp_path / "faces" / "ann").mkdir(parents=True)
+    (tmp_path / "faces" / "ann" / "a.jpg").write_bytes(b"no")
     out, before = tmp_path / "joined.onnx", Path(models[1]).read_bytes()
-    assert run("posthoc", "graft", *models, "--out", out, "--calibrate", tmp_path / "faces") == 2
-    assert "4 faces are too few for quality thresholds" in capsys.readouterr().err
+    assert run("posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces") == 2
+    assert "no face in 1 images" in capsys.readouterr().err
     assert not out.exists()
-    assert run("posthoc", "graft", *models, "--out", models[1], "--calibrate", tmp_path) == 2
+    assert run("posthoc", "graft", *models, "--out", models[1], "--data", tmp_path) == 2
     assert "it is one of the two models to join" in capsys.readouterr().err
     assert Path(models[1]).read_bytes() == before

@@ -39,13 +39,13 @@ def _written_already(exported: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def half(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("half") / "m.onnx"
-    return path, export_run(trained_run, path, precision="fp16")
+    return path, export_run(trained_run, path, precision="fp16").parity
 
 
 @pytest.fixture(scope="module")
 def eighth(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("eighth") / "m.onnx"
-    return path, export_run(trained_run, path, precision="int8")
+    return path, export_run(trained_run, path, precision="int8").parity
 
 
 def tensors(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -277,7 +277,8 @@ def test_int8_without_faces_is_refused(
     write_synthetic_faces(tmp_path / "few", identities=3, images=5)
     with pytest.raises(DataError, match=r"needs at least 16 faces .* there are only 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
-    monkeypatch.setattr(export_module, "_recipe_images", lambda trained: None)
+    monkeypatch.setattr(export_module, "_held_out", lambda trained: (None, "nobody"))
+    monkeypatch.setattr(export_module, "_training_images", lambda trained: None)
     with pytest.raises(DataError, match=r"recipe's images are not available; give some with --data"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert not (tmp_path / "m.onnx").exists()

@@ -206,7 +206,7 @@ def test_a_shipped_model_is_not_calibrated_in_place(
 ) -> None:
     write_synthetic_faces(tmp_path / "people", identities=20, images=5)
     before = (shipped / "large.onnx").read_bytes()
-    command = ("calibrate", "--model", "large", "--faces", tmp_path / "people")
+    command = ("calibrate", "--model", "large", "--data", tmp_path / "people")
     assert run(*command) == 2
     assert "large ships with facerts and is not changed; name the file to write" in capsys.readouterr().err
     assert run(*command, "--out", tmp_path / "mine.onnx") == 0

@@ -99,7 +99,7 @@ def test_wrong_use_ends_with_2_and_a_sentence(
 
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
     (tmp_path / "empty").write_text("")
-    assert "no threshold that keeps 0.5" in error("--keep", "0.5")
+    assert "1.5 is no share of the faces" in error("--keep", "1.5")
     assert "give only one" in error("--keep", "0.95", "--min-quality", "1")
     assert "gone: cannot read the token" in error("--token-file", tmp_path / "gone")
     assert "a token must be one or more printable ASCII" in error("--token-file", tmp_path / "empty")

@@ -53,7 +53,7 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     assert "facerts posthoc graft --quality tiny.onnx" in printed
     trained = load_network(tmp_path / "run")
     assert "embedding.0.weight" not in trained.network.state_dict()
-    parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16")
+    parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16").parity
     assert parity.cosine is None
     assert parity.quality_error is not None
     exported = load_quality(tmp_path / "q.onnx")

@@ -43,10 +43,16 @@ def write(tmp_path: Path) -> Write:
 def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_equal(tmp_path: Path) -> None:
     composed = [f"{base}_{method}" for base in BASES for method in METHODS]
     for name in {*shipped_recipes(), *composed} - {*BASES}:
-        recipe = load_recipe(name)
+        recipe = load_recipe(name, ["data.train=people"] if name == "my_faces" else [])
         assert recipe.name == name
         (tmp_path / "copy.yaml").write_text(recipe.to_yaml())
         assert load_recipe(tmp_path / "copy.yaml") == recipe, name
+
+
+def test_my_faces_asks_for_the_images_and_nothing_else() -> None:
+    with pytest.raises(RecipeError, match=r"my_faces: names no training images; add data\.train=people/"):
+        load_recipe("my_faces")
+    assert load_recipe("my_faces", ["data.train=people"]).data.train == ["people"]
 
 
 def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone() -> (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from facerts.datasets import Source, open_source
+from facerts.calibration.quality_thresholds import calibrate
+from facerts.datasets import Joined, Source, open_source
+from facerts.datasets.sampler import hold_out_identities
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.errors import DataError, Error, ModelError, did_you_mean
@@ -26,8 +28,9 @@ from facerts.onnx.metadata import replace_entry
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import write_module
 from facerts.training.init_weights import PretrainedNetwork, open_network
-from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.network_embedder import STANDARD_OUTPUTS, NetworkEmbedder
 from facerts.training.nn import for_inference
+from facerts.training.validation import heldout_paths
 from facerts.version import __version__
 
 # Permitted differences between a file of each precision and PyTorch. Measured differences for fp16 and int8 are about a
@@ -40,6 +43,23 @@ TOLERANCES = {
 
 # Number of faces from which int8 calibrates the ranges of activations.
 CALIBRATION_FACES, MIN_CALIBRATION_FACES = 256, 16
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """The result of ``export_run``.
+
+    Attributes:
+        description: description of the file, with its thresholds.
+        parity: differences between ONNX Runtime and PyTorch.
+        uncalibrated: why there are no thresholds; empty if there are.
+        left_out: why faces to calibrate on could not be read, one sentence each.
+    """
+
+    description: Description
+    parity: Parity
+    uncalibrated: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class _ScoringModule(nn.Module):
@@ -67,8 +87,10 @@ def export_run(
     data: Sequence[str] = (),
     license: str = "",
     terms: str = "",
-) -> Parity:
-    """Export the network of a training run, or of a file of published weights.
+) -> ExportedRun:
+    """Export the network of a training run, or of a file of published weights, with thresholds.
+
+    Quality and match thresholds are chosen on the people that the run held out, as ``calibrate`` chooses them.
 
     Args:
         run: folder of the run, checkpoint, or file of published weights (``facerts.training.nn.arcface_torch``).
@@ -78,16 +100,15 @@ def export_run(
         embedding_only: export a single output, so that the ArcFace loaders of other packages accept the file.
         averaged: export the moving average of the weights if the run kept one (``optim.average``), else the weights of
             the last step.
-        data: images for the parity check; for int8, aligned faces. By default the recipe's held-out or training images
-            if they are available, and synthetic faces.
+        data: aligned faces for the parity check, for int8, and to choose thresholds on. By default the people that the
+            run held out. The check and int8 do with training images if there are none; the check also uses synthetic
+            faces.
         terms: terms of use of the weights, for the description; by default the recipe's. Required for published
             weights.
 
-    Returns:
-        The differences between ONNX Runtime and PyTorch.
-
     Raises:
-        ModelError: no such file, or the differences between ONNX Runtime and PyTorch exceed ``TOLERANCES``.
+        ModelError: no such file, the outputs of the network are not finite, or those of the file differ from them by
+            more than ``TOLERANCES``.
         DataError: too few faces for int8, or none available.
         Error: an unknown precision, or published weights without terms.
         MissingExtraError: the packages of the exporter are not installed.
@@ -104,19 +125,52 @@ def export_run(
         )
     names = ["embedding"] if embedding_only else _output_names(trained)
     description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
-    source = open_source(data) if data else _recipe_images(trained)
+    people, uncalibrated = (open_source(data), "") if data else _held_out(trained)
+    source = _training_images(trained) if people is None else people
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
     with TemporaryDirectory() as scratch:
-        part = Path(scratch, out.name)
+        # Without a description it is no model yet; described has one, and no thresholds.
+        part, described = Path(scratch, f"part.{out.name}"), Path(scratch, out.name)
+        _check_finite(trained, crops, run)
         _write(trained, names, part)
         if precision == "fp16":
             store_weights_as_float16(part)
         if faces is not None:
             quantize(part, faces)
         parity = check_parity(trained, load_model(part, description=description), crops)
-        replace_entry(part, out, METADATA_KEY, description.to_json())
-    return parity
+        replace_entry(part, out if people is None else described, METADATA_KEY, description.to_json())
+        if people is None:
+            return ExportedRun(description, parity, uncalibrated)
+        try:
+            found = calibrate(described, people, out=out)
+        except Error as error:
+            replace_entry(described, out, METADATA_KEY, description.to_json())
+            return ExportedRun(description, parity, str(error))
+    return ExportedRun(found.description, parity, left_out=found.left_out)
+
+
+def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
+    """Check that what the network itself computes is finite.
+
+    Raises:
+        ModelError: it is not.
+    """
+    outputs = NetworkEmbedder(trained.network, trained.method)(crops)
+    broken = [
+        name
+        for name in STANDARD_OUTPUTS
+        if (values := getattr(outputs, name)) is not None and not np.isfinite(values).all()
+    ]
+    if not broken:
+        return
+    advice = "export other weights"
+    if isinstance(trained, TrainedNetwork):
+        advice = (
+            f"it has trained for {trained.step:,} steps, and the averages of its BatchNorms, which take the place of a "
+            "batch's statistics outside of training, settle only after some hundred: continue the run with --resume"
+        )
+    raise ModelError(f"{run}: the network's {' and '.join(broken)} is not a finite number; {advice}")
 
 
 def check_parity(
@@ -218,11 +272,40 @@ def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
     return np.stack([source.crop(int(row)) for row in rows])
 
 
-def _recipe_images(trained: ScoringNetwork) -> Source | None:
+def _held_out(trained: ScoringNetwork) -> tuple[Source | None, str]:
+    """The people that a run held out, or why there are none."""
+    if not isinstance(trained, TrainedNetwork):
+        return None, "published weights hold nobody out"
+    recipe = trained.recipe
+    heldout: list[Source] = []
+    try:
+        if recipe.data.holdout_identities:
+            kept, others = hold_out_identities(
+                open_source(recipe.data.train), recipe.data.holdout_identities, recipe.seed
+            )
+            # With images without identity, there may be centers for these, too.
+            if not recipe.data.unlabeled and len(kept.identities) != trained.identities:
+                return (
+                    None,
+                    f"{kept.name} has changed since the training, so it is not known who was held out",
+                )
+            heldout.append(others)
+        if paths := heldout_paths(recipe.validation):
+            heldout.append(open_source(paths))
+    except DataError as error:  # exported on another machine than trained
+        return None, f"the people that the run held out are not here ({error})"
+    if not heldout:
+        return (
+            None,
+            "the run held nobody out, or they are not here (data.holdout_identities, validation.heldout)",
+        )
+    return (heldout[0] if len(heldout) == 1 else Joined(heldout)), ""
+
+
+def _training_images(trained: ScoringNetwork) -> Source | None:
     if not isinstance(trained, TrainedNetwork):
         return None
-    settings = trained.recipe
     try:
-        return open_source(settings.validation.heldout or settings.data.train)
-    except DataError:  # exported on another machine than trained; synthetic faces are used instead
+        return open_source(trained.recipe.data.train)
+    except DataError:  # synthetic faces are used instead
         return None

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from facerts.datasets import Source, open_source
+from facerts.calibration.quality_thresholds import calibrate
+from facerts.datasets import Source, Subset, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import load_quality
 from facerts.embedding.output_cache import OutputCache
@@ -47,12 +48,14 @@ class GraftResult:
     """The result of ``add_quality``.
 
     Attributes:
+        description: description of the file, with thresholds chosen on the held-out people.
         parity: differences between the file and PyTorch.
         cache: folder of the cached features.
         comparisons: the head beside the quality of ``REFERENCE`` on held-out people; empty if they are too few.
     """
 
     trained: TrainedHeads
+    description: Description
     parity: Parity
     cache: Path
     comparisons: tuple[HeadComparison, ...]
@@ -191,7 +194,17 @@ def add_quality(
             quality.outputs(features_of(feature_embedder(crops))),
             OnnxEmbedder(out, content=part.read_bytes(), description=grafted)(crops),
         )
-        replace_entry(part, out, METADATA_KEY, grafted.to_json())
+        described = Path(scratch, "described", out.name)
+        described.parent.mkdir()
+        replace_entry(part, described, METADATA_KEY, grafted.to_json())
+        people = Subset(source, np.flatnonzero(trained.held_out))
+        if len(people):
+            found = calibrate(
+                described, people, out=out, providers=providers, threads=threads, batch_size=batch_size
+            )
+            grafted = found.description
+        else:
+            replace_entry(described, out, METADATA_KEY, grafted.to_json())
     comparisons: tuple[HeadComparison, ...] = ()
     if trained.measured.any():
         comparisons = measure_head(
@@ -208,7 +221,7 @@ def add_quality(
             has_norm=_has_norm(description),
             seed=settings.seed,
         )
-    return GraftResult(trained, parity, features_cache.folder, comparisons)
+    return GraftResult(trained, grafted, parity, features_cache.folder, comparisons)
 
 
 def _describe(

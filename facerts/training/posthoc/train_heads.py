@@ -60,7 +60,8 @@ class TrainedHeads:
         method: its ``score`` turns the heads' outputs into the exported ones.
         loss: mean loss of each epoch.
         heldout_loss: loss on the held-out identities after each epoch; empty if none are held out.
-        measured: ``(N,)`` mask of the images that were used neither to train nor to stop.
+        held_out: ``(N,)`` mask of the images that were not used to train.
+        measured: ``(N,)`` mask of those of them that were not used to stop either.
     """
 
     heads: QualityHeads
@@ -69,6 +70,7 @@ class TrainedHeads:
     heldout_loss: list[float]
     images: int
     identities: int
+    held_out: NDArray[np.bool_]
     measured: NDArray[np.bool_]
 
 
@@ -222,7 +224,7 @@ class _Training:
                 f"{method.name} compares {method.views} views of each image, but there are only {views}"
             )
         device = choose_device(settings.device)
-        held = held_out(labels, settings.holdout, settings.seed)
+        self._held = held = held_out(labels, settings.holdout, settings.seed)
         self._images = _ImageSet(features, labels, ~held, ~held, device)
         self._measured = measured_half(labels, held, settings.seed)
         # Held-out images are compared with the means of other identities too, as images of new people would be.
@@ -270,7 +272,7 @@ class _Training:
         self._learned.eval().cpu()
         images, identities = len(self._images), len(torch.unique(self._images.labels))
         return TrainedHeads(
-            self._heads, self._method, losses, heldout_losses, images, identities, self._measured
+            self._heads, self._method, losses, heldout_losses, images, identities, self._held, self._measured
         )
 
     def _epoch(self, epoch: int, steps: int) -> float:

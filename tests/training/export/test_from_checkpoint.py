@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from facerts.calibration.quality_thresholds import calibrate
+from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import check_parity, export_run
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.network_embedder import NetworkEmbedder
 from tests.command import run
@@ -111,7 +117,7 @@ def test_a_failed_check_leaves_no_file(
 
 @pytest.mark.slow
 def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
-    parity = export_run(trained_run, tmp_path / "m.onnx", embedding_only=True)
+    parity = export_run(trained_run, tmp_path / "m.onnx", embedding_only=True).parity
     assert parity.quality_error is None
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["embedding"]
@@ -136,3 +142,79 @@ def test_a_network_is_trained_exported_and_scores_images(
     rows = list(csv.DictReader(scores.open()))
     assert len(rows) == 64
     assert len({row["quality"] for row in rows}) > 32
+
+
+def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    write_synthetic_faces(tmp_path / "faces", identities=8, images=6)
+    recipe = make_recipe(
+        f"data.train={tmp_path / 'faces'}",
+        "data.name=f",
+        "data.terms=t",
+        "data.holdout_identities=4",
+        "validation.pairs=10",
+        "optim.lr=0.001",
+    )
+    train(recipe, tmp_path / "run")
+    heldout = TrainingData(recipe).heldout
+    assert heldout is not None
+    exported = export_run(tmp_path / "run", tmp_path / "m.onnx")
+    assert exported.uncalibrated == ""
+    found = load_embedder(tmp_path / "m.onnx").description
+    assert found == exported.description
+    assert found.calibration is not None
+    assert found.calibration.data_sha256 == hash_images(heldout).sha256
+    assert (found.calibration.faces, found.calibration.identities) == (len(heldout), 4)
+    assert list(found.thresholds) == ["0.99", "0.95", "0.9", "0.8"]
+    # The same as those of the command on the same faces.
+    for row in range(len(heldout)):
+        person = tmp_path / "people" / heldout.key(row)
+        person.parent.mkdir(parents=True, exist_ok=True)
+        person.write_bytes(heldout.read(row))
+    assert calibrate(tmp_path / "m.onnx", tmp_path / "people").description.thresholds == found.thresholds
+
+
+def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(make_recipe("optim.lr=0.001"), tmp_path / "run")
+    assert "--data PEOPLE/   # people to choose thresholds on" in capsys.readouterr().err
+    command = ["export", tmp_path / "run", "--out", tmp_path / "m.onnx"]
+    assert run(*command) == 0
+    said = capsys.readouterr().err
+    assert "no thresholds: the run held nobody out" in said
+    assert f"facerts calibrate --model {tmp_path / 'm.onnx'} --data PEOPLE/" in said
+    assert "# it has no match thresholds (for verify) and no quality thresholds (for --keep)" in said
+    assert run(*command, "--data", drawn_faces) == 0
+    assert "calibrate" not in capsys.readouterr().err.partition("next:")[2]
+    assert load_embedder(tmp_path / "m.onnx").description.thresholds
+
+
+def test_held_out_people_of_other_data_are_not_used(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    write_synthetic_faces(tmp_path / "faces", identities=8, images=4)
+    fields = (f"data.train={tmp_path / 'faces'}", "data.name=f", "data.terms=t", "validation.pairs=10")
+    train(make_recipe(*fields, "data.holdout_identities=4", "optim.lr=0.001"), tmp_path / "run")
+    write_synthetic_faces(tmp_path / "faces" / "more", identities=1, images=2, seed=1)
+    exported = export_run(tmp_path / "run", tmp_path / "m.onnx")
+    assert "has changed since the training" in exported.uncalibrated
+    assert exported.description.calibration is None
+    shutil.rmtree(tmp_path / "faces")
+    assert "are not here" in export_run(tmp_path / "run", tmp_path / "m.onnx").uncalibrated
+
+
+def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = make_recipe()
+    learner = Learner(recipe, 4)
+    # As with the averages of BatchNorms that a few steps have not yet moved to those of the layers.
+    learner.network.heads["log_scale"][1].bias.data.fill_(1000)
+    save_checkpoint(tmp_path / FILE, recipe, {"step": 4, "position": 4.0, **learner.state_dict()})
+    with pytest.raises(ModelError) as caught:
+        export_run(tmp_path, tmp_path / "m.onnx")
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}: the network's uncertainty is not a finite number; it has trained")
+    assert "for 4 steps" in message
+    assert "--resume" in message
+    assert not (tmp_path / "m.onnx").exists()

@@ -178,7 +178,7 @@ def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
     def advice(*answers: str) -> str:
         comparisons: Any = tuple(SimpleNamespace(better=answer) for answer in answers)
         nothing: Any = None
-        return posthoc_quality.GraftResult(nothing, nothing, Path(), comparisons).advice
+        return posthoc_quality.GraftResult(nothing, nothing, nothing, Path(), comparisons).advice
 
     assert advice("yes", "yes") == ""
     for answers in (("yes", "no"), ("unclear", "yes"), ("yes", "not measured")):

@@ -82,9 +82,12 @@ def test_the_file_has_their_embedding_and_our_quality(
     assert (description.license, description.source) == ("theirs", "a friend")
     assert description.terms == "ask; drawn"
     assert description.embedding_size == SIZE
-    # Thresholds of the embedder's own quality do not hold for the new one.
+    # Thresholds of the embedder's own quality do not hold for the new one; these are of the two people held out.
     assert before.description.thresholds
-    assert description.thresholds == {}
+    assert description.thresholds != before.description.thresholds
+    assert description == done.description
+    assert description.calibration is not None
+    assert (description.calibration.faces, description.calibration.identities) == (16, 2)
     assert "48 images of 6 identities" in description.training_data
     assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
     assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features", "scored.onnx"]

@@ -1,0 +1,119 @@
+"""Whether a trained network tells held-out people apart better than the weights that it started from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets import Source
+from facerts.embedding.embed import embed_source
+from facerts.embedding.outputs import Embedder
+from facerts.metrics.all_pairs import AllPairs, compare_all
+from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.training.init_weights import init_weights
+from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.nn import build_network
+from facerts.training.recipe import Recipe
+
+# The lowest of these at which so many impostor pairs match.
+FMRS, MIN_FALSE_MATCHES = (1e-3, 1e-2, 1e-1), 10
+# A bootstrap over fewer people says nothing.
+MIN_PEOPLE = 5
+REPLICATES = 1000
+
+
+@dataclass(frozen=True)
+class StartComparison:
+    """FNMR of a network and of its start, on all pairs of the same images.
+
+    Attributes:
+        start: name of the initial weights.
+        before: FNMR of the initial weights, at a threshold of their own.
+        after: FNMR of the trained network.
+        ci95: 95 % bootstrap interval, over people, of ``after − before``.
+    """
+
+    start: str
+    people: int
+    images: int
+    fmr: float
+    before: float
+    after: float
+    ci95: Interval
+
+    @property
+    def better(self) -> bool:
+        """Whether the trained network is clearly better."""
+        return self.ci95[1] < 0 and self.people >= MIN_PEOPLE
+
+    @property
+    def verdict(self) -> str:
+        """What was found, in one sentence."""
+        low, high = self.ci95
+        measured = (
+            f"at FMR {self.fmr:g} it misses {self.after:.4f} of the pairs of one person, {self.start} "
+            f"{self.before:.4f} (difference {self.after - self.before:+.4f} [{low:+.4f}, {high:+.4f}]), on "
+            f"{self.people} held-out people ({self.images} images)"
+        )
+        if self.better:
+            return f"better than {self.start}: {measured}"
+        if low > 0:
+            return f"worse than {self.start}: {measured}; use {self.start}"
+        return f"not clearly better than {self.start}: {measured}; use {self.start}, or more people"
+
+
+def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> StartComparison | None:
+    """Compare a network with the weights that its recipe starts from; None if there are too few pairs."""
+    backbone = recipe.backbone
+    assert backbone.weights is not None
+    method = recipe.build_method()
+    network = build_network(
+        backbone.name,
+        embedding_size=recipe.learned_embedding_size,
+        heads=method.heads(),
+        width=backbone.width,
+        input_size=backbone.input_size,
+    )
+    init_weights(backbone.weights, network, method, None)
+    before, after = (
+        embed_source(embedder, source, flip=False, progress=False).embedding
+        for embedder in (NetworkEmbedder(network, method), trained)
+    )
+    return compare_embeddings(backbone.weights, source, before, after)
+
+
+def compare_embeddings(
+    start: str, source: Source, before: NDArray[np.floating], after: NDArray[np.floating]
+) -> StartComparison | None:
+    """Compare two embeddings ``(N, d)`` of the images of a source; None if there are too few pairs."""
+    assert source.labels is not None
+    try:
+        pairs = [compare_all(embedding, source.labels) for embedding in (before, after)]
+    except ValueError:  # no two people, or none with two images
+        return None
+    fmr = next((fmr for fmr in FMRS if fmr * pairs[0].impostors >= MIN_FALSE_MATCHES), None)
+    if fmr is None:
+        return None
+    (rate_before, drawn_before), (rate_after, drawn_after) = (fnmr(each, fmr) for each in pairs)
+    return StartComparison(
+        start,
+        len(np.unique(source.labels)),
+        len(source),
+        fmr,
+        rate_before,
+        rate_after,
+        percentile_interval(drawn_after - drawn_before),
+    )
+
+
+def fnmr(pairs: AllPairs, fmr: float) -> tuple[float, NDArray[np.float64]]:
+    """FNMR ``()`` at a false match rate, and ``(R,)`` in replicates that draw the same people whatever the scores."""
+    units = pairs.genuine_units
+    drawn_rates = []
+    for (limit,), drawn in pairs.resampled([fmr], replicates=REPLICATES):
+        weights = drawn[units]
+        if weights.any():
+            drawn_rates.append(np.average(pairs.genuine <= limit, weights=weights))
+    return float(np.mean(pairs.genuine < pairs.threshold(fmr))), np.array(drawn_rates)
