@@ -53,14 +53,6 @@ DATA_FIELDS = (
 
 # Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's sample image.
 ASTRONAUT_POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]
-DEGRADATIONS = {
-    "blurred": ("blur", 0.6),
-    "covered": ("occlusion", 0.8),
-    "noisy": ("noise", 0.8),
-    "slightly_blurred": ("blur", 0.3),
-    "tiny": ("low_resolution", 1.0),
-}
-OTHERS = {"cat": "chelsea", "cup": "coffee", "rocket": "rocket"}
 
 
 def main() -> None:
@@ -101,7 +93,7 @@ def main() -> None:
     print_findings(json.loads((out / "run" / "result.json").read_text(encoding="utf-8")))
     facerts("report", out / "run", "--out", out / "report.html", "--title", "Drawn faces")
 
-    say("Decide about real images with the model that ships: an astronaut, degraded, and no faces")
+    say("Decide about real images with the model that ships: accept the quality that 95 % of faces have")
     write_real_images(out / "real")
     facerts("score", out / "real", "--keep", "0.95", shown=True)
     print(f"\nDone in {time.monotonic() - began:.0f} s; open {out / 'report.html'}")
@@ -149,9 +141,18 @@ def write_real_images(folder: Path) -> None:
     """Write crops of scikit-image's sample images."""
     folder.mkdir(parents=True)
     face = align(np.ascontiguousarray(skimage.data.astronaut()), ASTRONAUT_POINTS)
-    images = {"astronaut": face}
-    images |= {f"astronaut_{name}": degrade(face, *how) for name, how in DEGRADATIONS.items()}
-    images |= {name: center_square(getattr(skimage.data, sample)()) for name, sample in OTHERS.items()}
+    images = {
+        "astronaut": face,
+        "astronaut_blurred": degrade(face, "blur", 0.6),
+        "astronaut_covered": degrade(face, "occlusion", 0.8),
+        "astronaut_dark": (0.03 * face).astype(np.uint8),
+        "astronaut_noisy": degrade(face, "noise", 0.8),
+        "astronaut_slightly_blurred": degrade(face, "blur", 0.3),
+        "astronaut_tiny": degrade(face, "low_resolution", 1.0),
+        "cat": center_square(skimage.data.chelsea()),
+        "cup": center_square(skimage.data.coffee()),
+        "rocket": center_square(skimage.data.rocket()),
+    }
     for name, image in images.items():
         (folder / f"{name}.png").write_bytes(encode_png(image))
 
