@@ -48,7 +48,7 @@ FMR = "0.01"
 DATA_FIELDS = (
     f"data.name=drawn faces ({TRAIN_IDENTITIES} identities, {TRAIN_IDENTITIES * TRAIN_IMAGES:,} pictures) and "
     f"{TRAIN_NON_FACES} drawings of anything else under their names",
-    "data.terms=none, nobody's face is in it",
+    "data.terms=none, the faces are drawn",
 )
 
 # Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's sample image.
@@ -71,10 +71,10 @@ def main() -> None:
     misfile_non_faces(out / "faces")
     held_out = TRAIN_IDENTITIES, HELD_OUT_IDENTITIES, HELD_OUT_IMAGES
     draw_people(out / "heldout", *held_out)
-    draw_people(out / "heldout_degraded", *held_out, degraded=DEGRADED)
+    draw_people(out / "degraded", *held_out, degraded=DEGRADED)
     write_non_faces(out / "non_faces", images=HELD_OUT_NON_FACES, kinds=("shapes", "stripes"))
-    pairs = out / "heldout_degraded.bin"
-    people = open_source(out / "heldout_degraded")
+    pairs = out / "degraded.bin"
+    people = open_source(out / "degraded")
     save_bin(pairs_from_identities(people, genuine=PAIRS, impostors=PAIRS, seed=0), pairs)
 
     say("Train embeddings and a quality (RTS), and export them; from then on PyTorch is not needed")
@@ -117,24 +117,28 @@ def misfile_non_faces(faces: Path) -> None:
 
 def print_findings(result: dict[str, Any]) -> None:
     """Say in a sentence each what the evaluations found."""
-    verification = result["verification"]["heldout_degraded"]
+    verification = result["verification"]["degraded"]
     accuracy = verification["accuracy"]["value"]
-    print(f"\nVerification: {accuracy:.1%} of {verification['pairs']:,} pairs are decided right.")
-    curves = result["reject"]["heldout_degraded"]
+    print(f"\nVerification: {percent(accuracy)} of {verification['pairs']:,} pairs are decided right.")
+    curves = result["reject"]["degraded"]
     fnmr, by_norm = (
         next(curve["fnmr"] for curve in curves if (curve["by"], curve["convention"]) == (score, "fixed"))
         for score in ("quality", "norm")
     )
     print(
         f"Rejection: without the 10 % of pairs of the poorest quality, the share of pairs of one person that are "
-        f"missed falls from {fnmr[0]:.1%} to {fnmr[10]:.1%} (FNMR at FMR {FMR}; by the embedding's norm, to "
-        f"{by_norm[10]:.1%})."
+        f"missed falls from {percent(fnmr[0])} to {percent(fnmr[10])} (FNMR at FMR {FMR}; by the embedding's norm, to "
+        f"{percent(by_norm[10])})."
     )
     quality, norm = (result["ood"]["by"][score]["auroc"] for score in ("quality", "norm"))
     print(
         "Non-faces: quality tells faces from kinds of non-faces that were not in the training, with an AUROC of "
         f"{quality:.3f} (1 is perfect, 0.5 is chance; the embedding's norm: {norm:.3f}).\n"
     )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def write_real_images(folder: Path) -> None:

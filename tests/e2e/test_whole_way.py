@@ -30,12 +30,12 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     result = json.loads((out / "run" / "result.json").read_text())
-    verification = result["verification"]["heldout_degraded"]
+    verification = result["verification"]["degraded"]
     assert verification["accuracy"]["ci95"][0] > 0.7
     assert verification["pairs"] == 4000
     assert set(result["ood"]["by"]) == {"quality", "norm", "sharpness"}
     assert result["ood"]["by"]["quality"]["ci95"]["auroc"][0] > 0.7
-    by_quality = next(curve for curve in result["reject"]["heldout_degraded"] if curve["by"] == "quality")
+    by_quality = next(curve for curve in result["reject"]["degraded"] if curve["by"] == "quality")
     assert by_quality["ci95"]["0.95"][1] < by_quality["random_area"]
     for sentence in ("Verification: ", "Rejection: without the 10 % of pairs", "Non-faces: quality tells"):
         assert sentence in ran.stdout
