@@ -6,7 +6,9 @@ sharpness. They are cartoons: a network's results on them say nothing about real
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 import cv2
@@ -15,10 +17,16 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.images import CROP_SIZE, encode_jpeg
-from facerts.images.corruptions import degrade
+from facerts.images.corruptions import KINDS, degrade
 
 ImageArray = NDArray[np.uint8]
 Color = tuple[float, float, float]
+
+# What images without a face show; ``draw_non_face`` goes through them in turn.
+NON_FACES = "shapes", "stripes", "checks", "clouds"
+
+# Separates the random numbers of degradations from those of the faces.
+_DEGRADATION_KEY = 0xDE_64AD
 
 # Faces are drawn at twice the size and downscaled, so that edges are smooth.
 CANVAS = 2 * CROP_SIZE
@@ -117,16 +125,16 @@ def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
     """
     random = np.random.default_rng((seed, 10**6 + number))
     canvas = _background(random)
-    kind = number % 4
-    if kind == 0:
+    kind = NON_FACES[number % len(NON_FACES)]
+    if kind == "shapes":
         for _ in range(random.integers(4, 12)):
             _shape(canvas, random)
-    elif kind == 1:
+    elif kind == "stripes":
         width = int(random.integers(6, 40))
         for start in range(0, CANVAS, 2 * width):
             canvas[:, start : start + width] = _any_color(random)
         canvas = _rotate(canvas, random.uniform(0, 180), 1.4)
-    elif kind == 2:
+    elif kind == "checks":
         side = int(random.integers(10, 56))
         rows, columns = np.indices((CANVAS, CANVAS)) // side
         canvas[(rows + columns) % 2 == 0] = _any_color(random)
@@ -137,21 +145,47 @@ def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
 
 
 def write_synthetic_faces(
-    folder: str | Path, *, identities: int, images: int, seed: int = 0, first_identity: int = 0
+    folder: str | Path,
+    *,
+    identities: int,
+    images: int,
+    seed: int = 0,
+    first_identity: int = 0,
+    degraded: float = 0.0,
 ) -> None:
-    """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``."""
+    """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``.
+
+    Args:
+        degraded: probability of an image to be degraded, by a corruption of random kind and severity.
+    """
     for identity in range(first_identity, first_identity + identities):
         person = Path(folder) / f"person_{identity:04d}"
         person.mkdir(parents=True, exist_ok=True)
         for number in range(images):
-            data = encode_jpeg(draw_face(identity, number, seed=seed), 90)
-            (person / f"{number:04d}.jpg").write_bytes(data)
+            image = draw_face(identity, number, seed=seed)
+            random = np.random.default_rng((seed, identity, number, _DEGRADATION_KEY))
+            if random.random() < degraded:
+                kind = random.choice(list(KINDS))
+                image = degrade(image, kind, random.uniform(), int(random.integers(2**31)))
+            (person / f"{number:04d}.jpg").write_bytes(encode_jpeg(image, 90))
 
 
-def write_non_faces(folder: str | Path, *, images: int, seed: int = 0) -> None:
-    """Write images without faces as a flat folder: ``thing_0000.jpg``."""
+def write_non_faces(
+    folder: str | Path, *, images: int, seed: int = 0, kinds: Collection[str] = NON_FACES
+) -> None:
+    """Write images without faces as a flat folder: ``thing_0000.jpg``.
+
+    Args:
+        kinds: what they show, of ``NON_FACES``.
+
+    Raises:
+        ValueError: there is no such kind, or none is given.
+    """
+    if not kinds or not set(kinds) <= set(NON_FACES):
+        raise ValueError(f"kinds {tuple(kinds)} are not of {', '.join(NON_FACES)}")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for number in range(images):
+    shown = (number for number in count() if NON_FACES[number % len(NON_FACES)] in kinds)
+    for number in islice(shown, images):
         data = encode_jpeg(draw_non_face(number, seed=seed), 90)
         (Path(folder) / f"thing_{number:04d}.jpg").write_bytes(data)
 

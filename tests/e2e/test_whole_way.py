@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from facerts import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,21 +19,36 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", str(out), "backbone.width=0.125"]
+    command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", str(out)]
+    # A quarter of the steps, which is enough to be clearly above chance.
     ran = subprocess.run(
-        [*command, "optim.epochs=0.5", "optim.milestones=[0.4]", "compute.threads=1"],
+        [*command, "optim.epochs=2", "compute.threads=1", "compute.precision=fp32"],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     result = json.loads((out / "run" / "result.json").read_text())
-    verification = result["verification"]["heldout"]
-    assert verification["accuracy"]["ci95"][0] > 0.55
-    assert verification["pairs"] == 2000
+    verification = result["verification"]["degraded"]
+    assert verification["accuracy"]["ci95"][0] > 0.7
+    assert verification["pairs"] == 4000
     assert set(result["ood"]["by"]) == {"quality", "norm", "sharpness"}
-    rows = list(csv.DictReader((out / "scores.csv").open()))
-    assert {Path(row["path"]).name for row in rows} >= {"astronaut_face.png", "chelsea.png"}
-    assert all(row["error"] == "" and float(row["uncertainty"]) > 0 for row in rows)
+    assert result["ood"]["by"]["quality"]["ci95"]["auroc"][0] > 0.7
+    by_quality = next(curve for curve in result["reject"]["degraded"] if curve["by"] == "quality")
+    assert by_quality["ci95"]["0.95"][1] < by_quality["random_area"]
+    for sentence in ("Verification: ", "Rejection: without the 10 % of pairs", "Non-faces: quality tells"):
+        assert sentence in ran.stdout
     assert (out / "report.html").stat().st_size > 50_000
+    # The model that ships decides about real images: good faces are accepted, poor ones and what is none are not.
+    rows = load(threads=1).score(sorted((out / "real").iterdir()), keep=0.95)
+    accepted = {Path(row.path).stem: row.accepted for row in rows}
+    assert [name for name in accepted if accepted[name]] == ["astronaut", "astronaut_slightly_blurred"]
+    assert len(accepted) == 10
+    assert all(f"{name}.png" in ran.stdout for name in accepted)
+
+
+def test_the_commands_of_the_demo_end_it_when_they_fail(tmp_path: Path) -> None:
+    demo = runpy.run_path(str(ROOT / "demo" / "run.py"))
+    with pytest.raises(SystemExit, match="2"):
+        demo["facerts"]("score", tmp_path / "none.jpg", "--keep", "never")
