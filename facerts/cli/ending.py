@@ -29,6 +29,8 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
         ),
         "cpu or gpu",
     ),
+    "PIL": (("pillow",), "formats"),
+    "pillow_heif": (("pillow-heif",), "formats"),
     "pyarrow": (("pyarrow",), "parquet"),
     "faiss": (("faiss-cpu",), "faiss"),
     "ray": (("ray",), "ray"),

@@ -160,7 +160,7 @@ def _explain(result: Verification) -> None:
         f"{result.threshold:.3f}{rate}."
     )
     if result.reason is not None:
-        print_sentence(f'{result.reason}. At such quality, neither "same" nor "different" could be trusted.')
+        print_sentence(f'{result.reason}. So neither "same" nor "different" could be trusted.')
     if result.fnmr is not None and result.fnmr_ci95 is not None:
         low, high = result.fnmr_ci95
         print_sentence(
@@ -172,7 +172,7 @@ def _explain(result: Verification) -> None:
     elif result.reason is None:
         print_sentence(
             f"Quality: {_quality(result.first_quality, result.first_percentile)} and "
-            f"{_quality(result.second_quality, result.second_percentile)}; the minimum is {result.min_quality:.3f}."
+            f"{_quality(result.second_quality, result.second_percentile)}; at least {result.min_quality:.3f} is needed."
         )
     if result.note is not None:
         print_sentence(f"Note: {result.note}.")
@@ -185,9 +185,5 @@ def _of_pairs(rate: float) -> str:
 
 
 def _quality(quality: float | None, percentile: float | None) -> str:
-    words = f"{quality:.3f}"
-    return (
-        words
-        if percentile is None
-        else f"{words} (better than {percentile:.0f} % of the calibration's faces)"
-    )
+    """As a percentile of the calibration faces, if there is one, and on the model's own scale."""
+    return f"{quality:.3f}" if percentile is None else f"percentile {percentile:.0f} ({quality:.3f})"
