@@ -121,7 +121,7 @@ def _photo_detector() -> dict[str, str]:
 
     (model,) = [model for model in catalog_models() if model.name == PHOTO_DETECTOR]
     found = locate(model)
-    missing = f"missing, for photos: facerts doctor --fetch downloads it ({model.bytes / 1e6:.1f} MB)"
+    missing = "missing, for photos: facerts doctor --fetch downloads it (0.2 MB)"
     return {PHOTO_DETECTOR: missing if found is None else str(found)}
 
 
