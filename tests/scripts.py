@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-EVAL = Path(__file__).parents[1] / "eval"
+EVAL, TOOLS = (Path(__file__).parents[1] / name for name in ("eval", "tools"))
 
 
 def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
@@ -31,10 +31,10 @@ def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
     return CompletedProcess(command, status, out.getvalue(), errors.getvalue())
 
 
-def load_script(name: str) -> Any:
-    """A script of eval/ as a module."""
+def load_script(name: str, folder: Path = EVAL) -> Any:
+    """A script as a module."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EVAL))
+        patch.syspath_prepend(str(folder))
         return importlib.import_module(name)
 
 

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.scripts import load_script
+from tests.scripts import TOOLS, load_script
 
-script = load_script("docs_gallery", "tools")
+script = load_script("docs_gallery", TOOLS)
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "scores.jpg"
 
 

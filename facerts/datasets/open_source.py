@@ -129,7 +129,7 @@ def _matches(spec: str, missing_images: bool) -> list[Path]:
     if problem := address_problem(spec):
         raise DataError(problem)
     matches = sorted(glob.glob(spec))
-    if not matches and missing_images and is_image_name(os.path.basename(spec)):
+    if not matches and missing_images and "*" not in spec and is_image_name(os.path.basename(spec)):
         return [Path(spec)]
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))

@@ -60,7 +60,7 @@ def test_decisions_and_errors_have_columns_and_the_status(
     captured = capsys.readouterr()
     header, *rows = table_of(captured.out)
     assert header == ["image", "face", "quality", "accepted", "note"]
-    assert [row[-2:] for row in rows[:3]] == [["no", "quality below the threshold"]] * 3
+    assert [row[-2:] for row in rows[:3]] == [["no", "below the threshold"]] * 3
     assert rows[3][1:] == ["", "", "", "GIF is not read; convert it to JPEG or PNG"]
     assert "failed          1" in captured.out
     # The table has the error already.
@@ -112,14 +112,19 @@ def test_standard_output_may_be_closed_early(model: Path, crops: Path) -> None:
 TRIED = {
     "https://example.org/a.jpg": "https://example.org/a.jpg is an address; download it first",
     "-": "images are not read from standard input; give files, folders or a list",
-    "nope.jpg": "nope.jpg: no such file or folder",
+    "nope": "nope: no such file or folder",
     "*.tiff": "*.tiff: no such file or folder, nothing matches",
-    "a.pdf": "a.pdf: PDF is not read; convert it to JPEG or PNG",
-    "a.HEIC": "a.HEIC: HEIC is not read; convert it to JPEG or PNG",
     "notes.txt": "notes.txt: a list has the path of an image on each line, and no line of this one names",
-    "table.csv": "table.csv: not a source; give a folder",
-    "empty": "empty: no images found (.bmp, .jpeg, .jpg, .png, .webp)",
-    "phone": "phone: no images found (.bmp, .jpeg, .jpg, .png, .webp), only 2 other files; convert HEIC to",
+    "empty": "empty: no images found (.avif, .bmp, .gif,",
+    "notes": "notes: no images found (.avif, .bmp, .gif, .heic, .heif, .jpeg, .jpg, .png, .tif, .tiff, .webp), only 1",
+}
+# What gives rows with errors instead: images that are missing, broken or of another format.
+ROWS_TRIED = {
+    "nope.jpg": "cannot be read (No such file or directory)",
+    "a.pdf": "PDF is not read; convert it to JPEG or PNG",
+    "a.HEIC": "not a JPEG, PNG, WebP or BMP image",
+    "table.csv": "not a JPEG, PNG, WebP or BMP image",
+    "phone": "not a JPEG, PNG, WebP or BMP image",
 }
 
 
@@ -129,11 +134,16 @@ def test_what_a_new_user_may_try_is_answered(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "phone").mkdir()
-    for name in ("a.pdf", "a.HEIC", "table.csv", "notes.txt", "phone/a.heic", "phone/notes"):
+    (tmp_path / "notes").mkdir()
+    for name in ("a.HEIC", "table.csv", "notes.txt", "phone/a.heic", "phone/notes", "notes/a"):
         (tmp_path / name).write_bytes(b"some text\n")
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
     for given, message in TRIED.items():
         assert run("score", given, "--model", model) == 2
         assert message in capsys.readouterr().err
+    for given, message in ROWS_TRIED.items():
+        assert run("score", given, "--model", model) == 1
+        assert message in " ".join(capsys.readouterr().out.split())
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
         assert run("score", "empty", "--model", model, *options) == 2
         assert "require --out FILE" in " ".join(capsys.readouterr().err.split())

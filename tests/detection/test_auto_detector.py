@@ -74,9 +74,9 @@ def test_crops_are_taken_as_they_are_and_photos_are_searched(
     assert photo_row.box is not None
     for height, width in ((112, 111), (111, 112), (224, 224)):
         (row,) = scorer.score(np.zeros((height, width, 3), dtype=np.uint8))
-        assert row.reason == "no face found"
+        assert row.reasons == ("no_face",)
     (row,) = scorer.score(np.zeros((112, 112, 3), dtype=np.uint8))
-    assert row.reason is None
+    assert "no_face" not in row.reasons
 
 
 def test_the_order_of_colors_reaches_the_detector(model: Path, yunet: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_detectors_file_is_opened_at_once_and_searches_every_image(model: Path
     scorer = facerts.load(model, detector=yunet, det_threshold=0.3)
     assert "threshold 0.3" in scorer.settings()["detector"]
     (row,) = scorer.score(np.zeros((112, 112, 3), dtype=np.uint8))
-    assert row.reason == "no face found"
+    assert row.reasons == ("no_face",)
 
 
 def test_what_rows_depend_on_is_known_before_the_detector_is_open(

@@ -178,7 +178,6 @@ def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Score
 
 
 WRONG: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"keep": 0.5}, "no threshold that keeps 0.5 of the faces, only for 0.95"),
     ({"keep": 2}, "keep"),
     ({"min_quality": "nan"}, "min_quality"),
     ({"min_quality": "much"}, "min_quality"),

@@ -75,7 +75,7 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
     response = verify(client, crop(200), crop(200), fmr=1e-5)
     assert problem(response) == (422, "invalid")
     assert "only for 0.01, 0.001" in response.json()["error"]
-    assert verify(client, crop(200), crop(200), keep=0.3).status_code == 422
+    assert verify(client, crop(200), crop(200), keep=1.3).status_code == 422
     for count in (1, 3):
         assert problem(verify(client, *[crop(200)] * count)) == (422, "invalid")
     with pytest.raises(ModelError, match="no match threshold"):
