@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
+from facerts.scoring.inputs import Color, ImageInputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
@@ -96,27 +98,43 @@ def default_threshold(scorer: Scorer, keep: float) -> float | None:
         return None
 
 
-def enroll(
-    scorer: Scorer, source: Source, min_quality: float | None, *, progress: str = ""
-) -> tuple[Enrollments, tuple[Rejected, ...]]:
-    """Score the largest face of each image.
-
-    Args:
-        min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
-            -inf.
+def people_of(source: Source) -> list[str]:
+    """The person of each image.
 
     Raises:
-        DataError: the source has no identities, or no image can be enrolled.
-        ModelError: there is a minimum quality, and the model has no quality.
+        DataError: the source has no identities.
     """
     if source.labels is None:
         raise DataError(
             f"{source.name}: no people; give a folder with one subfolder of images for each person"
         )
+    names = [storable(str(name)) for name in source.identities]
+    return [names[label] for label in source.labels.tolist()]
+
+
+def enroll(
+    scorer: Scorer,
+    images: ImageInputs,
+    people: Sequence[str],
+    min_quality: float | None,
+    *,
+    color: Color = "RGB",
+    progress: str = "",
+) -> tuple[Enrollments, tuple[Rejected, ...]]:
+    """Score the largest face of each image.
+
+    Args:
+        people: the person of each image.
+        min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
+            -inf.
+
+    Raises:
+        DataError: no image can be enrolled.
+        ModelError: there is a minimum quality, and the model has no quality.
+    """
     kept, rejected = [], []
-    faces = scorer.score_each(source, min_quality=min_quality, largest=True, progress=progress)
-    for label, face in zip(source.labels.tolist(), faces, strict=True):
-        person = storable(str(source.identities[label]))
+    faces = scorer.score_each(images, min_quality=min_quality, largest=True, color=color, progress=progress)
+    for person, face in zip(people, faces, strict=True):
         row, embedding = face.row, face.embedding
         if embedding is None or row.rejected:
             rejected.append(Rejected(person, row.path, row.reasons, row.error))
@@ -125,7 +143,7 @@ def enroll(
             kept.append((person, row.path, embedding, row.quality, row.percentile, joined))
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].why}" if rejected else ""
-        raise DataError(f"{source.name}: none of the {len(source)} images can be enrolled{first}")
+        raise DataError(f"none of the {len(people)} images can be enrolled{first}")
     people, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
     return Enrollments(
         np.array(people, dtype=str),

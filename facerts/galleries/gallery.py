@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
-from facerts.datasets.open_source import open_images, open_source
-from facerts.datasets.source import Source, Subset
+from facerts.datasets.open_source import open_source
+from facerts.datasets.source import Source
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enroll import (
@@ -22,11 +22,13 @@ from facerts.galleries.enroll import (
     Rejected,
     default_threshold,
     enroll,
+    people_of,
 )
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.metrics.pooling import pool
-from facerts.scoring.inputs import Color, ImageInputs
+from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
+from facerts.scoring.prepare import storable
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
@@ -91,7 +93,7 @@ class Gallery:
         source = images if isinstance(images, Source) else open_source(images)
         if min_quality is None:
             min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
-        enrolled, rejected = enroll(scorer, source, min_quality, progress=progress)
+        enrolled, rejected = enroll(scorer, source, people_of(source), min_quality, progress=progress)
         return cls.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, enrolled, rejected)
 
     @classmethod
@@ -201,24 +203,34 @@ class Gallery:
     def add(
         self,
         scorer: Scorer,
-        images: Images,
+        images: ImageInputs,
         *,
         person: str | None = None,
         min_quality: float | None = None,
+        color: Color = "RGB",
         progress: str = "",
     ) -> Gallery:
         """This gallery with more images; an image that is enrolled already, by its path, is enrolled anew.
 
         Args:
-            images: see ``build``; with ``person``, images without identities, all of that person.
+            images: see ``build``; with ``person``, those of ``Scorer.score``, all of that person. An image without a
+                path is named by the SHA-256 of its content.
+            min_quality: see ``build``.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Raises:
             DataError, ModelError: see ``build``; or the gallery is of another model.
         """
         self.check_model(scorer)
-        if person is not None:
-            images = _named(images if isinstance(images, Source) else open_images(images), person)
-        new = Gallery.build(scorer, images, min_quality=min_quality, progress=progress)
+        if person is None:
+            new = Gallery.build(scorer, images, min_quality=min_quality, progress=progress)  # type: ignore[arg-type]
+        else:
+            if min_quality is None:
+                min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
+            named = lazy_inputs(images, color, by_content=True)
+            people = [storable(person)] * len(named)
+            enrolled = enroll(scorer, named, people, min_quality, color=color, progress=progress)
+            new = Gallery(self.model, self.model_sha256, *enrolled)
         kept = self.enrollments.take(~self._among(set(new.entries)))
         joined = kept.joined(new.enrollments)
         return Gallery.from_enrollments(self.model, self.model_sha256, joined, new.rejected)
@@ -259,10 +271,3 @@ class Gallery:
 
     def _among(self, entries: set[tuple[str, str]]) -> NDArray[np.bool_]:
         return np.array([entry in entries for entry in self.entries], dtype=bool)
-
-
-def _named(source: Source, person: str) -> Source:
-    """The same images, all of one person."""
-    named = Subset(source, np.arange(len(source)))
-    named.labels, named.identities = np.zeros(len(source), dtype=np.int64), (person,)
-    return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["RGB", "BGR"]
 ImageInput: TypeAlias = "str | Path | bytes | NDArray[np.uint8] | Image"
-ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Source"
+ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
 
 
-def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
+def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) -> list[LazyImage]:
     """One or several images, loaded when they are needed; those without a path are named "image 0", "image 1", ….
 
     Args:
@@ -35,6 +36,8 @@ def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
             ``(N, H, W, 3) uint8``. The path of a folder, record directory, shard or list stands for all images in it;
             so does a ``Source``.
         color: order of the channels of arrays.
+        by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
+            another image another name.
 
     Raises:
         Error: there is no such order of channels.
@@ -47,14 +50,22 @@ def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
     pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
     single = pixels or isinstance(images, str | Path | bytes) or is_pil(images)
     inputs: Sequence[Any] = [images] if single else images
-    return [image for number, each in enumerate(inputs) for image in _expanded(each, number, color)]
+    names = (f"image {_content_sha256(each)[:16] if by_content else at}" for at, each in enumerate(inputs))
+    return [image for each, name in zip(inputs, names, strict=True) for image in _expanded(each, name, color)]
 
 
-def _expanded(image: Any, number: int, color: Color) -> Iterator[LazyImage]:
-    if isinstance(image, str | Path) and not is_single_image(image):
+def _expanded(image: Any, name: str, color: Color) -> Iterator[LazyImage]:
+    if isinstance(image, LazyImage):
+        yield image
+    elif isinstance(image, str | Path) and not is_single_image(image):
         yield from lazy_images(open_images(image))
     else:
-        yield lazy_input(image, f"image {number}", color)
+        yield lazy_input(image, name, color)
+
+
+def _content_sha256(image: Any) -> str:
+    data = image if isinstance(image, bytes) else image.tobytes() if hasattr(image, "tobytes") else b""
+    return hashlib.sha256(data).hexdigest()
 
 
 def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iterator[LazyImage]:

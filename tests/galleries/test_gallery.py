@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries import (
     BestImage,
@@ -28,6 +28,7 @@ from facerts.galleries import (
     write_gallery,
 )
 from facerts.galleries.unmated import search_threshold, tail_threshold
+from facerts.images import encode_png
 from facerts.scoring import Row, ScoredFace, Scorer
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
@@ -360,3 +361,21 @@ def test_any_name_of_a_person_becomes_a_folder_of_the_copies(tmp_path: Path) -> 
     assert len({path.parent for path in written}) == len(people)
     assert {path.parent.parent for path in written} == {tmp_path / "best"}
     assert copy_images(images, tmp_path / "best") == []
+
+
+def test_frames_are_added_under_names_of_their_content(scorer: Scorer, people: Path) -> None:
+    gallery = Gallery.build(scorer, people, min_quality=-math.inf)
+    frames = [draw_face(90, 0), draw_face(90, 1)]
+    more = gallery.add(scorer, frames[:1], person="Ann", min_quality=-math.inf)
+    more = more.add(scorer, frames[1], person="Ann", min_quality=-math.inf)
+    assert len(more.entries) == len(gallery.entries) + 2
+    again = more.add(scorer, [encode_png(frames[0]), *frames], person="Ann", min_quality=-math.inf)
+    # The bytes of a file are not the pixels of a frame, but the same frames are the same images.
+    assert len(again.entries) == len(gallery.entries) + 3
+    bgr = np.ascontiguousarray(frames[0][..., ::-1])
+    turned = gallery.add(scorer, bgr, person="Ann", min_quality=-math.inf, color="BGR")
+    of_ann = more.enrollments.embedding[[entry[0] == "Ann" for entry in more.entries]]
+    of_turned = turned.enrollments.embedding[[entry[0] == "Ann" for entry in turned.entries]]
+    assert float((of_ann @ of_turned[0]).max()) == pytest.approx(1, abs=1e-5)
+    (match,) = more.search(scorer, bgr, color="BGR", min_quality=-math.inf, fpir=0.1)
+    assert match.person == "Ann"
