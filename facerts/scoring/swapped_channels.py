@@ -15,8 +15,9 @@ from facerts.scoring.row_builder import ScoredFace
 # Faces that are looked at before the order is taken for right.
 FACES = 16
 # The mean gain of quality by swapping from which the order is wrong, in interquartile ranges of the calibration faces'
-# quality: the first for one face, the second for many. On held-out faces, one in a thousand gains as much as the first
-# without being swapped; of four swapped faces, the mean gains the second in 999 of 1,000 draws.
+# quality: for one face, and for four or more. On 800 held-out faces and 800 of All-Age-Faces (facerts-small, and
+# facerts-quality on MobileFaceNet), right channels are suspected by at most one face in 800 that comes alone and by none
+# in several; swapped ones are found by half to four fifths of the faces that come alone and by 98 to 100 % of fours.
 ONE, MANY = 1.0, 0.5
 
 
