@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,12 @@ def main() -> None:
 
 
 def draw_people(folder: Path, first: int, people: int, images: int, *, degraded: float = 0.0) -> None:
-    for identity in track(range(first, first + people), f"drawing {folder.name}", unit="people"):
+    def draw(identity: int) -> None:
         write_synthetic_faces(folder, identities=1, images=images, first_identity=identity, degraded=degraded)
+
+    with ThreadPoolExecutor() as threads:
+        drawn = threads.map(draw, range(first, first + people))
+        list(track(drawn, f"drawing {folder.name}", people, unit="people"))
 
 
 def misfile_non_faces(faces: Path) -> None:
@@ -151,7 +156,7 @@ def write_real_images(folder: Path) -> None:
         "astronaut_covered": degrade(face, "occlusion", 0.8),
         "astronaut_dark": (0.03 * face).astype(np.uint8),
         "astronaut_noisy": degrade(face, "noise", 0.8),
-        "astronaut_slightly_blurred": degrade(face, "blur", 0.3),
+        "astronaut_soft": degrade(face, "blur", 0.3),
         "astronaut_tiny": degrade(face, "low_resolution", 1.0),
         "cat": center_square(skimage.data.chelsea()),
         "cup": center_square(skimage.data.coffee()),

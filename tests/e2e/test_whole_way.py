@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", str(out)]
-    # A quarter of the steps, which is enough to be clearly above chance.
+    # Half of the steps. After fewer, the quality is not above chance.
     ran = subprocess.run(
-        [*command, "optim.epochs=2", "compute.threads=1", "compute.precision=fp32"],
+        [*command, "optim.epochs=4", "compute.threads=1", "compute.precision=fp32"],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
@@ -31,11 +31,15 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     assert ran.returncode == 0, ran.stderr[-3000:]
     result = json.loads((out / "run" / "result.json").read_text())
     verification = result["verification"]["degraded"]
-    assert verification["accuracy"]["ci95"][0] > 0.7
+    assert verification["accuracy"]["ci95"][0] > 0.8
     assert verification["pairs"] == 4000
     assert set(result["ood"]["by"]) == {"quality", "norm", "sharpness"}
-    assert result["ood"]["by"]["quality"]["ci95"]["auroc"][0] > 0.7
-    by_quality = next(curve for curve in result["reject"]["degraded"] if curve["by"] == "quality")
+    assert result["ood"]["by"]["quality"]["ci95"]["auroc"][0] > 0.8
+    by_quality = next(
+        curve
+        for curve in result["reject"]["degraded"]
+        if (curve["by"], curve["convention"]) == ("quality", "fixed")
+    )
     assert by_quality["ci95"]["0.95"][1] < by_quality["random_area"]
     for sentence in ("Verification: ", "Rejection: without the 10 % of pairs", "Non-faces: quality tells"):
         assert sentence in ran.stdout
@@ -43,7 +47,7 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     # The model that ships decides about real images: good faces are accepted, poor ones and what is none are not.
     rows = load(threads=1).score(sorted((out / "real").iterdir()), keep=0.95)
     accepted = {Path(row.path).stem: row.accepted for row in rows}
-    assert [name for name in accepted if accepted[name]] == ["astronaut", "astronaut_slightly_blurred"]
+    assert [name for name in accepted if accepted[name]] == ["astronaut", "astronaut_soft"]
     assert len(accepted) == 10
     assert all(f"{name}.png" in ran.stdout for name in accepted)
 
