@@ -145,7 +145,9 @@ def test_a_threshold_decides_in_color_and_in_words(page: Tab, images: list[Path]
     assert page.run(decisions) == []
     undecided = page.run(colors)
     accept(page, "min")
-    page.run("el('min').value = '0.5'; el('min').dispatchEvent(new Event('change'))")
+    poorer, better = page.run("cards[0].answer.faces.map((face) => face.percentile)")
+    between = (poorer + better) / 2
+    page.run(f"el('min').value = '{between}'; el('min').dispatchEvent(new Event('change'))")
     page.wait("document.querySelectorAll('tr.no').length === 1")
     assert page.run(decisions) == ["✕ rejected", "✓ accepted"]
     assert page.run("[...document.querySelectorAll('.box')].map((box) => box.classList.contains('no'))") == [
@@ -206,7 +208,7 @@ def test_a_gallery_names_the_person_of_each_face(
             "unknown",
             "too poor to say",
         ]
-        assert tab.run("el('accept').selectedOptions[0].innerText") == "good faces (default)"
+        assert tab.run("el('accept').selectedOptions[0].innerText") == "99 % of good faces (default of searches)"
         assert "6 people, 18 images" in tab.run("el('model-facts').textContent")
         asked = tab.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
         posted = [url for url in asked if "/v1/" in url and "model" not in url]
