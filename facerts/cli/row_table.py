@@ -13,6 +13,9 @@ from facerts.cli.output import stdout, text_cell
 if TYPE_CHECKING:
     from facerts.scoring import Row
 
+# Columns of a terminal below which percentiles must do.
+NARROW = 80
+
 
 def print_rows(rows: Sequence[Row], keep: float | None = None) -> None:
     """Print one line per row; columns that no row has a value for are left out.
@@ -29,9 +32,12 @@ def print_rows(rows: Sequence[Row], keep: float | None = None) -> None:
         "accepted": [_accepted(row.accepted) for row in rows],
         "note": [_note(row, keep) for row in rows],
     }
+    if stdout.width < NARROW and any(row.percentile is not None for row in rows):
+        del columns["quality"]
     shown = {name: cells for name, cells in columns.items() if name == "image" or any(map(len, cells))}
     for name in shown:
-        table.add_column(name, justify="left" if name in ("image", "note") else "right", overflow="fold")
+        text = name in ("image", "note")
+        table.add_column(name, justify="left" if text else "right", overflow="fold", no_wrap=not text)
     for cells in zip(*shown.values(), strict=True):
         table.add_row(*cells)
     stdout.print(table)

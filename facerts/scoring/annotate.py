@@ -80,7 +80,7 @@ def label(row: Row) -> list[str]:
     percentile = [] if row.percentile is None else [f"{PERCENTILE}{row.percentile:.0f}"]
     # Without percentiles, quality is all that there is.
     quality = [] if row.quality is None else [f"quality {row.quality:.2f}"]
-    reasons = [in_words([reason]) for reason in row.reasons]
+    reasons = in_words(row.reasons).split("; ") if row.reasons else []
     return [*(percentile or quality), *reasons, *(quality if percentile else []), *filter(None, [row.error])]
 
 

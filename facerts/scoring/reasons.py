@@ -96,14 +96,16 @@ def in_order(reasons: Iterable[str]) -> tuple[str, ...]:
 
 
 def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
-    """Reasons as people read them, separated by semicolons.
+    """Reasons as people read them, separated by semicolons; the threshold only where nothing else explains it.
 
     Args:
         keep: the share of the calibration faces that the threshold keeps, if it is known.
     """
     share = "" if keep is None else f" that keeps {100 * keep:g} %"
     words = {BELOW_THRESHOLD: f"below the threshold{share}", NO_FACE: "no face found"}
-    return "; ".join(words.get(reason, reason.replace("_", " ")) for reason in reasons)
+    given = list(reasons)
+    said = [reason for reason in given if reason != BELOW_THRESHOLD] or given
+    return "; ".join(words.get(reason, reason.replace("_", " ")) for reason in said)
 
 
 def model_reasons(outputs: FaceOutputs) -> list[tuple[str, ...]]:

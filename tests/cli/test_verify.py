@@ -50,7 +50,7 @@ def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured)
     assert "threshold 0.500 at a false match rate of 0.1 %." in same
     assert "About 12 in 100 pairs of the same person fall below the threshold" in same
     assert "(95 % interval: 11.5 to 13.5 %)" in same
-    assert "the minimum is -0.500." in same
+    assert "at least -0.500 is needed." in same
     assert verify(images, "a", "other", "--fmr", "0.01") == 1
     assert "Different people: similarity" in capsys.readouterr().out
     assert verify(images, "a", "other", "--json") == 1
