@@ -208,7 +208,9 @@ def test_a_gallery_names_the_person_of_each_face(
             "unknown",
             "too poor to say",
         ]
-        assert tab.run("el('accept').selectedOptions[0].innerText") == "99 % of good faces (default of searches)"
+        assert (
+            tab.run("el('accept').selectedOptions[0].innerText") == "99 % of good faces (default of searches)"
+        )
         assert "6 people, 18 images" in tab.run("el('model-facts').textContent")
         asked = tab.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
         posted = [url for url in asked if "/v1/" in url and "model" not in url]
