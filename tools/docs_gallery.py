@@ -40,7 +40,7 @@ def gallery(rows: Path, folder: Path = Path()) -> str:
         decision = {"true": " accepted", "false": " rejected"}.get(line["accepted"], "")
         figures.append(
             f'<figure class="face{decision}"><img alt="" src="data:image/png;base64,{data}">'
-            f"<figcaption>{escape(path.stem)}<br>{float(line['percentile']):.0f}{decision}</figcaption></figure>"
+            f"<figcaption>{escape(path.stem)}<br>{int(float(line['percentile']))}{decision}</figcaption></figure>"
         )
     return f'<div class="faces">{"".join(figures)}</div>'
 
@@ -87,7 +87,7 @@ def main() -> None:
         axis.set_title(name, fontsize=12)
         # The first reason explains the others.
         decision = "accepted\n" if row.accepted else f"rejected\n{in_words(row.reasons[:1])}"
-        axis.set_xlabel(f"{row.percentile:.0f} of 100, {decision}", fontsize=11, color=color)
+        axis.set_xlabel(f"{int(row.percentile)} of 100, {decision}", fontsize=11, color=color)
     figure.tight_layout(pad=0.4, h_pad=1.2)
     figure.savefig(options.out, dpi=120, pil_kwargs={"quality": 90})
     print(options.out)

@@ -18,7 +18,7 @@ from facerts.errors import Error
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from facerts.galleries import Gallery
+    from facerts.galleries import Gallery, Match
     from facerts.scoring import Scorer
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -169,9 +169,9 @@ def search(
         "most similar": lambda match: match.person,
         "cosine": lambda match: _number(match.cosine),
         "percentile": lambda match: _number(match.percentile, 0),
-        "poor, because": lambda match: in_words(match.reasons),
+        "reasons": lambda match: in_words(match.reasons),
     }
-    _print_rows("matches", matches, Match, summary, columns, out, json)
+    _print_rows("matches", matches, Match, summary, columns, out, json, first=_most_telling)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -399,8 +399,13 @@ def _print_rows(
     columns: Columns[Row],
     out: Path | None,
     json: bool,
+    first: Callable[[Row], Any] | None = None,
 ) -> None:
-    """Write all rows to a file, if there is one, and print the first of them, or all as JSON."""
+    """Write all rows to a file, if there is one, and print the first of them, or all as JSON.
+
+    Args:
+        first: the order of the rows in the table; by default that of ``entries``.
+    """
     from facerts.scoring import open_sink
 
     if out is not None:
@@ -411,12 +416,20 @@ def _print_rows(
         print_json({**summary, title: [asdict(entry) for entry in entries]})
         return
     if entries:
-        rows = [[cell(entry) or "–" for cell in columns.values()] for entry in entries[:MAX_ROWS]]
+        shown = entries if first is None else sorted(entries, key=first)
+        rows = [[cell(entry) or "–" for cell in columns.values()] for entry in shown[:MAX_ROWS]]
         rows_table(title.capitalize(), [*columns], rows)
     if len(entries) > MAX_ROWS:
         where = "the file has" if out is not None else "--out writes"
         warn(f"{len(entries) - MAX_ROWS:,} more rows; {where} them all")
     fields_table(summary | ({} if out is None else {"file": str(out)}))
+
+
+def _most_telling(match: Match) -> int:
+    """Sorts those who were found first, then the unknown, then what says nothing."""
+    from facerts.galleries import Decision
+
+    return [*Decision].index(match.decision)
 
 
 def _read(file: Path, out: Path | None) -> Gallery:

@@ -41,7 +41,7 @@ def print_next(model: Path, description: Description) -> None:
     matches = "embedding" in description.outputs
     has_quality, calibration = description.quality != "none", description.calibration
     missing = []
-    if matches and (calibration is None or calibration.matching is None):
+    if matches and not (calibration and calibration.matching and calibration.matching.thresholds):
         missing.append("match thresholds (for verify)")
     if has_quality and not description.thresholds:
         missing.append("quality thresholds (for --keep)")

@@ -13,6 +13,8 @@ from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, print_raw, stdout, text_cell, warn
 from facerts.cli.shared_options import Json
 
+# Columns of a terminal from which there is room for two benchmarks.
+WIDE = 100
 NO_MODELS = "no model ships with this copy of facerts"
 
 models = Commands(
@@ -51,12 +53,14 @@ def list_models(
     if not any(entry["ships"] for entry in entries):
         warn(NO_MODELS)
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    numbers = ("size", "LFW", "CFP-FP", "time")
+    benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ("LFW",)
+    numbers = ("size", *benchmarks, "time")
     for column in ("name", "kind", "commercial", *numbers, "where"):
-        table.add_column(column, justify="right" if column in numbers else "left")
+        # Names are to be typed again, so they are never cut.
+        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column == "name")
     for entry in listed:
         name = f"{entry['name']} (default)" if entry["default"] else entry["name"]
-        accuracy = [_accuracy(entry, benchmark) for benchmark in ("LFW", "CFP-FP")]
+        accuracy = [_accuracy(entry, benchmark) for benchmark in benchmarks]
         time = f"{entry['measured']['time']:.2f}" if "time" in entry["measured"] else ""
         cells = (name, entry["kind"], entry["commercial"], entry["size"], *accuracy, time, entry["where"])
         table.add_row(*map(text_cell, cells))

@@ -97,7 +97,7 @@ def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]],
     """Print a table with a header; so many of its first columns are text, the others numbers."""
     table = Table(title=text_cell(title, "table.title"), title_justify="left")
     for position, name in enumerate(header):
-        table.add_column(text_cell(name), justify="left" if position < words else "right")
+        table.add_column(text_cell(name), justify="left" if position < words else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(text_cell, row))
     stdout.print(table)

@@ -27,7 +27,8 @@ def print_rows(rows: Sequence[Row], keep: float | None = None) -> None:
     columns = {
         "image": [text_cell(row.path) for row in rows],
         "face": [_cell(row.face, "d") for row in rows],
-        "percentile": [_cell(row.percentile, ".0f") for row in rows],
+        # Rounded down, so that what is below a threshold does not look as if it reached it.
+        "percentile": [_cell(None if row.percentile is None else int(row.percentile), "d") for row in rows],
         "quality": [_cell(row.quality, ".3f") for row in rows],
         "accepted": [_accepted(row.accepted) for row in rows],
         "note": [_note(row, keep) for row in rows],

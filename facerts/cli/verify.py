@@ -60,7 +60,7 @@ def verify(
             or one named same: 1 or 0), the error rates of the decisions are printed.
         out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
-            that the model was calibrated for; by default 0.001.
+            that the model was calibrated for; by default 0.001, or the lowest if that is missing.
         threshold: Instead, the cosine similarity from which two faces match; its error rates are not known.
         keep: Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; by
             default 0.95.
@@ -68,7 +68,6 @@ def verify(
     """
     from facerts.scoring.pair_list import read_pair_list, verify_list
     from facerts.scoring.sinks import check_sink
-    from facerts.scoring.verify import DEFAULT_FMR
 
     if fmr is not None and threshold is not None:
         raise typer.BadParameter("--fmr and --threshold both set the threshold; give only one")
@@ -81,7 +80,7 @@ def verify(
     listed = [] if pairs is None else read_pair_list(pairs)
     scorer = options.open()
     rule: dict[str, Any] = {
-        "fmr": DEFAULT_FMR if fmr is None else fmr,
+        "fmr": fmr,
         "threshold": threshold,
         "keep": keep,
         "min_quality": min_quality,
@@ -186,4 +185,4 @@ def _of_pairs(rate: float) -> str:
 
 def _quality(quality: float | None, percentile: float | None) -> str:
     """As a percentile of the calibration faces, if there is one, and on the model's own scale."""
-    return f"{quality:.3f}" if percentile is None else f"percentile {percentile:.0f} ({quality:.3f})"
+    return f"{quality:.3f}" if percentile is None else f"percentile {int(percentile)} ({quality:.3f})"

@@ -77,7 +77,7 @@ def _enlarged(pixels: Pixels, factor: int) -> Pixels:
 
 def label(row: Row) -> list[str]:
     """What a row says of its face, in lines of decreasing importance."""
-    percentile = [] if row.percentile is None else [f"{PERCENTILE}{row.percentile:.0f}"]
+    percentile = [] if row.percentile is None else [f"{PERCENTILE}{math.floor(row.percentile)}"]
     # Without percentiles, quality is all that there is.
     quality = [] if row.quality is None else [f"quality {row.quality:.2f}"]
     reasons = in_words(row.reasons).split("; ") if row.reasons else []
@@ -107,7 +107,7 @@ def _draw_label(canvas: Pixels, row: Row, factor: int) -> None:
     left, top, right, bottom = _box(row, factor)
     height, width = canvas.shape[:2]
     text = round(max(MIN_TEXT_HEIGHT, min((right - left) / 9, max(height, width) / 60)))
-    room = 1.5 * (right - left)
+    room = 1.1 * (right - left)
     first, *others = label(row) or [""]
     first = first if _width(first, text) <= room else first.removeprefix(PERCENTILE)
     lines = [first, *(line for line in others if _width(line, text) <= room)]

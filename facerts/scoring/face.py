@@ -48,7 +48,7 @@ class Face:
     reasons: tuple[str, ...]
 
     def __repr__(self) -> str:
-        percentile = "" if self.percentile is None else f", percentile {self.percentile:.0f}"
+        percentile = "" if self.percentile is None else f", percentile {int(self.percentile)}"
         poor = f", {in_words(self.reasons)}" if self.reasons else ""
         return f"<Face {self.number} of {self.path}{percentile}{poor}>"
 

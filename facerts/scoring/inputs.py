@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from facerts.datasets.open_source import is_single_image, open_images
 from facerts.datasets.source import Source
 from facerts.errors import Error, ImageError
-from facerts.images import decode, read
+from facerts.images import MAX_BYTES, decode, read
 from facerts.images.pillow import from_pillow
 from facerts.io.files import address_problem
 from facerts.scoring.prepare import LazyImage
@@ -23,8 +23,9 @@ from facerts.scoring.prepare import LazyImage
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+BytesLike = bytes | bytearray | memoryview
 Color: TypeAlias = Literal["RGB", "BGR"]
-ImageInput: TypeAlias = "str | Path | bytes | NDArray[np.uint8] | Image"
+ImageInput: TypeAlias = "str | Path | bytes | bytearray | memoryview | BinaryIO | NDArray[np.uint8] | Image"
 ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
 
 
@@ -32,9 +33,9 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
     """One or several images, loaded when they are needed; those without a path are named "image 0", "image 1", ….
 
     Args:
-        images: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image; a sequence of these; or
-            ``(N, H, W, 3) uint8``. The path of a folder, record directory, shard or list stands for all images in it;
-            so does a ``Source``.
+        images: a path, encoded bytes, a file that is open in binary mode, an ``(H, W, 3) uint8`` array (also gray,
+            ``(H, W)``, or with alpha, ``(H, W, 4)``) or a PIL image; a sequence of these; or ``(N, H, W, 3) uint8``.
+            The path of a folder, record directory, shard or list stands for all images in it; so does a ``Source``.
         color: order of the channels of arrays.
         by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
             another image another name.
@@ -48,8 +49,9 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
         return list(lazy_images(images))
     # An array of paths is several images; an array of pixels with up to three axes is one.
     pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
-    single = pixels or isinstance(images, str | Path | bytes) or is_pil(images)
-    inputs: Sequence[Any] = [images] if single else images
+    several = isinstance(images, Iterable) and not isinstance(images, Mapping | BytesLike | str)
+    single = pixels or not several or is_pil(images) or _is_file(images)
+    inputs: Sequence[Any] = [images] if single else list(images)
     names = (f"image {_content_sha256(each)[:16] if by_content else at}" for at, each in enumerate(inputs))
     return [image for each, name in zip(inputs, names, strict=True) for image in _expanded(each, name, color)]
 
@@ -64,7 +66,7 @@ def _expanded(image: Any, name: str, color: Color) -> Iterator[LazyImage]:
 
 
 def _content_sha256(image: Any) -> str:
-    data = image if isinstance(image, bytes) else image.tobytes() if hasattr(image, "tobytes") else b""
+    data = image if isinstance(image, BytesLike) else image.tobytes() if hasattr(image, "tobytes") else b""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -92,11 +94,18 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     """An image, loaded when it is needed."""
     if isinstance(image, str | Path):
         return LazyImage(str(image), partial(_from_path, image))
-    if isinstance(image, bytes):
-        return LazyImage(name, partial(decode, image, where=name))
+    if _is_file(image):
+        image = image.read(MAX_BYTES + 1)
+    if isinstance(image, BytesLike):
+        return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
         return LazyImage(name, partial(from_pillow, image, name))
     return LazyImage(name, partial(_from_array, image, name, color), color)
+
+
+def _is_file(image: object) -> bool:
+    """Whether an object is an open file, or one in memory."""
+    return hasattr(image, "read") and not is_pil(image)
 
 
 def is_pil(image: object) -> bool:
@@ -120,10 +129,15 @@ def _from_path(path: str | Path) -> NDArray[np.uint8]:
 
 
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:
+    if image is None:
+        raise ImageError(f"{name}: None is no image; cv2.imread returns it for a file that it cannot read")
     if not isinstance(image, np.ndarray):
         raise ImageError(
             f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
         )
-    if problem := pixels_problem(image):
+    if image.dtype == np.uint8 and image.ndim == 2 and 0 not in image.shape:
+        return np.repeat(image[..., None], 3, axis=2)
+    pixels = image[..., :3] if image.ndim == 3 and image.shape[2] == 4 else image
+    if problem := pixels_problem(pixels):
         raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {problem}")
-    return np.ascontiguousarray(image if color == "RGB" else image[..., ::-1])
+    return np.ascontiguousarray(pixels if color == "RGB" else pixels[..., ::-1])

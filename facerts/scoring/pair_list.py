@@ -11,7 +11,7 @@ from facerts.benchmarks.listed import numbered_lines
 from facerts.errors import DataError
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
-from facerts.scoring.verify import DEFAULT_FMR, Verification
+from facerts.scoring.verify import Verification
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LABELS = {"1": True, "0": False, "same": True, "different": False, "true": True, "false": False}
@@ -66,7 +66,7 @@ def verify_list(
     scorer: Scorer,
     listed: Sequence[ListedPair],
     *,
-    fmr: float = DEFAULT_FMR,
+    fmr: float | None = None,
     threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,

@@ -27,7 +27,7 @@ OVER_EXPOSED = "over_exposed"
 BLURRED = "blurred"
 NOISY = "noisy"
 BELOW_THRESHOLD = "below_threshold"
-# In the order in which rows list them: what explains the others comes first. Half a face looks like none to a model.
+# In the order in which rows list them: what explains the others comes first.
 REASONS = (
     NO_FACE,
     CUT_OFF,
@@ -40,6 +40,8 @@ REASONS = (
     NOISY,
     BELOW_THRESHOLD,
 )
+# Half a face, or a tiny one that was enlarged, looks like none to a model: with these it is not said to be none.
+LOOKING_LIKE_NONE = (CUT_OFF, TOO_SMALL)
 # One of them is why an image was rejected.
 REJECTING = (NO_FACE, NOT_A_FACE, BELOW_THRESHOLD)
 
@@ -91,8 +93,11 @@ def share_outside(detection: Detection, height: int, width: int) -> float:
 
 
 def in_order(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Reasons in the order in which rows list them."""
-    return tuple(sorted(reasons, key=REASONS.index))
+    """Reasons in the order in which rows list them, without ``not_a_face`` where another explains it."""
+    given = set(reasons)
+    if not given.isdisjoint(LOOKING_LIKE_NONE):
+        given.discard(NOT_A_FACE)
+    return tuple(sorted(given, key=REASONS.index))
 
 
 def in_words(reasons: Iterable[str], keep: float | None = None) -> str:

@@ -74,7 +74,7 @@ class RowBuilder:
         by_model = model_reasons(outputs)
         faces = zip(image.crops, image.detections, by_model, image.reasons, strict=True)
         for face, (crop, detection, of_model, of_image) in enumerate(faces):
-            row = self._row(image, face, detection, outputs, of_model + of_image)
+            row = self._row(image, face, detection, outputs, in_order(of_model + of_image))
             norm = _to_float(outputs.norm, face)
             yield ScoredFace(row, crop, outputs.embedding[face], norm, image.found)
 
@@ -105,7 +105,7 @@ class RowBuilder:
             quality=quality,
             uncertainty=_to_float(outputs.uncertainty, face),
             accepted=accepted,
-            reasons=in_order(reasons),
+            reasons=reasons,
             smaller_faces=image.smaller,
             model_sha256=self.model.sha256,
         )

@@ -167,7 +167,7 @@ class Scorer:
         first: ImageInput,
         second: ImageInput,
         *,
-        fmr: float = DEFAULT_FMR,
+        fmr: float | None = None,
         threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
@@ -181,7 +181,7 @@ class Scorer:
             first: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
             second: likewise.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
-                model was calibrated for.
+                model was calibrated for; None for 0.001, or the lowest if that is missing.
             threshold: instead, the similarity at or above which two faces match; its error rates are not known.
             keep: compare only faces above the model's threshold that keeps this share of its calibration faces;
                 by default 0.95 if the model has quality thresholds.
@@ -216,7 +216,7 @@ class Scorer:
         self,
         pairs: Sequence[tuple[str | Path, str | Path]],
         *,
-        fmr: float = DEFAULT_FMR,
+        fmr: float | None = None,
         threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
@@ -245,7 +245,7 @@ class Scorer:
     def match_rule(
         self,
         *,
-        fmr: float = DEFAULT_FMR,
+        fmr: float | None = None,
         threshold: float | None = None,
         keep: float | None = None,
         min_quality: float | None = None,
@@ -266,6 +266,8 @@ class Scorer:
                     f"a threshold of {threshold:g} is no cosine similarity; give one from -1 to 1"
                 )
             return MatchRule(None, threshold, None, None, limit, self.embedder.sha256)
+        if fmr is None:
+            fmr = self._default_fmr()
         match = self._match_threshold(fmr, flip=False)
         # Only faces above the limit are compared, so the error rate is that of pairs of such faces.
         errors: MatchThreshold | KeptPairs = match
@@ -279,6 +281,15 @@ class Scorer:
             min_quality=limit,
             model_sha256=self.embedder.sha256,
         )
+
+    def _default_fmr(self) -> float:
+        """The usual false match rate, or, of a model that was calibrated with few faces, its lowest."""
+        calibration = self.embedder.description.calibration
+        matching = None if calibration is None else calibration.matching
+        rates = [] if matching is None else [float(rate) for rate in matching.thresholds]
+        if not rates or any(math.isclose(rate, DEFAULT_FMR) for rate in rates):
+            return DEFAULT_FMR
+        return min(rates)
 
     def _score(
         self, images: Sequence[LazyImage], row_builder: RowBuilder, *, largest: bool
@@ -448,10 +459,11 @@ class Scorer:
             if math.isclose(float(rate), fmr):
                 return threshold
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+        choice = f"take one of these (--fmr {min(thresholds, key=float)}), or " if thresholds else ""
         raise ModelError(
-            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
-            "on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. --threshold "
-            "(threshold) decides by a similarity of your own, without an error rate"
+            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; {choice}"
+            "calibrate it on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. "
+            "A similarity of your own also decides (--threshold 0.3), without a known error rate"
         )
 
 
@@ -517,7 +529,7 @@ def verify(
     first: ImageInput,
     second: ImageInput,
     *,
-    fmr: float = DEFAULT_FMR,
+    fmr: float | None = None,
     threshold: float | None = None,
     keep: float | None = None,
     min_quality: float | None = None,

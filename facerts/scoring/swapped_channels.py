@@ -29,7 +29,7 @@ class SwappedChannels:
 
     def __init__(self, embedder: OnnxEmbedder) -> None:
         self._embedder = embedder
-        self._gains: list[float] = []
+        self._gains: dict[str, list[float]] = {"RGB": [], "BGR": []}
         calibration = embedder.description.calibration
         quantiles = None if calibration is None else calibration.quantiles
         self._spread = quantiles[75] - quantiles[25] if quantiles else None
@@ -40,7 +40,7 @@ class SwappedChannels:
     ) -> Iterator[list[ScoredFace]]:
         """The faces of each image, unchanged; those that come from arrays are looked at."""
         for image, faces in zip(images, scored, strict=True):
-            if image.color is not None and not self._done:
+            if image.color is not None and not self._done and len(self._gains[image.color]) < FACES:
                 self._see(image.color, faces)
             yield faces
 
@@ -55,13 +55,13 @@ class SwappedChannels:
         crops, given = zip(*seen, strict=True)
         swapped = self._embedder(np.ascontiguousarray(np.stack(crops)[..., ::-1])).quality
         assert swapped is not None
-        self._gains += (swapped - np.array(given)).tolist()
-        limit = max(MANY, ONE / math.sqrt(len(self._gains)))
-        if np.mean(self._gains) > limit * (self._spread or math.inf):
+        gains = self._gains[color]
+        gains += (swapped - np.array(given)).tolist()
+        limit = max(MANY, ONE / math.sqrt(len(gains)))
+        if np.mean(gains) > limit * (self._spread or math.inf):
             self._done = True
             warnings.warn(
                 f"faces score clearly better with their channels swapped, so these arrays seem not to be {color}; give "
                 'color="BGR" for images of OpenCV, and color="RGB" for all others',
                 stacklevel=5,
             )
-        self._done |= len(self._gains) >= FACES

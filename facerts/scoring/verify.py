@@ -121,7 +121,10 @@ class MatchRule:
         if NOT_A_FACE in row.reasons:
             yield f"{row.path}: not a face"
         else:
-            yield f"{row.path}: quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
+            percentile = "" if row.percentile is None else f"percentile {int(row.percentile)}, "
+            yield (
+                f"{row.path}: {percentile}quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
+            )
 
 
 def _error(face: ScoredFace) -> Iterator[str]:

@@ -22,7 +22,6 @@ from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
-from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import RequestError
 from facerts.serving.prometheus import Metrics
@@ -286,7 +285,7 @@ class Service:
         settings = self.settings
         limit = options if options.keep is not None or options.min_quality is not None else settings
         return self.scorer.match_rule(
-            fmr=options.fmr or settings.fmr or DEFAULT_FMR,
+            fmr=options.fmr or settings.fmr,
             threshold=options.threshold,
             keep=limit.keep,
             min_quality=limit.min_quality,

@@ -28,7 +28,7 @@ class Settings:
         keep: accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a
             request sets a threshold.
         min_quality: accept faces with at least this quality, unless a request sets a threshold.
-        fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001.
+        fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001, or the model's lowest.
         gallery: gallery file for /v1/search, read once; None for a service without.
         fpir: false positive identification rate of /v1/search, unless a request sets one.
         max_bytes: maximum size of a request body, in bytes.

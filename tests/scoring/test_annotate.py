@@ -109,7 +109,7 @@ def test_a_crop_and_an_image_without_a_face_have_the_label_below() -> None:
 
 def test_a_label_says_what_the_row_says() -> None:
     row = replace(FACE, percentile=48.6, accepted=False, reasons=("under_exposed", "below_threshold"))
-    assert label(row) == ["percentile 49", "under exposed", "quality -0.70"]
+    assert label(row) == ["percentile 48", "under exposed", "quality -0.70"]
     assert label(replace(FACE, percentile=None)) == ["quality -0.70"]
     assert label(Row("a.jpg", reasons=("no_face",))) == ["no face found"]
     assert label(Row("a.jpg", error="broken")) == ["broken"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import fields
 from pathlib import Path
 
@@ -99,3 +100,32 @@ def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:
     assert list(table) == [field.name for field in fields(Row)]
     assert table["quality"].notna().tolist() == [True, False]
     assert table["accepted"][0]
+
+
+def test_files_in_memory_and_other_bytes_are_images(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+    data = encode_png(crops[0])
+    (tmp_path / "a.png").write_bytes(data)
+    expected = scorer.score(data)
+    for image in (io.BytesIO(data), bytearray(data), memoryview(data)):
+        assert scorer.score(image) == expected
+    with (tmp_path / "a.png").open("rb") as file:
+        assert scorer.score([file]) == expected
+
+
+def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crops) -> None:
+    gray = crops[0, ..., 0]
+    assert scorer.score(gray) == scorer.score(np.repeat(gray[..., None], 3, axis=2))
+    alpha = np.dstack([crops[0], gray])
+    assert scorer.score(alpha) == scorer.score(crops[0])
+    bgra = np.dstack([crops[0][..., ::-1], gray])
+    assert scorer.score(bgra, color="BGR") == scorer.score(crops[0])
+
+
+def test_what_is_no_image_is_said_in_one_row(scorer: Scorer) -> None:
+    for image, message in (
+        (None, "image 0: None is no image; cv2.imread returns it for a file that it cannot read"),
+        ({"a": 1}, "image 0: an image must be a path, bytes, an array or a PIL image, not dict"),
+        (7, "image 0: an image must be a path, bytes, an array or a PIL image, not int"),
+    ):
+        (row,) = scorer.score(image)  # type: ignore[arg-type]
+        assert row.error == message

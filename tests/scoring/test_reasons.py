@@ -146,7 +146,21 @@ def test_reasons_come_in_the_order_of_the_documentation() -> None:
     names = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = tuple(name for name in names if name in reasons.REASONS)
     assert documented == reasons.REASONS
-    assert reasons.in_order(["noisy", "not_a_face", "cut_off"]) == ("cut_off", "not_a_face", "noisy")
+    assert reasons.in_order(["noisy", "not_a_face", "turned_away"]) == ("not_a_face", "turned_away", "noisy")
+
+
+def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> None:
+    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    photo = np.full((300, 300, 3), 200, np.uint8)
+    for face, expected in (
+        (detection(), ("not_a_face",)),
+        (detection(scale=0.25), ("too_small",)),
+        (detection(left=-50), ("cut_off",)),
+    ):
+        (row,) = Scorer(scorer.embedder, OneFace(face)).score(photo, min_quality=-1e9)
+        assert row.reasons[:1] == expected
+        assert row.accepted is ("not_a_face" not in row.reasons)
+        assert ("not_a_face" in row.reasons) == (expected == ("not_a_face",))
 
 
 def test_a_model_without_a_probe_never_says_not_a_face() -> None:

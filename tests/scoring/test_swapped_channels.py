@@ -78,6 +78,12 @@ def test_channels_said_to_be_bgr_are_checked_too(watched: Scorer, orange: Crops)
         list(watched.faces([*orange[:2]], color="BGR"))
 
 
+def test_right_calls_do_not_hide_wrong_ones(watched: Scorer, orange: Crops) -> None:
+    watched.score(orange[:6, ..., ::-1], color="BGR")
+    with pytest.warns(UserWarning, match="seem not to be RGB"):
+        watched.score(orange[0, ..., ::-1])
+
+
 def test_right_channels_and_files_give_no_warning(
     watched: Scorer, redness: Redness, orange: Crops, tmp_path: Path
 ) -> None:

@@ -76,9 +76,11 @@ def test_poor_images_are_inconclusive_and_named(scorer: Scorer) -> None:
         result = scorer.verify(*images)
         assert (result.decision, result.min_quality) == ("inconclusive", -0.5)
         assert result.reason is not None
-        quality = f"{brightness(poor):.3f}"
+        # The matcher's quantiles lie evenly from -1 to 1.
+        percentile, quality = int(50 * (brightness(poor) + 1)), f"{brightness(poor):.3f}"
         assert result.reason.split("; ") == [
-            f"{name}: quality {quality} is below the minimum of -0.500" for name in named
+            f"{name}: percentile {percentile}, quality {quality} is below the minimum of -0.500"
+            for name in named
         ]
         assert result.similarity == pytest.approx(cosine(*images), abs=1e-5)
     assert scorer.verify(poor, poor, min_quality=-1).decision == "same"
@@ -201,3 +203,16 @@ def test_the_default_model_verifies_and_is_loaded_once(monkeypatch: pytest.Monke
     poor = facerts.verify(draw_face(0, 0), np.zeros((112, 112, 3), dtype=np.uint8))
     assert (poor.decision, round(poor.min_quality or 0, 4)) == ("inconclusive", -0.8377)
     assert (round(poor.fnmr or 0, 4)) == 0.186
+
+
+def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_path: Path) -> None:
+    image = noise(1)
+    usual = facerts.load(write_matcher(tmp_path / "usual.onnx"))
+    assert usual.verify(image, image).fmr == 0.001
+    few = {rate: at for rate, at in matching()["thresholds"].items() if rate == "0.01"}
+    coarse = facerts.load(write_matcher(tmp_path / "coarse.onnx", thresholds={**few, "0.1": few["0.01"]}))
+    assert coarse.verify(image, image).fmr == 0.01
+    with pytest.raises(
+        ModelError, match=r"only for 0\.01, 0\.1; take one of these \(--fmr 0\.01\), or calibrate"
+    ):
+        coarse.verify(image, image, fmr=0.001)

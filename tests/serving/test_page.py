@@ -85,7 +85,7 @@ def test_images_show_their_faces_or_why_there_are_none(
         assert row.quality is not None
         reasons = ", ".join(row.reasons).replace("_", " ")
         assert reasons
-        assert shown == f"{row.face + 1} {row.percentile:.0f} ✓ accepted {reasons} {row.quality:.3f} 0.90"
+        assert shown == f"{row.face + 1} {int(row.percentile)} ✓ accepted {reasons} {row.quality:.3f} 0.90"
 
 
 def test_boxes_lie_on_the_faces_with_numbers_at_every_width(page: Tab, images: list[Path]) -> None:
@@ -139,7 +139,7 @@ def test_a_threshold_decides_in_color_and_in_words(page: Tab, images: list[Path]
     decisions = "[...document.querySelectorAll('.decision')].map((cell) => cell.innerText)"
     colors = "[...document.querySelectorAll('.box')].map((box) => getComputedStyle(box).borderTopColor)"
     choose(page, images[:1])
-    assert page.run("el('accept').selectedOptions[0].innerText") == "95 % of good faces (default)"
+    assert page.run("el('accept').selectedOptions[0].innerText") == "from percentile 5 (default)"
     assert page.run(decisions) == ["✓ accepted"] * 2
     accept(page, "")
     assert page.run(decisions) == []
@@ -209,7 +209,7 @@ def test_a_gallery_names_the_person_of_each_face(
             "too poor to say",
         ]
         assert (
-            tab.run("el('accept').selectedOptions[0].innerText") == "99 % of good faces (default of searches)"
+            tab.run("el('accept').selectedOptions[0].innerText") == "from percentile 1 (default of searches)"
         )
         assert "6 people, 18 images" in tab.run("el('model-facts').textContent")
         asked = tab.run("performance.getEntriesByType('resource').map((entry) => entry.name)")

@@ -55,7 +55,7 @@ def test_the_response_is_that_of_the_scorer(client: httpx.Client, matcher: Score
 def test_poor_images_are_inconclusive(client: httpx.Client) -> None:
     answer = verify(client, crop(200), crop(20)).json()
     assert (answer["decision"], answer["min_quality"], answer["fmr"]) == ("inconclusive", -0.5, 0.001)
-    assert answer["reason"] == "the second image: quality -0.843 is below the minimum of -0.500"
+    assert answer["reason"] == "the second image: percentile 7, quality -0.843 is below the minimum of -0.500"
     accepted = [image["faces"][0]["accepted"] for image in answer["images"]]
     assert accepted == [True, False]
     assert verify(client, crop(200), crop(20), min_quality=-1).json()["decision"] == "different"
