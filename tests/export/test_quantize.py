@@ -160,7 +160,7 @@ def test_int8_ranges_match_the_activations_on_the_faces(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != spec.name
     )
     onnx.save(float32, str(tmp_path / "all.onnx"))
-    faces = export_module._calibration_faces(export_module._recipe_images(load_network(trained_run)))
+    faces = export_module._calibration_faces(export_module._training_images(load_network(trained_run)))
     session = onnxruntime.InferenceSession(str(tmp_path / "all.onnx"), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     feeds = {spec.name: to_input(faces, spec)}
