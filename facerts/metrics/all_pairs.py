@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.compared_pairs import ComparedPairs
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import Interval, resampled_rate_interval
 from facerts.metrics.resample import subject_counts
 from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
 
@@ -238,7 +238,10 @@ def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
 def far_intervals(
     pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
 ) -> dict[float, Interval]:
-    """95 % intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people."""
+    """95 % intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people.
+
+    At 0 and 1 they extend to 3 / n (``resampled_rate_interval``), n the people with genuine pairs.
+    """
     inside = [far for far in fars if pairs.in_tail(far)]
     units = pairs.genuine_units
     tars: dict[float, list[float]] = {far: [] for far in inside}
@@ -247,7 +250,11 @@ def far_intervals(
             continue
         for far, limit in zip(inside, limits, strict=True):
             tars[far].append(float(np.average(pairs.genuine > limit, weights=weights)))
-    return {far: percentile_interval(np.array(values)) for far, values in tars.items()}
+    people = len(np.unique(units))
+    return {
+        far: resampled_rate_interval(np.array(values), pairs.tar_at_far(far).tar, people)
+        for far, values in tars.items()
+    }
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:

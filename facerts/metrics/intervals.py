@@ -50,6 +50,10 @@ def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
     return (max(low, 0.0), min(high, 1.0)) if of_shares else (low, high)
 
 
+# A rate that is summed from parts may miss 0 or 1 by this much.
+_ROUNDING = 1e-12
+
+
 def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:
     """The 95 % interval of a rate from resampled rates; at a rate of 0 or 1 it extends to the rule of three.
 
@@ -62,9 +66,9 @@ def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int
     """
     low, high = percentile_interval(values) if len(values) else (rate, rate)
     margin = min(3 / max(units, 1), 1.0)
-    if rate == 0:
+    if rate <= _ROUNDING:
         return low, max(high, margin)
-    return (min(low, 1 - margin), high) if rate == 1 else (low, high)
+    return (min(low, 1 - margin), high) if rate >= 1 - _ROUNDING else (low, high)
 
 
 def wilson(

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import Interval, resampled_rate_interval
 from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
-from facerts.metrics.verification import ROC, check_pairs
+from facerts.metrics.verification import ROC, check_pairs, roc
 
 REPLICATES = 1000
 # A replicate over subjects takes a pass over all pairs, so fewer are computed for large sets.
@@ -47,6 +47,9 @@ def verification_intervals(
 ) -> PairIntervals:
     """Percentile bootstrap intervals of AUROC, EER and TAR at each FAR.
 
+    At 0 and 1 they extend to 3 / n (``resampled_rate_interval``), n the people with genuine pairs, or the genuine pairs
+    if those are resampled; of AUROC and EER at most the impostor pairs.
+
     Args:
         scores: ``(P,)``.
         same: ``(P,) bool``.
@@ -59,8 +62,16 @@ def verification_intervals(
     values, flags = check_pairs(scores, same)
     count = replicates or (REPLICATES if len(values) <= MANY else REPLICATES_OF_MANY)
     curves = _resampled(values, flags, subjects, count, seed)
-    metrics = [(c.auroc(), c.eer(), *(c.tar_at_far(far).tar for far in fars)) for c in curves]
-    auroc, eer, *tars = (percentile_interval(column) for column in np.array(metrics).T)
+
+    def measures(curve: ROC) -> list[float]:
+        return [curve.auroc(), curve.eer(), *(curve.tar_at_far(far).tar for far in fars)]
+
+    whole = roc(values, flags)
+    genuine = whole.genuine if subjects is None else len(np.unique(np.asarray(subjects)[flags]))
+    both = min(genuine, whole.impostors)
+    drawn = np.array([measures(curve) for curve in curves]).reshape(-1, 2 + len(fars)).T
+    units = [both, both, *[genuine] * len(fars)]
+    auroc, eer, *tars = map(resampled_rate_interval, drawn, measures(whole), units)
     return PairIntervals(
         "pairs" if subjects is None else "subjects", auroc, eer, dict(zip(fars, tars, strict=True))
     )
@@ -74,13 +85,17 @@ def share_interval(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Interval:
-    """Interval of the share of pairs decided correctly, keeping the proportion of genuine and impostor pairs."""
+    """Interval of the share of pairs decided correctly, keeping the proportion of genuine and impostor pairs.
+
+    At 0 and 1 it extends to 3 / n (``resampled_rate_interval``), n people, or pairs if those are resampled.
+    """
     correct, flags = np.asarray(right, dtype=np.float32), np.asarray(same, dtype=bool)
     values = [
         class_mean(correct, flags, weights)
         for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed)
     ]
-    return percentile_interval(np.array(values))
+    units = len(flags) if subjects is None else len(np.unique(subjects))
+    return resampled_rate_interval(np.array(values), float(np.mean(correct, dtype=np.float64)), units)
 
 
 def class_mean(values: NDArray[np.floating], same: NDArray[np.bool_], weights: NDArray[np.float32]) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import Interval, resampled_rate_interval
 from facerts.metrics.verification import auroc, check_pairs
 
 TPRS = (0.90, 0.95)
@@ -80,7 +80,7 @@ def tnr_interval(
 
     The threshold of a replicate is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta
     distribution of that order statistic of N uniform draws. Given the threshold, the number of non-faces below it is
-    binomial.
+    binomial. At 0 and 1 the interval extends to 3 / M (``resampled_rate_interval``), M non-faces.
     """
     random = np.random.default_rng(seed)
     positive = np.sort(np.asarray(faces, dtype=np.float64))
@@ -90,7 +90,8 @@ def tnr_interval(
     ranks = np.ceil(count * random.beta(rank, count - rank + 1, replicates)).astype(int)
     thresholds = positive[np.clip(ranks, 1, count) - 1]
     below = np.searchsorted(negative, thresholds, side="left") / len(negative)
-    return percentile_interval(random.binomial(len(negative), below) / len(negative))
+    drawn = random.binomial(len(negative), below) / len(negative)
+    return resampled_rate_interval(drawn, tnr_at_tpr(positive, negative, tpr), len(negative))
 
 
 def average_precision(scores: ArrayLike, positive: ArrayLike) -> float:

@@ -93,7 +93,7 @@ def _verification(section: VerificationResult) -> Iterator[str]:
     if (far := headline_fmr(numbers)) is not None:
         point = numbers.tar_at_far[far]
         missed = _measured(1 - point.value, complement(point.ci95))
-        few = f"; only {point.impostors_accepted} of them decide the threshold" * (
+        few = f" (only {point.impostors_accepted} of them decide the threshold)" * (
             point.impostors_accepted < FEW
         )
         yield (

@@ -49,14 +49,22 @@ class StartComparison:
         return self.ci95[1] < 0 and self.people >= MIN_PEOPLE
 
     @property
+    def told_nothing(self) -> bool:
+        """Whether the difference is the same whoever is drawn, so that its interval says nothing."""
+        return self.ci95[0] == self.ci95[1]
+
+    @property
     def verdict(self) -> str:
         """What was found, in one sentence."""
         low, high = self.ci95
+        interval = "" if self.told_nothing else f" [{low:+.4f}, {high:+.4f}]"
         measured = (
             f"at FMR {self.fmr:g} it misses {self.after:.4f} of the pairs of one person, {self.start} "
-            f"{self.before:.4f} (difference {self.after - self.before:+.4f} [{low:+.4f}, {high:+.4f}]), on "
+            f"{self.before:.4f} (difference {self.after - self.before:+.4f}{interval}), on "
             f"{self.people} held-out people ({self.images} images)"
         )
+        if self.told_nothing:
+            return f"not clearly better than {self.start}: {measured}, too few to tell; use {self.start}, or more people"
         if self.better:
             return f"better than {self.start}: {measured}"
         if low > 0:

@@ -109,6 +109,11 @@ def test_intervals_are_limited_to_the_tail() -> None:
         assert low < found.tar_at_far(far).tar < high
 
 
+def test_without_an_error_the_intervals_extend_to_the_rule_of_three() -> None:
+    found = all_pairs(np.repeat(np.eye(12, dtype=np.float32), 3, axis=0), np.repeat(np.arange(12), 3))
+    assert far_intervals(found, [0.1]) == {0.1: (pytest.approx(1 - 3 / 12), 1.0)}
+
+
 def test_invalid_input_is_refused() -> None:
     vectors, labels = case(20, 5)
     broken = vectors.copy()

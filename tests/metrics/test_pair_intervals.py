@@ -72,3 +72,16 @@ def test_the_interval_of_accuracy_keeps_the_proportion_of_classes() -> None:
     p, q = np.mean(np.arange(10) % 4 != 0), np.mean(np.arange(10, 40) % 4 != 0)
     error = np.sqrt(0.25**2 * p * (1 - p) / 10 + 0.75**2 * q * (1 - q) / 30)
     assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+@pytest.mark.parametrize(("by", "units"), [("pairs", 30), ("subjects", 10)])
+def test_without_an_error_the_intervals_extend_to_the_rule_of_three(by: str, units: int) -> None:
+    people = np.repeat(np.arange(10), 3)
+    subjects = np.stack([np.tile(people, 2), np.append(people, (people + 1) % 10)], axis=1)
+    same = np.arange(60) < 30
+    given = subjects if by == "subjects" else None
+    found = verification_intervals(same * 1.0, same, [0.1], subjects=given)
+    assert found.tar_at_far[0.1] == found.auroc == (pytest.approx(1 - 3 / units), 1.0)
+    assert found.eer == (0.0, pytest.approx(3 / units))
+    of_all = 60 if by == "pairs" else 10
+    assert share_interval(np.ones(60), same, subjects=given) == (pytest.approx(1 - 3 / of_all), 1.0)

@@ -41,4 +41,8 @@ def test_the_interval_matches_resampling(tpr: float) -> None:
     slow = [tnr_at_tpr(random.choice(faces, 300), random.choice(others, 200), tpr) for _ in range(6000)]
     expected = tuple(np.quantile(slow, [0.025, 0.975]))
     assert tnr_interval(faces, others, tpr, replicates=20_000) == pytest.approx(expected, abs=0.011)
-    assert tnr_interval([1.0, 2.0], [0.0], tpr) == (1.0, 1.0)
+
+
+def test_where_every_non_face_is_below_the_interval_extends_to_the_rule_of_three() -> None:
+    assert tnr_interval([1.0, 2.0], np.zeros(60), 0.95) == (pytest.approx(0.95), 1.0)
+    assert tnr_interval([0.0, 0.0], np.ones(60), 0.95) == (0.0, pytest.approx(0.05))

@@ -91,7 +91,10 @@ def test_verification_in_words() -> None:
 def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_so() -> None:
     few = verified(0.98, 0.97, 0.99)
     few["tar_at_far"]["0.001"]["impostors_accepted"] = 3
-    assert "only 3 of them decide the threshold" in said(subject(verification={"lfw": few}))["a"]["lfw"]
+    assert (
+        "different-person pairs (only 3 of them decide the threshold), it misses"
+        in said(subject(verification={"lfw": few}))["a"]["lfw"]
+    )
     close = said(subject(verification={"lfw": verified(0.52, 0.49, 0.55)}))["a"]["lfw"]
     assert "52.0 % [49.0, 55.0] of 6,000 pairs correctly, not clearly better than chance (50.0 %)." in close
     # Who always says "two people" is right in 4 of 6 cases.

@@ -155,6 +155,11 @@ def test_the_verdict_follows_from_interval_and_people(
     assert ("use shipped" in found.verdict) == (word != "better than")
 
 
+def test_an_interval_of_no_width_means_too_few_people() -> None:
+    verdict = StartComparison("shipped", 6, 30, 0.1, 0.0, 0.0, (0.0, 0.0)).verdict
+    assert "(difference +0.0000), on 6 held-out people (30 images), too few to tell; use shipped" in verdict
+
+
 def test_fnmr_and_its_replicates_are_of_the_genuine_pairs() -> None:
     random = np.random.default_rng(2)
     labels = np.repeat(np.arange(12), 4)
