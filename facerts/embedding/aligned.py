@@ -68,7 +68,7 @@ class AlignedPhotos(WrappedSource):
             self._sizes[row] = None if is_missing else size
 
 
-def alignment_notes(source: Source) -> list[str]:
+def alignment_notes(source: Source, advice: str = "use --detector") -> list[str]:
     """Warnings about images that were aligned, or that look as if they should have been."""
     if isinstance(source, AlignedPhotos):
         missing = source.without_face()
@@ -84,7 +84,7 @@ def alignment_notes(source: Source) -> list[str]:
     height, width = size
     return [
         f"Images are {width} x {height} pixels and were resized to {CROP_SIZE} x {CROP_SIZE}; if they are photos and "
-        "not aligned crops, use --detector."
+        f"not aligned crops, {advice}."
     ]
 
 

@@ -72,7 +72,11 @@ class TrainingData:
             source, self.heldout = hold_out_identities(source, recipe.data.holdout_identities, recipe.seed)
         self.identities = len(source.identities)
         if self.identities < 2:
-            raise DataError(f"{source.name}: has only one identity; training needs at least two")
+            held_out = 0 if self.heldout is None else len(self.heldout.identities)
+            raise DataError(
+                f"{source.name}: {self.identities} identity is left to train on, {held_out} are held out; it needs "
+                "at least two to train on, so give more people"
+            )
         source = self._harder(source, recipe)
         if recipe.optim.epochs and len(source) < recipe.labeled_size:
             raise DataError(

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from facerts.embedding.aligned import alignment_notes
 from facerts.errors import Error, ModelError, first_line
-from facerts.io.console import say
+from facerts.io.console import say, warn
 from facerts.io.files import atomic_write, locked
 from facerts.io.progress import duration, progress_bar
 from facerts.training import checkpoint
@@ -30,6 +31,9 @@ from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport
 from facerts.training.validation import Validator
+
+# Training takes aligned crops; this makes them of photos, and keeps the folders of the people.
+ALIGN = "align them first: facerts score PHOTOS/ --largest --save-crops PEOPLE/ --out crops.csv"
 
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s: float | None = None) -> Path:
@@ -110,6 +114,8 @@ class _Run:
         if processes.first:
             with atomic_write(self._file.parent / "recipe.yaml", "w") as text:
                 text.write(recipe.to_yaml())
+            for note in alignment_notes(self._data.source, ALIGN):
+                warn(note)
             summary.print_start(self._learner, self._data, self._validator)
         with (
             RunLog(self._file.parent, self.step) if processes.first else nullcontext() as self._log,

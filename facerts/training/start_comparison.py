@@ -64,7 +64,8 @@ class StartComparison:
             f"{self.people} held-out people ({self.images} images)"
         )
         if self.told_nothing:
-            return f"not clearly better than {self.start}: {measured}, too few to tell; use {self.start}, or more people"
+            advice = f"use {self.start}, or more people"
+            return f"not clearly better than {self.start}: {measured}, too few to tell; {advice}"
         if self.better:
             return f"better than {self.start}: {measured}"
         if low > 0:

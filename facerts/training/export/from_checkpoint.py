@@ -110,7 +110,7 @@ def export_run(
         ModelError: no such file, the outputs of the network are not finite, or those of the file differ from them by
             more than ``TOLERANCES``.
         DataError: too few faces for int8, or none available.
-        Error: an unknown precision, or published weights without terms.
+        Error: ``out`` is not an .onnx file, an unknown precision, or published weights without terms.
         MissingExtraError: the packages of the exporter are not installed.
     """
     if precision not in TOLERANCES:
@@ -118,6 +118,8 @@ def export_run(
             f"no precision {precision!r}{did_you_mean(precision, TOLERANCES)}; available: {', '.join(TOLERANCES)}"
         )
     out = Path(out)
+    if out.suffix.lower() != ".onnx":
+        raise Error(f"{out}: a model is written as .onnx; choose a file with that suffix")
     trained = open_network(run, averaged=averaged)
     if embedding_only and not trained.network.embedding_size:
         raise Error(
