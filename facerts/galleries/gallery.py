@@ -180,9 +180,11 @@ class Gallery:
         """The most similar person of each face in each image, and whether it is a match.
 
         Args:
-            images, largest, color: see ``Scorer.score``.
+            images: see ``Scorer.score``.
             min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
                 threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
+            largest: search only for the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Raises:
             DataError: there are no images, or fewer than two people in the gallery.

@@ -122,7 +122,11 @@ class Scorer:
         An image without a face gives none.
 
         Args:
-            images, min_quality, keep, largest, color: as in ``score``.
+            images: see ``score``.
+            min_quality: see ``score``.
+            keep: see ``score``.
+            largest: only the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Raises:
             ImageError: an image cannot be read; ``score`` goes on with the others.
@@ -153,6 +157,11 @@ class Scorer:
         """As ``score``, one by one, for any number of images: rows with crops and embeddings.
 
         Args:
+            images: see ``score``.
+            min_quality: see ``score``.
+            keep: see ``score``.
+            largest: only the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             progress: what a progress bar says; empty for none.
         """
         inputs = lazy_inputs(images, color)
