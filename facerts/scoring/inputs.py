@@ -51,7 +51,7 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
     pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
     several = isinstance(images, Iterable) and not isinstance(images, Mapping | BytesLike | str)
     single = pixels or not several or is_pil(images) or _is_file(images)
-    inputs: Sequence[Any] = [images] if single else list(images)
+    inputs = [_content(each) for each in ([images] if single else images)]
     names = (f"image {_content_sha256(each)[:16] if by_content else at}" for at, each in enumerate(inputs))
     return [image for each, name in zip(inputs, names, strict=True) for image in _expanded(each, name, color)]
 
@@ -94,13 +94,17 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     """An image, loaded when it is needed."""
     if isinstance(image, str | Path):
         return LazyImage(str(image), partial(_from_path, image))
-    if _is_file(image):
-        image = image.read(MAX_BYTES + 1)
+    image = _content(image)
     if isinstance(image, BytesLike):
         return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
         return LazyImage(name, partial(from_pillow, image, name))
     return LazyImage(name, partial(_from_array, image, name, color), color)
+
+
+def _content(image: Any) -> Any:
+    """What an open file contains, as far as it may be an image; everything else as it is."""
+    return image.read(MAX_BYTES + 1) if _is_file(image) else image
 
 
 def _is_file(image: object) -> bool:

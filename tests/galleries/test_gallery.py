@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterator
@@ -372,6 +373,25 @@ def test_frames_are_added_under_names_of_their_content(scorer: Scorer, people: P
     again = more.add(scorer, [encode_png(frames[0]), *frames], person="Ann", min_quality=-math.inf)
     # The bytes of a file are not the pixels of a frame, but the same frames are the same images.
     assert len(again.entries) == len(gallery.entries) + 3
+    files = [io.BytesIO(encode_png(frame)) for frame in frames]
+    assert (
+        len(gallery.add(scorer, files, person="Ann", min_quality=-math.inf).entries)
+        == len(gallery.entries) + 2
+    )
+    assert (
+        len(
+            {
+                path
+                for _, path in gallery.add(
+                    scorer,
+                    [io.BytesIO(encode_png(frame)) for frame in frames],
+                    person="Ann",
+                    min_quality=-math.inf,
+                ).entries
+            }
+        )
+        == len(gallery.entries) + 2
+    )
     bgr = np.ascontiguousarray(frames[0][..., ::-1])
     turned = gallery.add(scorer, bgr, person="Ann", min_quality=-math.inf, color="BGR")
     of_ann = more.enrollments.embedding[[entry[0] == "Ann" for entry in more.entries]]
