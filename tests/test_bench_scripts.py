@@ -20,6 +20,7 @@ SCRIPTS = {
 SLOW = {
     "bench_data": ("--processes 1 --workers 0 --rounds 1 --images 256", r"read and decode, random.* / decode, 1"),
     "bench_evaluate": ("--model {model} --rounds 1", r"whole / bare: [\d.]+ \("),
+    "bench_people": ("--faces 500 1000", r"time grows with the power -?[\d.]+"),
     "bench_metrics": ("--quick --rounds 1", r"roc / scikit-learn, pairs/s: [\d.]+ \("),
     "bench_networks": ("mobilefacenet:0.125 --reference {model} --rounds 1 --steps 0 --batch 1", r"\| mobilefacenet"),
     "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--batch-size 8` \| [\d.]+"),

@@ -22,6 +22,7 @@ from facerts.metrics.error_versus_reject import pair_quality
 from facerts.metrics.group_rates import fmr_by_group, in_tail, share_by_group
 from facerts.metrics.intervals import Interval, resampled_rate_interval
 from facerts.metrics.resample import ResamplingUnit, subject_counts
+from facerts.metrics.same_person import SamePerson, fit_same_person, quality_level
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
@@ -30,6 +31,8 @@ FMRS = (1e-2, 1e-3, 1e-4)
 # if no two pairs share a person.
 MIN_FALSE_MATCHES, FEW_FALSE_MATCHES = 1, 10
 REPLICATES = 300
+# Images whose pairs the likelihood ratio of "same person" is fitted on; two million pairs.
+MAX_FITTED = 2000
 
 # The calibration, None if there are too few pairs for any rate; and remarks for the report.
 MatchingAndNotes = tuple[Matching | None, list[str]]
@@ -63,8 +66,26 @@ def match_every_pair(
     quality = None if faces.quality is None else faces.quality[unique]
     thresholds = match_thresholds(every, rates, quality=quality, keep=keep)
     matching = _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, every.unit)
+    if quality is not None:
+        fitted = _same_person(faces.embedding[unique], quality, labels[unique])
+        weights = tuple(round(weight, 4) for weight in fitted.weights)
+        matching = matching.model_copy(update={"same_person": weights})
     similarities = {rate: threshold.similarity for rate, threshold in thresholds.items()}
     return matching, ComparedFaces(unique, every, similarities), notes + _uncertain_rates(thresholds)
+
+
+def _same_person(
+    embedding: NDArray[np.float32], quality: NDArray[np.floating], labels: NDArray[np.integer]
+) -> SamePerson:
+    """The likelihood ratio of "same person", on the pairs of all images, or of many people chosen at random."""
+    people = np.random.default_rng(0).permutation(np.unique(labels))
+    sizes = np.bincount(labels)[people]
+    chosen = people[: max(int(np.searchsorted(np.cumsum(sizes), MAX_FITTED, side="right")), 2)]
+    rows = np.flatnonzero(np.isin(labels, chosen))
+    level = quality_level(100 * np.searchsorted(np.sort(quality), quality[rows]) / len(quality))
+    first, second = np.triu_indices(len(rows), 1)
+    cosine = (embedding[rows] @ embedding[rows].T)[first, second]
+    return fit_same_person(cosine, level[first], level[second], labels[rows][first] == labels[rows][second])
 
 
 def match_listed_pairs(

@@ -135,6 +135,7 @@ class Matching(DescriptionPart):
     Attributes:
         pairs: "all" pairs of the images, or the pairs "listed" by a benchmark.
         flip: whether embeddings are the sum of those of the crop and its mirror image.
+        same_person: weights of ``facerts.metrics.same_person.SamePerson``; None if there were too few pairs.
     """
 
     data: str
@@ -145,6 +146,7 @@ class Matching(DescriptionPart):
     flip: bool
     interval: str
     thresholds: dict[str, MatchThreshold]
+    same_person: tuple[float, float, float, float] | None = None
 
 
 class ErrorRate(DescriptionPart):

@@ -1,0 +1,319 @@
+"""Faces to groups, each of one person: average linkage of good faces first, poor ones attached afterwards.
+
+Each round merges all pairs of groups that are each other's most likely partner. The similarity of two groups is the
+mean cosine of their faces, weighted by quality, which needs only their sums. Average linkage is reducible: a merged
+group is no more alike to a third than the more alike of its parts was. So rounds of many merges give the groups that
+merging pair by pair would (Murtagh, "A survey of recent advances in hierarchical clustering algorithms", The Computer
+Journal 1983), except where the mean qualities of groups change an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import DataError, ModelError
+from facerts.galleries.enroll import FULL_WEIGHT, MIN_WEIGHT
+from facerts.metrics.same_person import SamePerson, quality_level
+from facerts.onnx.contract import Description
+from facerts.people.neighbors import nearest, similar_pairs
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+UNCLEAR = -1
+# Before two faces are compared, the odds that they are of one person are those of a person with about this many other
+# images among all of them. Chosen on training people, see docs/results/people.md.
+OTHER_IMAGES = 5
+# With fewer images than this a wrong merge would be likelier than the prior odds say, if all are of different people.
+FEW_IMAGES = 1000
+# Groups that are of one person with at least this probability are worth a look, if it is too low to merge them.
+SUGGESTED_PROBABILITY = 0.1
+SUGGESTED = float(np.log(SUGGESTED_PROBABILITY / (1 - SUGGESTED_PROBABILITY)))
+# Groups that an unclear face is compared with.
+CANDIDATES = 16
+BLOCK = 20_000
+
+
+@dataclass(frozen=True)
+class FaceGroups:
+    """Groups of faces.
+
+    Attributes:
+        group: ``(N,)`` the number of each face's group; −1 if it is unclear.
+        probability: ``(N,)`` how likely each face is of the same person as the others of its group; 1 for an only
+            face; of an unclear one, for the group that it is most like.
+        suggested: ``(N,)`` the group that an unclear face is most like; its own group for all others; −1 for none.
+        alike: pairs of groups that may be of one person, with the probability of it, likeliest first.
+    """
+
+    group: Rows
+    probability: NDArray[np.float32]
+    suggested: Rows
+    alike: tuple[tuple[int, int, float], ...] = ()
+
+
+def same_person_of(description: Description) -> SamePerson:
+    """The likelihood ratio that a model was calibrated with.
+
+    Raises:
+        ModelError: it was not calibrated for matching since this was added, or with too few faces.
+    """
+    matching = None if description.calibration is None else description.calibration.matching
+    if matching is None or matching.same_person is None:
+        raise ModelError(
+            "the model does not say how likely two faces are of the same person; calibrate it on your own faces, a "
+            "folder for each person: facerts calibrate --model MODEL --data people/"
+        )
+    return SamePerson(matching.same_person)
+
+
+def group_faces(
+    embedding: NDArray[np.float32],
+    percentile: NDArray[np.floating],
+    usable: NDArray[np.bool_],
+    same_person: SamePerson,
+    *,
+    together: Sequence[Rows] = (),
+    apart: Sequence[tuple[Rows, Rows]] = (),
+    group: Rows | None = None,
+    exact: bool | None = None,
+) -> FaceGroups:
+    """Group faces by person.
+
+    Args:
+        embedding: ``(N, d)`` of unit length.
+        percentile: ``(N,)`` of quality, 0 to 100; NaN where it is not known.
+        usable: ``(N,)`` whether a face may join groups with others. The others are attached to a group afterwards, or
+            stay unclear; what is not a face must be left out.
+        same_person: of the model of the embeddings.
+        together: sets of faces that are of one person.
+        apart: pairs of sets of faces; no face of the first is of the same person as one of the second.
+        group: ``(N,)`` groups that exist already, which keep their faces and their numbers; −1 for new faces. None for
+            no groups.
+        exact: see ``facerts.people.neighbors``.
+
+    Raises:
+        DataError: faces are both together and apart.
+        MissingExtraError: there are very many faces, and FAISS is not installed.
+    """
+    total = len(embedding)
+    known = np.full(total, UNCLEAR) if group is None else group
+    clusters = _Clusters(embedding, percentile, usable, same_person, known, together, apart)
+    rows = np.flatnonzero(usable)
+    minimum = same_person.minimum_cosine(
+        clusters.needed + SUGGESTED, np.unique([clusters.level[rows].min(initial=0.0), 0.0]).tolist()
+    )
+    first, second = similar_pairs(embedding[rows], minimum, exact=exact)
+    alike = clusters.merge(rows[first], rows[second])
+    placed = usable | clusters.decided
+    attached, probability = clusters.attach(np.flatnonzero(~placed), rows)
+    numbers = _numbered(clusters.cluster, placed, known)
+    number_of = np.full(total, UNCLEAR)
+    number_of[clusters.cluster[placed]] = numbers[placed]
+    suggested = numbers.copy()
+    candidates = np.flatnonzero(~placed)
+    found = attached >= 0
+    suggested[candidates[found]] = number_of[attached[found]]
+    sure = probability > 0.5
+    numbers[candidates[sure]] = suggested[candidates[sure]]
+    likely = clusters.membership(placed)
+    likely[candidates] = probability
+    pairs = tuple((int(number_of[one]), int(number_of[other]), chance) for one, other, chance in alike)
+    return FaceGroups(numbers, likely.astype(np.float32), suggested, pairs)
+
+
+class _Clusters:
+    """Clusters of faces, named by the row of one of them, with the weighted sums of their embeddings."""
+
+    def __init__(
+        self,
+        embedding: NDArray[np.float32],
+        percentile: NDArray[np.floating],
+        usable: NDArray[np.bool_],
+        same_person: SamePerson,
+        known: Rows,
+        together: Sequence[Rows],
+        apart: Sequence[tuple[Rows, Rows]],
+    ) -> None:
+        total = len(embedding)
+        self.embedding, self.same_person = embedding, same_person
+        self.needed = float(np.log(max(total, FEW_IMAGES) / OTHER_IMAGES))
+        self.face_level = quality_level(percentile)
+        share = np.nan_to_num(percentile.astype(np.float64) / FULL_WEIGHT, nan=1.0)
+        self.face_weight = np.where(usable, np.clip(share, MIN_WEIGHT, 1.0), 0.0)
+        self.cluster, self.decided = _united(total, known, together)
+        self.fixed = np.zeros(total, dtype=bool)
+        self.fixed[self.cluster[known >= 0]] = True
+        self.apart = self._keys_apart(apart)
+        self.sum = np.zeros(embedding.shape, dtype=np.float32)
+        np.add.at(self.sum, self.cluster, embedding * self.face_weight[:, None].astype(np.float32))
+        self.weight = np.bincount(self.cluster, self.face_weight, minlength=total)
+        levels = np.bincount(self.cluster, self.face_weight * self.face_level, minlength=total)
+        self.level = np.divide(levels, self.weight, out=np.zeros(total), where=self.weight > 0)
+
+    def merge(self, first: Rows, second: Rows) -> list[tuple[int, int, float]]:
+        """Merge clusters along pairs of similar faces; returns pairs of clusters that are nearly alike enough."""
+        first, second = self._edges(first, second)
+        odds = self.log_odds(first, second)
+        while True:
+            one, other = self._mutual(first, second, odds)
+            if not len(one):
+                break
+            weight = self.weight[one] + self.weight[other]
+            self.level[one] = (
+                self.level[one] * self.weight[one] + self.level[other] * self.weight[other]
+            ) / weight
+            self.sum[one] += self.sum[other]
+            self.weight[one] = weight
+            self.fixed[one] |= self.fixed[other]
+            target = np.arange(len(self.cluster))
+            target[other] = one
+            self.cluster = target[self.cluster]
+            self.apart = _renamed(self.apart, target)
+            changed = np.zeros(len(target), dtype=bool)
+            changed[one] = True
+            stale = changed[target[first]] | changed[target[second]]
+            kept = first[~stale], second[~stale], odds[~stale]
+            new = self._edges(first[stale], second[stale], target)
+            first, second = (np.concatenate(pair) for pair in zip(kept[:2], new, strict=True))
+            odds = np.concatenate([kept[2], self.log_odds(*new)])
+            likely = odds >= SUGGESTED
+            first, second, odds = first[likely], second[likely], odds[likely]
+        order = np.argsort(-odds, kind="stable")
+        chance = 1 / (1 + np.exp(-odds))
+        return [(int(first[at]), int(second[at]), float(chance[at])) for at in order if odds[at] >= SUGGESTED]
+
+    def log_odds(self, first: Rows, second: Rows) -> Floats:
+        """Logarithm of the odds that two clusters are of one person."""
+        odds = np.empty(len(first))
+        for at in range(0, len(first), BLOCK):
+            one, other = first[at : at + BLOCK], second[at : at + BLOCK]
+            cosine = np.einsum("ij,ij->i", self.sum[one], self.sum[other])
+            cosine = cosine / (self.weight[one] * self.weight[other])
+            ratio = self.same_person.log_likelihood_ratio(cosine, self.level[one], self.level[other])
+            odds[at : at + BLOCK] = ratio - self.needed
+        return odds
+
+    def attach(self, faces: Rows, usable: Rows) -> tuple[Rows, Floats]:
+        """The cluster that each face is most like, −1 for none, and the probability that it belongs there.
+
+        Somebody who is in no cluster competes with all of them.
+        """
+        best, probability = np.full(len(faces), UNCLEAR), np.zeros(len(faces))
+        if not len(usable):
+            return best, probability
+        for at in range(0, len(faces), BLOCK):
+            block = faces[at : at + BLOCK]
+            found = nearest(self.embedding[usable], self.embedding[block], CANDIDATES, exact=True)
+            face = np.repeat(np.arange(len(block)), found.templates.shape[1])
+            keys = np.unique(face * len(self.cluster) + self.cluster[usable[found.templates]].ravel())
+            face, cluster = keys // len(self.cluster), keys % len(self.cluster)
+            allowed = ~np.isin(self._keys(self.cluster[block[face]], cluster), self.apart)
+            face, cluster = face[allowed], cluster[allowed]
+            cosine = np.einsum("ij,ij->i", self.embedding[block[face]], self.sum[cluster])
+            ratio = self.same_person.log_likelihood_ratio(
+                cosine / self.weight[cluster], self.face_level[block[face]], self.level[cluster]
+            )
+            odds = np.exp(np.minimum(ratio - self.needed, 50.0))
+            order = np.lexsort((-odds, face))
+            top = order[np.r_[True, face[order][1:] != face[order][:-1]]] if len(order) else order
+            best[at + face[top]] = cluster[top]
+            everybody = 1 + np.bincount(face, odds, minlength=len(block))
+            probability[at + face[top]] = odds[top] / everybody[face[top]]
+        return best, probability
+
+    def membership(self, placed: NDArray[np.bool_]) -> Floats:
+        """Probability that each placed face is of the same person as the other faces of its cluster."""
+        probability = np.ones(len(self.cluster))
+        rows = np.flatnonzero(placed)
+        rest = self.weight[self.cluster[rows]] - self.face_weight[rows]
+        rows = rows[rest > 1e-9]
+        own, weight = self.cluster[rows], self.face_weight[rows]
+        dot = np.einsum("ij,ij->i", self.embedding[rows], self.sum[own]) - weight
+        cosine = dot / (self.weight[own] - weight)
+        ratio = self.same_person.log_likelihood_ratio(cosine, self.face_level[rows], self.level[own])
+        probability[rows] = 1 / (1 + np.exp(self.needed - ratio))
+        return probability
+
+    def _mutual(self, first: Rows, second: Rows, odds: Floats) -> tuple[Rows, Rows]:
+        """Pairs of clusters that are each other's likeliest partner, and likely enough."""
+        likely = odds >= 0
+        first, second, odds = first[likely], second[likely], odds[likely]
+        here, there = np.concatenate([first, second]), np.concatenate([second, first])
+        order = np.lexsort((there, -np.concatenate([odds, odds]), here))
+        here, there = here[order], there[order]
+        leading = np.ones(len(here), dtype=bool)
+        leading[1:] = here[1:] != here[:-1]
+        partner = np.full(len(self.cluster), UNCLEAR)
+        partner[here[leading]] = there[leading]
+        mutual = (partner[first] == second) & (partner[second] == first)
+        return first[mutual], second[mutual]
+
+    def _edges(self, first: Rows, second: Rows, target: Rows | None = None) -> tuple[Rows, Rows]:
+        """Pairs of different clusters that may be merged, each once."""
+        target = self.cluster if target is None else target
+        keys = self._keys(target[first], target[second])
+        keys = np.unique(keys[target[first] != target[second]])
+        keys = keys[~np.isin(keys, self.apart)]
+        one, other = keys // len(self.cluster), keys % len(self.cluster)
+        free = ~(self.fixed[one] & self.fixed[other])
+        return one[free], other[free]
+
+    def _keys(self, first: Rows, second: Rows) -> Rows:
+        return np.asarray(np.minimum(first, second) * len(self.cluster) + np.maximum(first, second))
+
+    def _keys_apart(self, apart: Sequence[tuple[Rows, Rows]]) -> Rows:
+        keys = [np.empty(0, dtype=np.int64)]
+        for one, other in apart:
+            left, right = np.unique(self.cluster[one]), np.unique(self.cluster[other])
+            if len(both := np.intersect1d(left, right)):
+                raise DataError(f"face {both[0]} is to be together with a face, and apart from it")
+            keys.append(self._keys(*(side.ravel() for side in np.meshgrid(left, right))))
+        return np.unique(np.concatenate(keys))
+
+
+def _united(total: int, known: Rows, together: Sequence[Rows]) -> tuple[Rows, NDArray[np.bool_]]:
+    """The first clusters, of existing groups and of faces that are together, and which faces these are."""
+    parent = np.arange(total)
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = int(parent[row])
+        return row
+
+    decided = known >= 0
+    order = np.argsort(known, kind="stable")[np.count_nonzero(~decided) :]
+    starts = np.flatnonzero(np.diff(known[order], prepend=UNCLEAR))
+    for rows in [*np.split(order, starts[1:]), *together]:
+        decided[rows] = True
+        roots = {root(int(row)) for row in rows}
+        for each in roots:
+            parent[each] = min(roots)
+    return np.array([root(row) for row in range(total)], dtype=np.int64), decided
+
+
+def _renamed(keys: Rows, target: Rows) -> Rows:
+    """Keys of pairs of clusters after these got other names."""
+    total = len(target)
+    one, other = target[keys // total], target[keys % total]
+    return np.unique(np.minimum(one, other) * total + np.maximum(one, other))
+
+
+def _numbered(cluster: Rows, placed: NDArray[np.bool_], known: Rows) -> Rows:
+    """Numbers of groups from 0, larger groups first; groups that exist already keep the lowest of their numbers."""
+    numbers = np.full(len(cluster), UNCLEAR)
+    old = np.full(len(cluster), np.iinfo(np.int64).max)
+    np.minimum.at(old, cluster[known >= 0], known[known >= 0])
+    size = np.bincount(cluster[placed], minlength=len(cluster))
+    names = np.unique(cluster[placed])
+    new = names[old[names] == np.iinfo(np.int64).max]
+    new = new[np.lexsort((new, -size[new]))]
+    start = int(known.max(initial=UNCLEAR)) + 1
+    old[new] = np.arange(start, start + len(new))
+    numbers[placed] = old[cluster[placed]]
+    return numbers

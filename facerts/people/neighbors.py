@@ -1,0 +1,79 @@
+"""Pairs of similar faces: exactly in collections of ordinary size, by an index that may miss some in large ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding.search import find, import_faiss
+from facerts.errors import MissingExtraError
+from facerts.metrics.identification import SearchResult
+
+Rows = NDArray[np.int64]
+
+NEIGHBORS = 32
+# Above this many faces, comparing all of them takes longer than building an index.
+EXACT_FACES = 100_000
+# HNSW: links of a face, and candidates that are kept while building and while searching.
+LINKS, BUILDING, SEARCHING = 32, 100, 128
+BLOCK = 20_000
+
+
+def similar_pairs(
+    embedding: NDArray[np.float32], minimum: float, *, k: int = NEIGHBORS, exact: bool | None = None
+) -> tuple[Rows, Rows]:
+    """Pairs of faces of which one is among the k nearest of the other.
+
+    Args:
+        embedding: ``(N, d)`` of unit length.
+        minimum: the lowest cosine of a pair.
+        exact: compare all faces; None for up to ``EXACT_FACES``. Otherwise an HNSW index (Malkov and Yashunin,
+            "Efficient and robust approximate nearest neighbor search using hierarchical navigable small world graphs",
+            TPAMI 2020) may miss some, see docs/results/people.md for how many.
+
+    Returns:
+        Rows of the first and of the second face of each pair, first < second, in order.
+
+    Raises:
+        MissingExtraError: there are more than ``EXACT_FACES`` faces, and FAISS is not installed.
+    """
+    total = len(embedding)
+    if total < 2:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    found = nearest(embedding, embedding, k + 1, exact=total <= EXACT_FACES if exact is None else exact)
+    near = (found.scores >= minimum) & (found.templates >= 0)
+    near &= found.templates != np.arange(total)[:, None]
+    first, column = np.nonzero(near)
+    second = found.templates[first, column]
+    keys = np.unique(np.minimum(first, second) * total + np.maximum(first, second))
+    return keys // total, keys % total
+
+
+def nearest(
+    gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *, exact: bool
+) -> SearchResult:
+    """The k nearest faces of each probe; −1 where an index found fewer.
+
+    Args:
+        gallery: ``(G, d)`` of unit length.
+        probes: ``(P, d)`` of unit length.
+
+    Raises:
+        MissingExtraError: the search is not exact, and FAISS is not installed.
+    """
+    if exact:
+        try:
+            import_faiss()
+        except MissingExtraError:
+            return find(gallery, probes, k, "numpy")
+        return find(gallery, probes, k, "faiss")
+    faiss = import_faiss()
+    index = faiss.IndexHNSWFlat(gallery.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = BUILDING
+    index.hnsw.efSearch = max(SEARCHING, k)
+    index.add(np.ascontiguousarray(gallery, dtype=np.float32))
+    parts = [
+        index.search(np.ascontiguousarray(probes[at : at + BLOCK]), k) for at in range(0, len(probes), BLOCK)
+    ]
+    scores, rows = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return SearchResult(scores, rows)
