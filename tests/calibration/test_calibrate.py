@@ -34,6 +34,7 @@ from facerts.images import encode_png
 from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.resample import pair_weights
+from facerts.metrics.same_person import fit_same_person
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run
 from tests.foreign import (
@@ -222,6 +223,13 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
         check_threshold(threshold, float(rate), *slow, minimums)
     assert (matching.pairs, matching.flip, matching.interval) == ("all", flip, "bootstrap over subjects")
     assert (matching.data, matching.images, matching.identities) == ("people", 120, 15)
+    lower = (outputs.quality[:, None] > outputs.quality[None]).mean(axis=1)
+    first, second = np.triu_indices(120, 1)
+    levels = np.log10(lower + 0.002)
+    cosine = np.sum(outputs.embedding[first] * outputs.embedding[second], axis=1)
+    same = source.labels[first] == source.labels[second]
+    ratio = fit_same_person(cosine, levels[first], levels[second], same)
+    assert matching.same_person == pytest.approx(ratio.weights, rel=1e-3, abs=1e-3)
     # 6,720 impostor pairs give a few false matches at a rate of one in a thousand, and none at one in ten thousand.
     missing, uncertain = calibration_of(out).notes
     assert "FMR 0.0001 is left out: it needs 10,000 impostor pairs, and there are 6,720." in missing
