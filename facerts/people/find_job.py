@@ -68,13 +68,11 @@ class FindJob:
         scorer: the model, and the detector for photos.
         folder: where finished blocks are kept until the run has ended.
         crops: where each face is kept as a small image, see ``crop_name``.
-        block_size: number of images in a block.
     """
 
     scorer: Scorer
     folder: Path
     crops: Path
-    block_size: int = BLOCK_SIZE
     _tables: list[FoundFaces] = field(default_factory=list)
     _photos: list[Photo] = field(default_factory=list)
     _faces: list[list[ScoredFace]] = field(default_factory=list)
@@ -176,7 +174,7 @@ class FindJob:
         self._photos.append(photo)
         self._faces.append([face for face in faces if face.embedding is not None])
         self._scored += 1
-        if len(self._photos) >= self.block_size:
+        if len(self._photos) >= BLOCK_SIZE:
             self._write_block()
 
     def _write_block(self) -> None:

@@ -24,7 +24,7 @@ from facerts.datasets.open_source import open_images
 from facerts.datasets.source import Source, Subset
 from facerts.errors import DataError, Error
 from facerts.galleries.enroll import ENROLLMENT_KEEP, default_threshold
-from facerts.io.files import locked, make_folder, refuse_link, writing
+from facerts.io.files import locked, refuse_link, writing
 from facerts.io.progress import progress_bar
 from facerts.people.constraints import Constraints, constraints_of
 from facerts.people.decisions import read_decisions, standing
@@ -111,9 +111,9 @@ def find_people(
             f"{scorer.embedder.name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
             "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
         )
+    check_folder(out)
     source = _outside(images if isinstance(images, Source) else open_images(images), out)
     with locked(out):
-        check_folder(out)
         decisions = standing(read_decisions(out / DECISIONS))
         earlier = read_found_faces(out / FACES) if (out / FACES).exists() else None
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
@@ -182,7 +182,7 @@ def settled(groups: Groups, found: FoundFaces, constraints: Constraints) -> Grou
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder is one of people, or may become one, and create it.
+    """Check that a folder is one of people, or may become one.
 
     Raises:
         Error: it has other files in it, or it or a folder in it is a link.
@@ -199,8 +199,6 @@ def check_folder(folder: Path) -> None:
         raise Error(
             f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"
         )
-    with writing(folder):
-        make_folder(folder)
 
 
 def _outside(source: Source, folder: Path) -> Source:
