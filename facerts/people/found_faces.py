@@ -43,6 +43,11 @@ SHA256_DIGITS = 64
 # Boxes of one face by two detectors, or at two thresholds, overlap by more than this; those of neighbors by less.
 MIN_IOU = 0.5
 MAX_SIZE = 4096
+# Photos and faces may take MAX_BYTES of memory plus MAX_RATIO times the file, which is not compressed; so much besides
+# its embedding and texts, for its numbers and Python's objects.
+MAX_BYTES = 8 << 20
+MAX_RATIO = 8
+PHOTO_BYTES, FACE_BYTES = 256, 768
 
 
 class Photo(NamedTuple):
@@ -243,7 +248,7 @@ def read_found_faces(path: Path) -> FoundFaces:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a table of format {FORMAT}; facerts people find writes one")
-    if problem := _problem(arrays):
+    if problem := _problem(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size):
         raise DataError(f"{path}: a broken table: {problem}; delete it and run facerts people find again")
     columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS if name not in VALUES}
     columns |= {name: str(arrays[name]) for name in VALUES if name != "format"}
@@ -256,7 +261,7 @@ def read_found_faces(path: Path) -> FoundFaces:
     return FoundFaces(**columns)
 
 
-def _problem(arrays: Arrays) -> str:
+def _problem(arrays: Arrays, limit: int) -> str:
     """What contradicts the format; empty if nothing does."""
     for name, (kinds, axes) in ARRAYS.items():
         if name not in arrays:
@@ -272,6 +277,10 @@ def _problem(arrays: Arrays) -> str:
         return "boxes need 4 numbers, and points 10"
     if not 0 < arrays["embedding"].shape[1] <= MAX_SIZE:
         return f"its embeddings have {arrays['embedding'].shape[1]:,} numbers; 1 to {MAX_SIZE:,} are allowed"
+    texts = sum(arrays[name].itemsize for name in ("path", "error"))
+    each = 4 * arrays["embedding"].shape[1] + arrays["reasons"].itemsize + FACE_BYTES
+    if photos * (texts + PHOTO_BYTES) + faces * each > limit:
+        return f"{photos:,} photos and {faces:,} faces take more memory than a file of its size may"
     names = arrays["sha256"].tolist()
     if len(set(names)) != images or any(not _is_sha256(name) for name in names):
         return "an image is not identified by a SHA-256 of its own"

@@ -26,13 +26,17 @@ ARRAYS = {
     "suggested": ("iu", 1),
 }
 PER_FACE = ("face_image", "box", "group", "probability", "suggested")
-# Groups have at most as many numbers as a spreadsheet has whole ones.
+# PeopleGroups have at most as many numbers as a spreadsheet has whole ones.
 MAX_NUMBER = 1 << 53
+# Faces may take MAX_BYTES of memory plus MAX_RATIO times the file.
+MAX_BYTES = 8 << 20
+MAX_RATIO = 8
+FACE_BYTES = 256
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Groups of the faces of a table.
+class PeopleGroups:
+    """PeopleGroups of the faces of a table.
 
     Attributes:
         group: ``(F,)`` number of each face's group, from 1; −1 if it is in none.
@@ -50,7 +54,7 @@ class Groups:
     min_quality: float
 
 
-def write_groups(path: Path, found: FoundFaces, groups: Groups) -> None:
+def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
     """Write the groups of a table, with the faces that they are of.
 
     Raises:
@@ -71,7 +75,7 @@ def write_groups(path: Path, found: FoundFaces, groups: Groups) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_groups_file(path: Path, found: FoundFaces) -> Groups:
+def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
     """Read groups, for the faces of a table, which may have changed since.
 
     Raises:
@@ -80,7 +84,7 @@ def read_groups_file(path: Path, found: FoundFaces) -> Groups:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a file of groups of format {FORMAT}; facerts people find writes one")
-    if problem := _problem(arrays):
+    if problem := _problem(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size):
         raise DataError(
             f"{path}: broken groups: {problem}; delete the file and run facerts people find again"
         )
@@ -96,10 +100,10 @@ def read_groups_file(path: Path, found: FoundFaces) -> Groups:
     group[rows[there]] = arrays["group"][there]
     suggested[rows[there]] = arrays["suggested"][there]
     probability[rows[there]] = arrays["probability"][there]
-    return Groups(group, probability, suggested, int(arrays["highest"]), float(arrays["min_quality"]))
+    return PeopleGroups(group, probability, suggested, int(arrays["highest"]), float(arrays["min_quality"]))
 
 
-def _problem(arrays: dict[str, NDArray[Any]]) -> str:
+def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
     """What contradicts the format; empty if nothing does."""
     for name, (kinds, axes) in ARRAYS.items():
         if name not in arrays:
@@ -109,6 +113,8 @@ def _problem(arrays: dict[str, NDArray[Any]]) -> str:
     faces = len(arrays["face_image"])
     if any(len(arrays[name]) != faces for name in PER_FACE) or arrays["box"].shape[1] != 4:
         return "its arrays of faces differ in length, or boxes have not 4 numbers"
+    if faces * FACE_BYTES > limit:
+        return f"{faces:,} faces take more memory than a file of its size may"
     if faces and not 0 <= arrays["face_image"].min() <= arrays["face_image"].max() < len(arrays["sha256"]):
         return "a face is in an image that is not listed"
     highest = arrays["highest"]

@@ -20,7 +20,7 @@ from facerts.galleries.enroll import Enrollments
 from facerts.galleries.gallery import Gallery
 from facerts.people.constraints import Constraints, PersonKnown
 from facerts.people.found_faces import FoundFaces, Rows
-from facerts.people.groups_file import Groups
+from facerts.people.groups_file import PeopleGroups
 from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
 
 # Digits of an image's SHA-256 in the name of a face; more where images share them.
@@ -128,7 +128,7 @@ class People:
 
     folder: Path
     found: FoundFaces
-    groups: Groups
+    groups: PeopleGroups
     constraints: Constraints
     decisions: int = 0
 

@@ -31,7 +31,7 @@ from facerts.people.decisions import read_decisions, standing
 from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
 from facerts.people.found_faces import FoundFaces, assemble, read_found_faces, write_found_faces
 from facerts.people.grouping import group_faces
-from facerts.people.groups_file import Groups, read_groups_file, write_groups
+from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
 from facerts.people.people import People, PersonFace, usable_faces
 from facerts.people.same_person import SamePerson, same_person_of
 from facerts.people.settle import keep_numbers, settle
@@ -174,11 +174,11 @@ def save(people: People) -> None:
             put(face)
 
 
-def settled(groups: Groups, found: FoundFaces, constraints: Constraints) -> Groups:
-    """Groups in which every face is where decisions say."""
+def settled(groups: PeopleGroups, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
+    """PeopleGroups in which every face is where decisions say."""
     usable = usable_faces(found, groups.min_quality)
     group, highest = settle(groups.group, usable, constraints, groups.highest)
-    return Groups(group, groups.probability, groups.suggested, highest, groups.min_quality)
+    return PeopleGroups(group, groups.probability, groups.suggested, highest, groups.min_quality)
 
 
 def check_folder(folder: Path) -> None:
@@ -246,12 +246,12 @@ def _files_above(path: str) -> list[str]:
 
 
 def _joined(earlier: FoundFaces, found: FoundFaces) -> FoundFaces:
-    """The photos of earlier runs and new ones; a photo that is gone is left out where another is its copy."""
+    """The photos of earlier runs and new ones; one that is gone is left out if it was broken or has a copy."""
     new, images = set(found.path.tolist()), set(found.sha256.tolist())
     kept = [
         photo
         for photo in earlier.photos
-        if photo.path not in new and not (photo.sha256 in images and _is_gone(photo.path))
+        if photo.path not in new and not ((photo.error or photo.sha256 in images) and _is_gone(photo.path))
     ]
     return assemble([*kept, *found.photos], [earlier, found])
 
@@ -261,10 +261,10 @@ def _group(
     same_person: SamePerson,
     min_quality: float,
     constraints: Constraints,
-    before: Groups | None,
+    before: PeopleGroups | None,
     *,
     add: bool,
-) -> Groups:
+) -> PeopleGroups:
     """Group all faces that were not removed, and number the groups."""
     usable = usable_faces(found, min_quality)
     rows = np.flatnonzero(~constraints.removed)
@@ -297,7 +297,7 @@ def _group(
         numbers = keep_numbers(group, earlier, highest)
     group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
     suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
-    return Groups(group, probability, suggested, max([highest, *numbers.values()]), min_quality)
+    return PeopleGroups(group, probability, suggested, max([highest, *numbers.values()]), min_quality)
 
 
 def _remove_old_crops(people: People) -> None:

@@ -19,7 +19,7 @@ from tests.matching import HASH, matching
 
 SIZE = 128
 # Siblings differ by this share of what strangers differ by: the model takes them for one person.
-SIBLING = 0.35
+SIBLING = 0.8
 
 
 class TileDetector:

@@ -18,6 +18,7 @@ from facerts.people import (
     FaceStatus,
     People,
     copy_photos,
+    find_job,
     find_people,
     gallery_of_people,
     ignore_person,
@@ -29,7 +30,6 @@ from facerts.people import (
     split_person,
     undo_decision,
 )
-from facerts.people import find_job
 from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
 
