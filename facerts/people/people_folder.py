@@ -40,7 +40,6 @@ from facerts.scoring.sinks import open_sink
 
 FACES, GROUPS, DECISIONS, TABLE = "faces.npz", "groups.npz", "decisions.jsonl", "people.csv"
 CROPS, PARTS, PAGE = "crops", "parts", "index.html"
-OURS = {FACES, GROUPS, DECISIONS, TABLE, CROPS, PARTS, PAGE}
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def check_folder(folder: Path) -> None:
     there = (
         {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else ()
     )
-    if there and not (set(there) & {FACES, PARTS}):
+    if there and not (set(there) & {FACES, GROUPS, DECISIONS, PARTS}):
         other = min(there)
         raise Error(
             f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"

@@ -169,6 +169,18 @@ def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, tmp_path
         read_people(photos)
 
 
+def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "people", tmp_path / "other"
+    people = find_people(scorer, photos, out).people
+    merged = merge_people(out, [of(people, "p0_0.png"), of(people, "p1_0.png")]).people
+    other.mkdir()
+    shutil.copy(out / "decisions.jsonl", other)
+    again = find_people(scorer, photos, other)
+    assert again.scored == 16
+    assert len(again.people.persons) == len(merged.persons) == 4
+    assert of(again.people, "p0_0.png") == of(again.people, "p1_0.png")
+
+
 def test_a_run_that_is_interrupted_continues(
     scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
