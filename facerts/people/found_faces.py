@@ -5,6 +5,7 @@ An image is known by the SHA-256 of its bytes, so a renamed photo is the same im
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,12 +134,9 @@ class FoundFaces:
 
     def key(self, row: int) -> FaceKey:
         """What identifies a face over all runs."""
-        box = self.box[row]
-        left, top, right, bottom = (round(side, 2) for side in box.tolist())
-        return FaceKey(
-            str(self.sha256[self.face_image[row]]),
-            None if np.isnan(box).any() else (left, top, right, bottom),
-        )
+        left, top, right, bottom = (round(side, 2) for side in self._boxes[row])
+        box = None if math.isnan(left) else (left, top, right, bottom)
+        return FaceKey(str(self.sha256[self.face_image[row]]), box)
 
     def rows_of(self, keys: Iterable[FaceKey]) -> Rows:
         """The row of each key: the face of the same image whose box overlaps most, by half at least; −1 for none."""
@@ -158,13 +156,18 @@ class FoundFaces:
         rows = self.rows_in(image) if image is not None else range(0)
         if not rows:
             return -1
-        boxes = self.box[rows.start : rows.stop]
-        if key.box is None or np.isnan(boxes).any():
+        boxes = [self._boxes[row] for row in rows]
+        if key.box is None or any(math.isnan(box[0]) for box in boxes):
             # One of the two is an aligned crop, in which a detector that looks may find the one face.
             return rows[0] if len(rows) == 1 else -1
-        overlap = _iou(np.array(key.box), boxes.astype(np.float64))
-        best = int(np.argmax(overlap))
-        return rows[best] if overlap[best] >= MIN_IOU else -1
+        overlaps = [_iou(key.box, box) for box in boxes]
+        best = max(overlaps)
+        return rows[overlaps.index(best)] if best >= MIN_IOU else -1
+
+    @cached_property
+    def _boxes(self) -> list[list[float]]:
+        """Of the faces, as Python's numbers, with which single boxes are compared faster."""
+        return self.box.tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def _images(self) -> dict[str, int]:
@@ -294,6 +297,8 @@ def _problem(arrays: Arrays, limit: int) -> str:
     norms = np.linalg.norm(arrays["embedding"].astype(np.float64), axis=1)
     if not np.all(np.abs(norms - 1) < 1e-3):
         return "an embedding is not of unit length"
+    if (np.isnan(arrays["box"]).any(axis=1) != np.isnan(arrays["box"]).all(axis=1)).any():
+        return "a box has only some of its sides"
     if any(np.isinf(arrays[name]).any() for name in ("box", "points", "quality", "percentile")):
         return "a box, point or quality is infinite"
     for text in np.unique(arrays["reasons"]).tolist():
@@ -307,9 +312,10 @@ def _is_sha256(text: str) -> bool:
     return len(text) == SHA256_DIGITS and set(text) <= set("0123456789abcdef")
 
 
-def _iou(box: NDArray[np.float64], boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``(N,)`` intersection over union of a box with others."""
-    upper, lower = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
-    shared = np.prod(np.maximum(lower - upper, 0), axis=1)
-    areas = [np.prod(np.maximum(each[..., 2:] - each[..., :2], 0), axis=-1) for each in (box, boxes)]
-    return np.asarray(shared / np.maximum(areas[0] + areas[1] - shared, 1e-12))
+def _iou(box: Sequence[float], other: Sequence[float]) -> float:
+    """Intersection over union of two boxes; 0 of empty ones."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    areas = [max(each[2] - each[0], 0.0) * max(each[3] - each[1], 0.0) for each in (box, other)]
+    return shared / (sum(areas) - shared) if shared else 0.0

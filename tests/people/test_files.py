@@ -61,6 +61,7 @@ BROKEN_FACES: dict[str, Any] = {
     "not ordered by image": lambda a: a | {"face_image": a["face_image"][::-1]},
     "needs an error": lambda a: a | {"image": first(a["image"], -1)},
     "unit length": lambda a: a | {"embedding": 2 * a["embedding"]},
+    "some of its sides": lambda a: a | {"box": first(a["box"], [0, 1, 2, np.nan])},
     "infinite": lambda a: a | {"quality": first(a["quality"], np.inf)},
     "reasons of a face": lambda a: a | {"reasons": np.array(["evil"] * 6)},
     "not a table of format": lambda a: a | {"format": np.array("facerts.gallery/1")},
