@@ -16,15 +16,18 @@ from facerts.galleries import read_gallery, write_gallery
 from facerts.io.files import locked
 from facerts.people import (
     FaceStatus,
+    Grouping,
     People,
     copy_photos,
     find_job,
     find_people,
     gallery_of_people,
+    group_faces,
     ignore_person,
     merge_people,
     move_faces,
     name_person,
+    people_folder,
     read_people,
     remove_faces,
     split_person,
@@ -296,6 +299,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
 
     moved = move_faces(out, [f"{path(start, 'both.png')}#1"], 6).people
     assert by_photo(moved)["both.png"] == [first, 6]
+    assert [row.probability for row in moved.faces() if row.path.endswith("both.png") and row.face] == [1.0]
     states.append(by_photo(moved))
 
     new = move_faces(out, [path(start, "p3_0.png"), path(start, "p4_0.png")], None)
@@ -363,6 +367,22 @@ NAMES = {
 }
 
 
+def test_removed_faces_do_not_take_part_when_others_are_grouped(
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, grouped = tmp_path / "people", []
+    people = find_people(scorer, photos, out).people
+    remove_faces(out, [path(people, "p2_0.png")])
+
+    def watched(embedding: np.ndarray, *rest: object, **options: object) -> Grouping:
+        grouped.append(len(embedding))
+        return group_faces(embedding, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(people_folder, "group_faces", watched)
+    find_people(scorer, photos, out)
+    assert grouped == [len(people.found) - 1]
+
+
 def test_a_second_process_is_refused(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "people"
     people = find_people(scorer, photos, out).people
@@ -413,6 +433,7 @@ def test_ignored_people_keep_their_faces_and_are_left_out(
 
 def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "people"
+    write_photo(photos / "dim2.png", face(2, 21, light=0.8))
     people = find_people(scorer, photos, out).people
     people = name_person(out, of(people, "p2_0.png"), "Clara").people
     write_gallery(tmp_path / "people.npz", gallery_of_people(people, 2))
@@ -423,8 +444,14 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
     names = [people.person(of(people, f"p{person}_0.png")).file_name for person in range(5)]
     assert names[2] == "Clara"
     assert [(match.person, match.decision.value) for match in matches] == [(name, "match") for name in names]
-    only = gallery_of_people(people, named_only=True)
+    only = gallery_of_people(people, 9, named_only=True)
     assert only.people.tolist() == ["Clara"]
+    # Without the poor face that is attached.
+    assert {Path(each).name for each in only.enrollments.path.tolist()} == {
+        "p2_0.png",
+        "p2_1.png",
+        "p2_2.png",
+    }
     undo_decision(out)
     with pytest.raises(Error, match="name people first"):
         gallery_of_people(read_people(out), named_only=True)
