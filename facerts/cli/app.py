@@ -28,6 +28,7 @@ COMMANDS = (
     "embed",
     "verify",
     "gallery",
+    "people",
     "calibrate",
     "evaluate",
     "compare",

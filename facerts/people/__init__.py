@@ -1,5 +1,40 @@
 """Faces without names, grouped by person, and what people decide about the groups."""
 
+from facerts.people.corrections import (
+    Corrected,
+    ignore_person,
+    merge_people,
+    move_faces,
+    name_person,
+    remove_faces,
+    split_person,
+    undo_decision,
+)
 from facerts.people.grouping import FaceGroups, group_faces, same_person_of
+from facerts.people.people import FaceStatus, People, Person, PersonFace
+from facerts.people.people_folder import FoundPeople, find_people, read_people
+from facerts.people.people_gallery import gallery_of_people
+from facerts.people.sorted_photos import copy_photos
 
-__all__ = ["FaceGroups", "group_faces", "same_person_of"]
+__all__ = [
+    "Corrected",
+    "FaceGroups",
+    "FaceStatus",
+    "FoundPeople",
+    "People",
+    "Person",
+    "PersonFace",
+    "copy_photos",
+    "find_people",
+    "gallery_of_people",
+    "group_faces",
+    "ignore_person",
+    "merge_people",
+    "move_faces",
+    "name_person",
+    "read_people",
+    "remove_faces",
+    "same_person_of",
+    "split_person",
+    "undo_decision",
+]

@@ -5,6 +5,9 @@ mean cosine of their faces, weighted by quality, which needs only their sums. Av
 group is no more alike to a third than the more alike of its parts was. So rounds of many merges give the groups that
 merging pair by pair would (Murtagh, "A survey of recent advances in hierarchical clustering algorithms", The Computer
 Journal 1983), except where the mean qualities of groups change an order.
+
+Faces that are known to be of one person need not be alike, a child and the adult that it became. So they count as one
+person, but make one group only as far as they are alike; new faces join that of their likeness.
 """
 
 from __future__ import annotations
@@ -100,34 +103,31 @@ def group_faces(
         DataError: faces are both together and apart.
         MissingExtraError: there are very many faces, and FAISS is not installed.
     """
-    total = len(embedding)
-    known = np.full(total, UNCLEAR) if group is None else group
+    known = np.full(len(embedding), UNCLEAR) if group is None else group
     clusters = _Clusters(embedding, percentile, usable, same_person, known, together, apart)
     rows = np.flatnonzero(usable)
-    minimum = same_person.minimum_cosine(
-        clusters.needed + SUGGESTED, np.unique([clusters.level[rows].min(initial=0.0), 0.0]).tolist()
-    )
+    levels = [clusters.level[rows].min(initial=0.0), 0.0]
+    minimum = same_person.minimum_cosine(clusters.needed + SUGGESTED, levels)
     first, second = similar_pairs(embedding[rows], minimum, exact=exact)
     alike = clusters.merge(rows[first], rows[second])
     placed = usable | clusters.decided
     attached, probability = clusters.attach(np.flatnonzero(~placed), rows)
-    numbers = _numbered(clusters.cluster, placed, known)
-    number_of = np.full(total, UNCLEAR)
-    number_of[clusters.cluster[placed]] = numbers[placed]
+    number_of = _numbers(clusters.person[clusters.cluster], placed, known)
+    numbers = np.where(placed, number_of[clusters.person[clusters.cluster]], UNCLEAR)
     suggested = numbers.copy()
-    candidates = np.flatnonzero(~placed)
-    found = attached >= 0
-    suggested[candidates[found]] = number_of[attached[found]]
-    sure = probability > 0.5
-    numbers[candidates[sure]] = suggested[candidates[sure]]
+    suggested[~placed] = np.where(attached < 0, UNCLEAR, number_of[attached])
+    numbers[~placed] = np.where(probability > 0.5, suggested[~placed], UNCLEAR)
     likely = clusters.membership(placed)
-    likely[candidates] = probability
+    likely[~placed] = probability
     pairs = tuple((int(number_of[one]), int(number_of[other]), chance) for one, other, chance in alike)
     return FaceGroups(numbers, likely.astype(np.float32), suggested, pairs)
 
 
 class _Clusters:
-    """Clusters of faces, named by the row of one of them, with the weighted sums of their embeddings."""
+    """Clusters of similar faces, each of a person, with the weighted sums of their embeddings.
+
+    Clusters and people are named by the row of one of their faces.
+    """
 
     def __init__(
         self,
@@ -145,47 +145,62 @@ class _Clusters:
         self.face_level = quality_level(percentile)
         share = np.nan_to_num(percentile.astype(np.float64) / FULL_WEIGHT, nan=1.0)
         self.face_weight = np.where(usable, np.clip(share, MIN_WEIGHT, 1.0), 0.0)
-        self.cluster, self.decided = _united(total, known, together)
+        self.cluster = np.arange(total)
+        self.person, self.decided = _united(total, known, together)
         self.fixed = np.zeros(total, dtype=bool)
-        self.fixed[self.cluster[known >= 0]] = True
+        self.fixed[self.person[known >= 0]] = True
         self.apart = self._keys_apart(apart)
-        self.sum = np.zeros(embedding.shape, dtype=np.float32)
-        np.add.at(self.sum, self.cluster, embedding * self.face_weight[:, None].astype(np.float32))
-        self.weight = np.bincount(self.cluster, self.face_weight, minlength=total)
-        levels = np.bincount(self.cluster, self.face_weight * self.face_level, minlength=total)
-        self.level = np.divide(levels, self.weight, out=np.zeros(total), where=self.weight > 0)
+        self.sum = embedding * self.face_weight[:, None].astype(np.float32)
+        self.weight = self.face_weight.copy()
+        self.level = self.face_level.copy()
 
     def merge(self, first: Rows, second: Rows) -> list[tuple[int, int, float]]:
-        """Merge clusters along pairs of similar faces; returns pairs of clusters that are nearly alike enough."""
+        """Merge clusters along pairs of similar faces; returns pairs of people who are nearly alike enough."""
         first, second = self._edges(first, second)
         odds = self.log_odds(first, second)
         while True:
             one, other = self._mutual(first, second, odds)
             if not len(one):
                 break
-            weight = self.weight[one] + self.weight[other]
-            self.level[one] = (
-                self.level[one] * self.weight[one] + self.level[other] * self.weight[other]
-            ) / weight
-            self.sum[one] += self.sum[other]
-            self.weight[one] = weight
-            self.fixed[one] |= self.fixed[other]
-            target = np.arange(len(self.cluster))
-            target[other] = one
-            self.cluster = target[self.cluster]
-            self.apart = _renamed(self.apart, target)
-            changed = np.zeros(len(target), dtype=bool)
-            changed[one] = True
-            stale = changed[target[first]] | changed[target[second]]
-            kept = first[~stale], second[~stale], odds[~stale]
-            new = self._edges(first[stale], second[stale], target)
-            first, second = (np.concatenate(pair) for pair in zip(kept[:2], new, strict=True))
-            odds = np.concatenate([kept[2], self.log_odds(*new)])
+            changed = self._join(one, other)
+            stale = changed[first] | changed[second]
+            new = self._edges(self.cluster[first[stale]], self.cluster[second[stale]])
+            kept = self._allowed(first[~stale], second[~stale])
+            odds = np.concatenate([odds[~stale][kept], self.log_odds(*new)])
+            first, second = (
+                np.concatenate([old[~stale][kept], fresh])
+                for old, fresh in zip((first, second), new, strict=True)
+            )
             likely = odds >= SUGGESTED
             first, second, odds = first[likely], second[likely], odds[likely]
-        order = np.argsort(-odds, kind="stable")
-        chance = 1 / (1 + np.exp(-odds))
-        return [(int(first[at]), int(second[at]), float(chance[at])) for at in order if odds[at] >= SUGGESTED]
+        people = np.stack([self.person[first], self.person[second]])
+        alike: dict[tuple[int, int], float] = {}
+        for at in np.argsort(-odds, kind="stable").tolist():
+            one, other = sorted(people[:, at].tolist())
+            if one != other and odds[at] >= SUGGESTED:
+                alike.setdefault((one, other), float(1 / (1 + np.exp(-odds[at]))))
+        return [(one, other, chance) for (one, other), chance in alike.items()]
+
+    def _join(self, one: Rows, other: Rows) -> NDArray[np.bool_]:
+        """Merge pairs of clusters, and the people that they are of; returns which clusters changed."""
+        weight = self.weight[one] + self.weight[other]
+        level = self.level[one] * self.weight[one] + self.level[other] * self.weight[other]
+        self.level[one] = level / weight
+        self.sum[one] += self.sum[other]
+        self.weight[one] = weight
+        target = np.arange(len(self.cluster))
+        target[other] = one
+        self.cluster = target[self.cluster]
+        person, gone = self.person[one], self.person[other]
+        person, gone = person[person != gone], gone[person != gone]
+        target = np.arange(len(self.cluster))
+        target[gone] = person
+        self.fixed[person] |= self.fixed[gone]
+        self.person = target[self.person]
+        self.apart = _renamed(self.apart, target)
+        changed = np.zeros(len(self.cluster), dtype=bool)
+        changed[one] = changed[other] = True
+        return changed
 
     def log_odds(self, first: Rows, second: Rows) -> Floats:
         """Logarithm of the odds that two clusters are of one person."""
@@ -199,20 +214,19 @@ class _Clusters:
         return odds
 
     def attach(self, faces: Rows, usable: Rows) -> tuple[Rows, Floats]:
-        """The cluster that each face is most like, −1 for none, and the probability that it belongs there.
+        """The person that each face is most like, −1 for none, and the probability that it is.
 
-        Somebody who is in no cluster competes with all of them.
+        Somebody of whom there is no other image competes with all people.
         """
+        total = len(self.cluster)
         best, probability = np.full(len(faces), UNCLEAR), np.zeros(len(faces))
-        if not len(usable):
-            return best, probability
-        for at in range(0, len(faces), BLOCK):
+        for at in range(0, len(faces) if len(usable) else 0, BLOCK):
             block = faces[at : at + BLOCK]
             found = nearest(self.embedding[usable], self.embedding[block], CANDIDATES, exact=True)
             face = np.repeat(np.arange(len(block)), found.templates.shape[1])
-            keys = np.unique(face * len(self.cluster) + self.cluster[usable[found.templates]].ravel())
-            face, cluster = keys // len(self.cluster), keys % len(self.cluster)
-            allowed = ~np.isin(self._keys(self.cluster[block[face]], cluster), self.apart)
+            keys = np.unique(face * total + self.cluster[usable[found.templates]].ravel())
+            face, cluster = keys // total, keys % total
+            allowed = ~np.isin(self._keys(self.person[block[face]], self.person[cluster]), self.apart)
             face, cluster = face[allowed], cluster[allowed]
             cosine = np.einsum("ij,ij->i", self.embedding[block[face]], self.sum[cluster])
             ratio = self.same_person.log_likelihood_ratio(
@@ -220,9 +234,12 @@ class _Clusters:
             )
             odds = np.exp(np.minimum(ratio - self.needed, 50.0))
             order = np.lexsort((-odds, face))
-            top = order[np.r_[True, face[order][1:] != face[order][:-1]]] if len(order) else order
-            best[at + face[top]] = cluster[top]
-            everybody = 1 + np.bincount(face, odds, minlength=len(block))
+            face, person, odds = face[order], self.person[cluster[order]], odds[order]
+            # Of the clusters of one person, only the likeliest counts.
+            _, first = np.unique(face * total + person, return_index=True)
+            everybody = 1 + np.bincount(face[first], odds[first], minlength=len(block))
+            _, top = np.unique(face, return_index=True)
+            best[at + face[top]] = person[top]
             probability[at + face[top]] = odds[top] / everybody[face[top]]
         return best, probability
 
@@ -240,28 +257,42 @@ class _Clusters:
         return probability
 
     def _mutual(self, first: Rows, second: Rows, odds: Floats) -> tuple[Rows, Rows]:
-        """Pairs of clusters that are each other's likeliest partner, and likely enough."""
+        """Pairs of clusters that are each other's likeliest partner, and likely enough; one pair of each person."""
         likely = odds >= 0
         first, second, odds = first[likely], second[likely], odds[likely]
-        here, there = np.concatenate([first, second]), np.concatenate([second, first])
-        order = np.lexsort((there, -np.concatenate([odds, odds]), here))
-        here, there = here[order], there[order]
+        mutual = self._leading(first, second, odds)
+        first, second, odds = first[mutual], second[mutual], odds[mutual]
+        # Two merges at once could bring two people together who are apart, by a third whom both are like.
+        one, other = self.person[first], self.person[second]
+        single = one == other
+        single[~single] = self._leading(one[~single], other[~single], odds[~single])
+        return first[single], second[single]
+
+    def _leading(self, first: Rows, second: Rows, odds: Floats) -> NDArray[np.bool_]:
+        """Which pairs are the likeliest of both of their sides."""
+        here, pair = np.concatenate([first, second]), np.tile(np.arange(len(first)), 2)
+        order = np.lexsort((pair, -odds[pair], here))
+        here, pair = here[order], pair[order]
         leading = np.ones(len(here), dtype=bool)
         leading[1:] = here[1:] != here[:-1]
-        partner = np.full(len(self.cluster), UNCLEAR)
-        partner[here[leading]] = there[leading]
-        mutual = (partner[first] == second) & (partner[second] == first)
-        return first[mutual], second[mutual]
+        best = np.full(len(self.cluster), UNCLEAR)
+        best[here[leading]] = pair[leading]
+        each = np.arange(len(first))
+        return np.asarray((best[first] == each) & (best[second] == each))
 
-    def _edges(self, first: Rows, second: Rows, target: Rows | None = None) -> tuple[Rows, Rows]:
+    def _edges(self, first: Rows, second: Rows) -> tuple[Rows, Rows]:
         """Pairs of different clusters that may be merged, each once."""
-        target = self.cluster if target is None else target
-        keys = self._keys(target[first], target[second])
-        keys = np.unique(keys[target[first] != target[second]])
-        keys = keys[~np.isin(keys, self.apart)]
-        one, other = keys // len(self.cluster), keys % len(self.cluster)
-        free = ~(self.fixed[one] & self.fixed[other])
-        return one[free], other[free]
+        total = len(self.cluster)
+        keys = np.unique(self._keys(first, second)[first != second])
+        one, other = keys // total, keys % total
+        allowed = self._allowed(one, other)
+        return one[allowed], other[allowed]
+
+    def _allowed(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
+        """Whether nothing forbids that two clusters are of one person."""
+        one, other = self.person[first], self.person[second]
+        fixed = self.fixed[one] & self.fixed[other] & (one != other)
+        return np.asarray(~fixed & ~np.isin(self._keys(one, other), self.apart))
 
     def _keys(self, first: Rows, second: Rows) -> Rows:
         return np.asarray(np.minimum(first, second) * len(self.cluster) + np.maximum(first, second))
@@ -269,7 +300,7 @@ class _Clusters:
     def _keys_apart(self, apart: Sequence[tuple[Rows, Rows]]) -> Rows:
         keys = [np.empty(0, dtype=np.int64)]
         for one, other in apart:
-            left, right = np.unique(self.cluster[one]), np.unique(self.cluster[other])
+            left, right = np.unique(self.person[one]), np.unique(self.person[other])
             if len(both := np.intersect1d(left, right)):
                 raise DataError(f"face {both[0]} is to be together with a face, and apart from it")
             keys.append(self._keys(*(side.ravel() for side in np.meshgrid(left, right))))
@@ -277,7 +308,7 @@ class _Clusters:
 
 
 def _united(total: int, known: Rows, together: Sequence[Rows]) -> tuple[Rows, NDArray[np.bool_]]:
-    """The first clusters, of existing groups and of faces that are together, and which faces these are."""
+    """The person of each face, as existing groups and faces that are together say, and whether these say anything."""
     parent = np.arange(total)
 
     def root(row: int) -> int:
@@ -304,16 +335,13 @@ def _renamed(keys: Rows, target: Rows) -> Rows:
     return np.unique(np.minimum(one, other) * total + np.maximum(one, other))
 
 
-def _numbered(cluster: Rows, placed: NDArray[np.bool_], known: Rows) -> Rows:
-    """Numbers of groups from 0, larger groups first; groups that exist already keep the lowest of their numbers."""
-    numbers = np.full(len(cluster), UNCLEAR)
-    old = np.full(len(cluster), np.iinfo(np.int64).max)
-    np.minimum.at(old, cluster[known >= 0], known[known >= 0])
-    size = np.bincount(cluster[placed], minlength=len(cluster))
-    names = np.unique(cluster[placed])
-    new = names[old[names] == np.iinfo(np.int64).max]
+def _numbers(person: Rows, placed: NDArray[np.bool_], known: Rows) -> Rows:
+    """The number of each person: of groups that exist already the lowest; the next ones for others, larger first."""
+    nobody = np.iinfo(np.int64).max
+    numbers = np.full(len(person), nobody)
+    np.minimum.at(numbers, person[known >= 0], known[known >= 0])
+    size = np.bincount(person[placed], minlength=len(person))
+    new = np.flatnonzero((size > 0) & (numbers == nobody))
     new = new[np.lexsort((new, -size[new]))]
-    start = int(known.max(initial=UNCLEAR)) + 1
-    old[new] = np.arange(start, start + len(new))
-    numbers[placed] = old[cluster[placed]]
-    return numbers
+    numbers[new] = int(known.max(initial=UNCLEAR)) + 1 + np.arange(len(new))
+    return np.where(numbers == nobody, UNCLEAR, numbers)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facerts.errors import MissingExtraError
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison
-from facerts.io.console import printable
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
 from facerts.report.impersonal import impersonal
 from facerts.report.subject import Subject, load_subjects
+from facerts.report.template import open_template, resource
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -65,24 +64,12 @@ def write_page(
     Raises:
         MissingExtraError: matplotlib or Jinja is not installed.
     """
+    template = open_template("page.html.j2")
     try:
-        import jinja2
-        from markupsafe import Markup
-
         from facerts.report import sections
         from facerts.report.verdict import verdicts
     except ImportError as error:
         raise MissingExtraError(REPORT_EXTRA) from error
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_resource),
-        autoescape=True,
-        # Controls of direction would reorder the page's own words.
-        finalize=lambda value: value if isinstance(value, Markup) else printable(value, keep="\n"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template = environment.get_template("page.html.j2")
     shown = [
         section for section in (*first, *(make(subjects) for make in sections.SECTIONS)) if section.parts
     ]
@@ -90,7 +77,7 @@ def write_page(
     content = {
         "title": title,
         "version": __version__,
-        "style": _resource("page.css"),
+        "style": resource("page.css"),
         "verdicts": verdicts(subjects, compared),
         # Tables of a comparison say the same and more.
         "summary": sections.summary(subjects) if compared is None else None,
@@ -100,7 +87,3 @@ def write_page(
     terms = terms_of(template.render(content, terms=()))
     with atomic_write(out, "w") as file:
         file.write(template.render(content, terms=terms))
-
-
-def _resource(name: str) -> str:
-    return resources.files("facerts.report").joinpath(name).read_text(encoding="utf-8")

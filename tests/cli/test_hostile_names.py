@@ -30,6 +30,7 @@ from facerts.onnx.session import open_session, run_session
 from tests.cli.test_cli import leaves
 from tests.command import run
 from tests.foreign import write_description, write_embedder
+from tests.matching import write_matcher
 
 # An escape sequence, C1 controls, overrides and isolates of direction, a line separator, and markup.
 NAME = "\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:<b>|$\\frac"
@@ -48,6 +49,8 @@ class World(NamedTuple):
     gallery: Path
     result: Path
     out: Path
+    matcher: Path
+    groups: Path
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> Wor
     """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
     names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")
+    names += ("matcher.onnx", "groups")
     world = World(*(folder / f"{NAME}{name}" for name in names))
     write_synthetic_faces(world.people, identities=3, images=2, seed=5)
     for person in sorted(world.people.iterdir()):
@@ -76,6 +80,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> Wor
     (world.flat / f"{FILE}broken.jpg").write_bytes(b"no image")
     model = ("--model", world.model)
     assert run("gallery", "build", world.people, *model, "--out", world.gallery) == 0
+    write_matcher(world.matcher)
+    assert run("people", "find", world.flat, "--model", world.matcher, "--out", world.groups) == 1
     assert run("evaluate", "verification", *model, "--data", world.pairs, "--out", world.result) == 0
     return world
 
@@ -145,6 +151,18 @@ COMMANDS: dict[str, Arguments] = {
     "models remove": lambda world: (NAME,),
     "models show": lambda world: (NAME,),
     "models use": lambda world: (NAME,),
+    "people copy": lambda world: (world.groups, world.out),
+    "people find": lambda world: (world.flat, "--model", world.matcher, "--out", world.out),
+    "people ignore": lambda world: (world.groups, NAME),
+    "people list": lambda world: (world.groups, "--out", world.out),
+    "people merge": lambda world: (world.groups, "1", NAME),
+    "people move": lambda world: (world.groups, NAME, "--to", "1"),
+    "people name": lambda world: (world.groups, "1", NAME),
+    "people remove": lambda world: (world.groups, NAME),
+    "people show": lambda world: (world.groups, "1"),
+    "people split": lambda world: (world.groups, "1", NAME),
+    "people to-gallery": lambda world: (world.groups, "--out", f"{world.out}.npz"),
+    "people undo": lambda world: (world.groups,),
     "posthoc METHOD": lambda world: ("--model", world.model, "--data", world.flat, "--out", world.out),
     "posthoc graft": lambda world: (
         "--model",

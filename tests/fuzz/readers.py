@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 import struct
 import tarfile
@@ -36,7 +37,9 @@ from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
 from facerts.images import decode
+from facerts.people import read_people
 from facerts.report import sections
+from facerts.report.people_page import write_people_page
 from facerts.report.subject import load_subjects
 from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.multipart import split_parts
@@ -337,6 +340,73 @@ def _galleries() -> list[Files]:
     return [{"a.json": _to_json(arrays)}]
 
 
+@lru_cache
+def _people() -> list[Files]:
+    """The files of a folder of people; the two with arrays as documents."""
+    angles, nothing = np.linspace(0, 5, 3), [[math.nan] * 4]
+    names = [f"{number:064x}" for number in range(3)]
+    faces = {
+        "format": "facerts.found-faces/1",
+        "settings": "{}",
+        "model": "drawn",
+        "model_sha256": "a" * 64,
+        "path": ["a.jpg", "b.jpg", "copy.jpg", "broken.jpg"],
+        "image": [0, 1, 1, -1],
+        "size": [10, 20, 20, 3],
+        "mtime": [1, 2, 3, 4],
+        "error": ["", "", "", "broken.jpg: no image"],
+        "sha256": names[:2],
+        "face_image": [0, 0, 1],
+        "number": [0, 1, 0],
+        "box": [[0.0, 0.0, 9.0, 9.0], [20.0, 0.0, 29.0, 9.0], *nothing],
+        "points": [[1.0] * 10] * 3,
+        "embedding": np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist(),
+        "quality": [0.5, -1.0, 0.0],
+        "percentile": [50.0, 0.1, 8.0],
+        "reasons": ["", "blurred", "not_a_face"],
+    }
+    groups = {
+        "format": "facerts.people-groups/1",
+        "min_quality": -0.5,
+        "highest": 3,
+        "sha256": names[:2],
+        "face_image": [0, 0, 1],
+        "box": faces["box"],
+        "group": [1, 3, -1],
+        "probability": [1.0, 0.5, 0.2],
+        "suggested": [1, 3, 1],
+    }
+    box = [0.0, 0.0, 9.0, 9.0]
+    decisions: list[dict[str, Any]] = [
+        {"format": "facerts.people-decisions/1"},
+        {"action": "name", "faces": [[{"image": names[0], "box": box}]], "name": "Anna", "time": "2030"},
+        {
+            "action": "move",
+            "faces": [[{"image": names[1], "was": 2}], [{"image": names[0], "box": box}], []],
+        },
+        {"action": "remove", "faces": [[{"image": names[0], "box": [20.0, 0.0, 29.0, 9.0], "was": 3}]]},
+        {"action": "undo"},
+    ]
+    lines = "".join(json.dumps(line) + "\n" for line in decisions)
+    return [
+        {"faces.json": _to_json(faces), "groups.json": _to_json(groups), "decisions.jsonl": lines.encode()}
+    ]
+
+
+def _pack_people(files: Files) -> Files:
+    packed = {name: content for name, content in files.items() if name == "decisions.jsonl"}
+    for name in files.keys() - packed.keys():
+        (content,) = _npz({name: files[name]}).values()
+        packed[name.replace(".json", ".npz")] = content
+    return packed
+
+
+def _read_people(folder: Path) -> None:
+    people = read_people(folder)
+    list(people.faces())
+    write_people_page(people)
+
+
 def _npz(files: Files) -> Files:
     """The arrays in a document; the document itself if they are none."""
     (content,) = files.values()
@@ -523,6 +593,7 @@ READERS = {
         write=_to_json,
         hostile=partial(corpus.alone, "a.npz", {**arrays.HOSTILE, **galleries.HOSTILE}),
     ),
+    "people": Reader(_read_people, _people, pack=_pack_people, parse=json.loads, write=_to_json),
     "parquet": Reader(partial(_read_alone, read_table), _parquets),
     "recipe": Reader(partial(_read_alone, read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),
     "description": Reader(

@@ -89,6 +89,35 @@ def test_what_was_decided_holds_against_every_likeness() -> None:
     assert len(set(grouped(embedding, apart=[(one[:1], one[3:])]).group[one].tolist())) == 2
 
 
+def test_unlike_faces_of_one_person_each_draw_their_like() -> None:
+    """A child and the adult that it became are no more alike than strangers; new faces of both are of one person."""
+    embedding, person = people([4, 4, 3], spread=0.01)
+    child, adult = np.flatnonzero(person == 0), np.flatnonzero(person == 1)
+    result = grouped(embedding, together=[np.array([child[0], adult[0]])])
+    assert len(set(result.group[person < 2].tolist())) == 1
+    assert (result.probability > 0.99).all()
+    again = grouped(embedding, group=np.where(np.isin(np.arange(11), [*child[:2], *adult[:2]]), 0, -1))
+    assert set(again.group[person < 2].tolist()) == {0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_decisions_and_groups_hold_whatever_else_is_alike(seed: int) -> None:
+    """Random decisions on faces that are hard to tell apart."""
+    random = np.random.default_rng(seed)
+    embedding, person = people([8, 8, 8, 8], spread=0.12, seed=seed)
+    together = [random.choice(np.flatnonzero(person == each), 3, replace=False) for each in range(3)]
+    apart = [(together[0], together[1]), (together[1][:1], together[2])]
+    known = np.full(32, -1)
+    known[random.choice(np.flatnonzero(person == 3), 3, replace=False)] = [4, 4, 9]
+    percentile = np.where(random.random(32) < 0.3, POOR, GOOD)
+    result = grouped(embedding, percentile, together=together, apart=apart, group=known)
+    for rows in together:
+        assert len(set(result.group[rows].tolist())) == 1
+    for one, other in apart:
+        assert not set(result.group[one].tolist()) & set(result.group[other].tolist())
+    assert result.group[known >= 0].tolist() == known[known >= 0].tolist()
+
+
 def test_a_poor_face_is_not_attached_where_it_must_not_be() -> None:
     embedding, _ = people([4], spread=0.01)
     percentile = np.array([POOR, GOOD, GOOD, GOOD])

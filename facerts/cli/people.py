@@ -1,0 +1,376 @@
+"""``facerts people``: group photos by person without names, and correct the groups for good."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from facerts.cli.gallery import AcceptanceOptions
+from facerts.cli.option_groups import Commands
+from facerts.cli.output import (
+    EXIT_SOME_FAILED,
+    fields_table,
+    print_json,
+    rows_table,
+    warn,
+    warn_first,
+)
+from facerts.cli.shared_options import Images, Json, ScorerOptions
+from facerts.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from facerts.people import Corrected, People
+
+# Rows of a table; people.csv has all.
+MAX_ROWS = 50
+# What is typed for a person who is not there yet.
+NEW = "new"
+
+Folder = Annotated[Path, typer.Argument(help="Folder of facerts people find.", metavar="FOLDER")]
+PersonArgument = Annotated[str, typer.Argument(help="Number or name of a person.", metavar="PERSON")]
+Faces = Annotated[
+    list[str],
+    typer.Argument(
+        help="Ids of faces, such as 3f2a9c01-0, as the page and people.csv have them; or photos, with #1 for the "
+        "second face of one.",
+        metavar="FACE...",
+    ),
+]
+
+people = Commands(
+    no_args_is_help=True,
+    help="Photos by person, without names: find, correct for good, name, copy, make a gallery.",
+)
+
+
+@people.command(name="find")
+def find_(
+    images: Images,
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER")],
+    add: Annotated[bool, typer.Option("--add")] = False,
+    options: ScorerOptions,
+    acceptance: AcceptanceOptions,
+    json: Json = False,
+) -> None:
+    """Group the faces of photos by person; poor faces join no groups. Run it again with new photos, or to continue.
+
+    Exits with status 1 if any photo could not be read.
+
+    Example: facerts people find photos/ --out people/
+
+    Args:
+        out: Folder for the groups, the page and the table; what was decided in it holds in every run.
+        add: Leave the groups of earlier runs and their photos as they are, and only place new faces.
+    """
+    from facerts.people import find_people
+
+    scorer = options.open()
+    found = find_people(
+        scorer,
+        images,
+        out,
+        add=add,
+        min_quality=acceptance.min_quality_of(scorer),
+        progress="finding faces",
+    )
+    for notice in found.notices:
+        warn(notice)
+    errors = [error for error in found.people.found.error.tolist() if error]
+    warn_first(errors, "people.csv lists")
+    if found.vanished:
+        warn(
+            f"{len(found.vanished):,} photos of the last run are not there any more, first {found.vanished[0]}"
+        )
+    page = _write_page(found.people)
+    summary = {**found.people.summary(), "scored": found.scored, "vanished": len(found.vanished), **page}
+    if json:
+        print_json({**summary, "people_by_number": _listed(found.people)})
+    else:
+        fields_table(summary)
+    if errors:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+@people.command(name="list")
+def list_(
+    folder: Folder,
+    *,
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    json: Json = False,
+) -> None:
+    """List the people, those with most photos first.
+
+    Example: facerts people list people/ --out faces.parquet
+
+    Args:
+        out: File to write a row for each face to: .csv, .jsonl or .parquet.
+    """
+    from facerts.people import PersonFace, read_people
+    from facerts.scoring import open_sink
+
+    known = read_people(folder)
+    if out is not None:
+        with open_sink(out, PersonFace) as put:
+            for face in known.faces():
+                put(face)
+    if json:
+        print_json({**known.summary(), "people_by_number": _listed(known)})
+        return
+    rows = [
+        (
+            str(person.number),
+            f"{person.name or '–'}{' (ignored)' * person.ignored}",
+            str(person.photos),
+            str(len(person.rows)),
+            known.face_id(int(person.rows[0])),
+        )
+        for person in known.persons[:MAX_ROWS]
+    ]
+    rows_table("People", ["person", "name", "photos", "faces", "best face"], rows, words=2)
+    if len(known.persons) > MAX_ROWS:
+        warn(f"{len(known.persons) - MAX_ROWS:,} more people are not shown; --json lists them all")
+    fields_table(known.summary())
+
+
+@people.command()
+def show(folder: Folder, person: PersonArgument, *, json: Json = False) -> None:
+    """List the faces of a person, the best first.
+
+    Example: facerts people show people/ 12
+    """
+    from facerts.people import read_people
+    from facerts.scoring.reasons import in_words
+
+    known = read_people(folder)
+    one = known.person(person)
+    faces = [face for face in known.faces() if face.person == one.number]
+    if json:
+        print_json(
+            {"person": one.number, "name": one.name or None, "faces": [asdict(face) for face in faces]}
+        )
+        return
+    rows = [
+        (
+            face.id or "–",
+            face.path,
+            face.status.value,
+            "–" if face.percentile is None else f"{int(face.percentile)}",
+            in_words(face.reasons),
+        )
+        for face in faces[:MAX_ROWS]
+    ]
+    rows_table(one.title, ["face", "photo", "status", "percentile", "reasons"], rows, words=3)
+    if len(faces) > MAX_ROWS:
+        warn(f"{len(faces) - MAX_ROWS:,} more faces are not shown; --json lists them all")
+
+
+@people.command()
+def merge(
+    folder: Folder,
+    persons: Annotated[
+        list[str], typer.Argument(help="Numbers or names of people.", metavar="PERSON PERSON...")
+    ],
+    *,
+    json: Json = False,
+) -> None:
+    """Decide that people are one; the first keeps its number and its name.
+
+    Example: facerts people merge people/ 3 17
+    """
+    from facerts.people import merge_people
+
+    _end(merge_people(folder, persons), json)
+
+
+@people.command()
+def split(folder: Folder, person: PersonArgument, faces: Faces, *, json: Json = False) -> None:
+    """Decide that faces of a person are of another one; together they get a new number.
+
+    Example: facerts people split people/ 3 3f2a9c01-0 9b11c5de-1
+    """
+    from facerts.people import split_person
+
+    _end(split_person(folder, person, faces), json)
+
+
+@people.command()
+def move(
+    folder: Folder,
+    faces: Faces,
+    *,
+    to: Annotated[str, typer.Option(metavar="PERSON")],
+    json: Json = False,
+) -> None:
+    """Decide that faces are of a person, and not of those that they were taken for.
+
+    Example: facerts people move people/ 3f2a9c01-0 --to 5
+
+    Args:
+        to: Number or name of the person; new for one who is not there yet.
+    """
+    from facerts.people import move_faces
+
+    _end(move_faces(folder, faces, None if to == NEW else to), json)
+
+
+@people.command()
+def name(folder: Folder, person: PersonArgument, name: str, *, json: Json = False) -> None:
+    """Name a person; a person who has that name already becomes one with it.
+
+    Example: facerts people name people/ 12 "Anna"
+
+    Args:
+        name: Name of the person.
+    """
+    from facerts.people import name_person
+
+    _end(name_person(folder, person, name), json)
+
+
+@people.command()
+def ignore(
+    folder: Folder,
+    person: PersonArgument,
+    *,
+    restore: Annotated[bool, typer.Option("--restore")] = False,
+    json: Json = False,
+) -> None:
+    """Hide a person: later faces still join, but the page folds the group away and galleries leave it out.
+
+    Example: facerts people ignore people/ 40
+
+    Args:
+        restore: Show the person again.
+    """
+    from facerts.people import ignore_person
+
+    _end(ignore_person(folder, person, restore=restore), json)
+
+
+@people.command()
+def remove(
+    folder: Folder,
+    faces: Faces,
+    *,
+    restore: Annotated[bool, typer.Option("--restore")] = False,
+    json: Json = False,
+) -> None:
+    """Take faces out for good, as they are none or not wanted, whatever their photos are called later.
+
+    Example: facerts people remove people/ 3f2a9c01-0
+
+    Args:
+        restore: Bring removed faces back; the next facerts people find places them.
+    """
+    from facerts.people import remove_faces
+
+    _end(remove_faces(folder, faces, restore=restore), json)
+
+
+@people.command()
+def undo(folder: Folder, *, json: Json = False) -> None:
+    """Take the last decision back; again, the one before it.
+
+    Example: facerts people undo people/
+    """
+    from facerts.people import undo_decision
+
+    _end(undo_decision(folder), json, "undone")
+
+
+@people.command()
+def copy(
+    folder: Folder,
+    out: Annotated[Path, typer.Argument(metavar="OUT")],
+    *,
+    crops: Annotated[bool, typer.Option("--crops")] = False,
+    named_only: Annotated[bool, typer.Option("--named-only")] = False,
+    json: Json = False,
+) -> None:
+    """Copy the photos into one folder for each person who is in them; nothing is overwritten.
+
+    Example: facerts people copy people/ sorted/
+
+    Args:
+        out: Folder for the copies.
+        crops: Copy the faces, as aligned crops, instead of the photos.
+        named_only: Leave out people without a name.
+    """
+    from facerts.people import copy_photos, read_people
+
+    written = copy_photos(read_people(folder), out, crops=crops, named_only=named_only)
+    result = {"copied": len(written), "folder": str(out)}
+    print_json(result) if json else fields_table(result)
+
+
+@people.command(name="to-gallery")
+def to_gallery(
+    folder: Folder,
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
+    k: Annotated[int, typer.Option("-k", min=1)] = 5,
+    named_only: Annotated[bool, typer.Option("--named-only")] = False,
+    json: Json = False,
+) -> None:
+    """Make a gallery of the best faces of each person, to search with facerts gallery search.
+
+    Example: facerts people to-gallery people/ --out people.npz
+
+    Args:
+        out: Gallery file to write (.npz).
+        k: Number of faces of each person.
+        named_only: Leave out people without a name; otherwise they are called person-12.
+    """
+    from facerts.galleries import write_gallery
+    from facerts.io.files import locked
+    from facerts.people import gallery_of_people, read_people
+
+    gallery = gallery_of_people(read_people(folder), k, named_only=named_only)
+    with locked(out):
+        write_gallery(out, gallery)
+    result = {"people": len(gallery.people), "images": len(gallery.enrollments), "file": str(out)}
+    print_json(result) if json else fields_table(result)
+
+
+def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
+    """Write the page anew, and print what changed."""
+    known = corrected.people
+    page = _write_page(known)
+    numbers = [number for number in corrected.numbers if number in known.by_number]
+    result = {
+        done: corrected.action,
+        "people": [f"{number} {known.by_number[number].name}".strip() for number in numbers],
+        "faces_moved": corrected.faces,
+        "decisions": known.decisions,
+        **page,
+    }
+    print_json(result) if json else fields_table(result)
+
+
+def _write_page(known: People) -> dict[str, str | None]:
+    """Write the page, if what it needs is installed; groups and tables are written already."""
+    from facerts.report.people_page import write_people_page
+
+    try:
+        return {"page": str(write_people_page(known))}
+    except MissingExtraError as error:
+        warn(f"{error}; no page was written")
+        return {"page": None}
+
+
+def _listed(known: People) -> list[dict[str, Any]]:
+    return [
+        {
+            "person": person.number,
+            "name": person.name or None,
+            "ignored": person.ignored,
+            "photos": person.photos,
+            "faces": len(person.rows),
+            "best": known.face_id(int(person.rows[0])),
+        }
+        for person in known.persons
+    ]

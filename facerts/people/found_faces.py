@@ -1,0 +1,321 @@
+"""The table of all faces that were found in photos, and its file: arrays of numbers and text, without pickles.
+
+An image is known by the SHA-256 of its bytes, so a renamed photo is the same image, and a copy is no second one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import DataError
+from facerts.galleries.enroll import SEPARATOR
+from facerts.io.files import atomic_write
+from facerts.io.npz import read_npz
+from facerts.scoring.prepare import storable
+from facerts.scoring.reasons import REASONS, in_order
+
+Rows = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+
+FORMAT = "facerts.found-faces/1"
+# Kinds and number of axes of the arrays, besides those of one value.
+PER_PHOTO = {"path": ("U", 1), "image": ("iu", 1), "size": ("iu", 1), "mtime": ("iu", 1), "error": ("U", 1)}
+PER_FACE = {
+    "face_image": ("iu", 1),
+    "number": ("iu", 1),
+    "box": ("f", 2),
+    "points": ("f", 2),
+    "embedding": ("f", 2),
+    "quality": ("f", 1),
+    "percentile": ("f", 1),
+    "reasons": ("U", 1),
+}
+VALUES = ("format", "settings", "model", "model_sha256")
+ARRAYS = {**dict.fromkeys(VALUES, ("U", 0)), **PER_PHOTO, "sha256": ("U", 1), **PER_FACE}
+SHA256_DIGITS = 64
+# Boxes of one face by two detectors, or at two thresholds, overlap by more than this; those of neighbors by less.
+MIN_IOU = 0.5
+MAX_SIZE = 4096
+# Photos and faces may take MAX_BYTES of memory plus MAX_RATIO times the file, which is not compressed; so much besides
+# its embedding and texts, for its numbers and Python's objects.
+MAX_BYTES = 8 << 20
+MAX_RATIO = 8
+PHOTO_BYTES, FACE_BYTES = 256, 768
+
+
+class Photo(NamedTuple):
+    """A photo of a run; see ``FoundFaces``. One that could not be read has an error."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime: int
+    error: str = ""
+
+
+class FaceKey(NamedTuple):
+    """A face in whatever photo has the same bytes.
+
+    Attributes:
+        image: SHA-256 of the image's bytes.
+        box: left, top, right, bottom in pixels; None if the image is an aligned crop.
+    """
+
+    image: str
+    box: tuple[float, float, float, float] | None
+
+
+@dataclass(frozen=True)
+class FoundFaces:
+    """Photos P, the different images I in them, and their faces F.
+
+    Attributes:
+        settings: everything that faces depend on besides the images, as JSON; see ``Scorer.settings``.
+        model: name of the model.
+        model_sha256: SHA-256 of the model's file.
+        path: ``(P,)`` text, where each photo is.
+        image: ``(P,)`` the image that each photo shows; −1 if it could not be read.
+        size: ``(P,)`` bytes of the photo's file, or of the archive that it is in; −1 if it is in none.
+        mtime: ``(P,)`` when that file was modified, in nanoseconds.
+        error: ``(P,)`` text, why a photo could not be read; empty for the others.
+        sha256: ``(I,)`` text, of each image's bytes.
+        face_image: ``(F,)`` the image of each face; faces are ordered by image and number.
+        number: ``(F,)`` of each face in its image, largest first.
+        box: ``(F, 4)`` left, top, right, bottom in pixels; NaN if the image is an aligned crop.
+        points: ``(F, 10)`` x and y of five landmarks in turn; NaN likewise.
+        embedding: ``(F, d) float32`` of unit length.
+        quality: ``(F,) float32``; NaN if the model has none.
+        percentile: ``(F,) float32``, 0 to 100; NaN if the model is not calibrated.
+        reasons: ``(F,)`` text, what makes each face poor, joined by ``;``.
+    """
+
+    settings: str
+    model: str
+    model_sha256: str
+    path: NDArray[np.str_]
+    image: NDArray[np.int32]
+    size: NDArray[np.int64]
+    mtime: NDArray[np.int64]
+    error: NDArray[np.str_]
+    sha256: NDArray[np.str_]
+    face_image: NDArray[np.int32]
+    number: NDArray[np.int32]
+    box: NDArray[np.float32]
+    points: NDArray[np.float32]
+    embedding: NDArray[np.float32]
+    quality: NDArray[np.float32]
+    percentile: NDArray[np.float32]
+    reasons: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        """Number of faces."""
+        return len(self.face_image)
+
+    @property
+    def photos(self) -> list[Photo]:
+        """The photos, in order."""
+        columns = (self.path, self.image, self.size, self.mtime, self.error)
+        return [
+            Photo(path, str(self.sha256[image]) if image >= 0 else "", size, mtime, error)
+            for path, image, size, mtime, error in zip(*(each.tolist() for each in columns), strict=True)
+        ]
+
+    def reasons_of(self, row: int) -> tuple[str, ...]:
+        """What makes a face poor, most important first."""
+        return tuple(filter(None, str(self.reasons[row]).split(SEPARATOR)))
+
+    def key(self, row: int) -> FaceKey:
+        """What identifies a face over all runs."""
+        left, top, right, bottom = (round(side, 2) for side in self._boxes[row])
+        box = None if math.isnan(left) else (left, top, right, bottom)
+        return FaceKey(str(self.sha256[self.face_image[row]]), box)
+
+    def rows_of(self, keys: Iterable[FaceKey]) -> Rows:
+        """The row of each key: the face of the same image whose box overlaps most, by half at least; −1 for none."""
+        return np.array([self._row_of(key) for key in keys], dtype=np.int64)
+
+    def photos_of(self, row: int) -> Rows:
+        """The photos that show the image of a face: one, or several copies."""
+        image = self.face_image[row]
+        return self._photos_by_image[self._photo_starts[image] : self._photo_starts[image + 1]]
+
+    def rows_in(self, image: int) -> range:
+        """The faces of an image."""
+        return range(int(self._face_starts[image]), int(self._face_starts[image + 1]))
+
+    def _row_of(self, key: FaceKey) -> int:
+        image = self._images.get(key.image)
+        rows = self.rows_in(image) if image is not None else range(0)
+        if not rows:
+            return -1
+        boxes = [self._boxes[row] for row in rows]
+        if key.box is None or any(math.isnan(box[0]) for box in boxes):
+            # One of the two is an aligned crop, in which a detector that looks may find the one face.
+            return rows[0] if len(rows) == 1 else -1
+        overlaps = [_iou(key.box, box) for box in boxes]
+        best = max(overlaps)
+        return rows[overlaps.index(best)] if best >= MIN_IOU else -1
+
+    @cached_property
+    def _boxes(self) -> list[list[float]]:
+        """Of the faces, as Python's numbers, with which single boxes are compared faster."""
+        return self.box.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _images(self) -> dict[str, int]:
+        return {sha256: image for image, sha256 in enumerate(self.sha256.tolist())}
+
+    @cached_property
+    def _face_starts(self) -> Rows:
+        return np.searchsorted(self.face_image, np.arange(len(self.sha256) + 1))
+
+    @cached_property
+    def _photos_by_image(self) -> Rows:
+        return np.argsort(self.image, kind="stable")
+
+    @cached_property
+    def _photo_starts(self) -> Rows:
+        return np.searchsorted(self.image[self._photos_by_image], np.arange(len(self.sha256) + 1))
+
+
+def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFaces:
+    """The table of some photos, whose images are in other tables, of one model and with one embedding size.
+
+    Args:
+        tables: one or more; of an image that is in several, the last counts.
+    """
+    wanted = {photo.sha256: photo for photo in photos if not photo.error}
+    image_of = {sha256: image for image, sha256 in enumerate(wanted)}
+    source = {sha256: at for at, table in enumerate(tables) for sha256 in table.sha256.tolist()}
+    parts: list[list[NDArray[Any]]] = []
+    for at, table in enumerate(tables):
+        names = table.sha256.tolist()
+        renumbered = np.array(
+            [image_of[name] if name in image_of and source[name] == at else -1 for name in names],
+            dtype=np.int32,
+        )
+        image = renumbered[table.face_image] if len(table) else np.zeros(0, dtype=np.int32)
+        kept = image >= 0
+        parts.append(
+            [image[kept], *(getattr(table, name)[kept] for name in PER_FACE if name != "face_image")]
+        )
+    size = max(table.embedding.shape[1] for table in tables)
+    for part in parts:
+        embedding = list(PER_FACE).index("embedding")
+        if not len(part[0]):
+            part[embedding] = np.zeros((0, size), dtype=np.float32)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[1], columns[0]))
+    faces = dict(zip(PER_FACE, (column[order] for column in columns), strict=True))
+    last = tables[-1]
+    return FoundFaces(
+        last.settings,
+        last.model,
+        last.model_sha256,
+        path=np.array([photo.path for photo in photos], dtype=str),
+        image=np.array([-1 if photo.error else image_of[photo.sha256] for photo in photos], dtype=np.int32),
+        size=np.array([photo.size for photo in photos], dtype=np.int64),
+        mtime=np.array([photo.mtime for photo in photos], dtype=np.int64),
+        error=np.array([photo.error for photo in photos], dtype=str),
+        sha256=np.array(list(image_of), dtype=f"U{SHA256_DIGITS}"),
+        **faces,
+    )
+
+
+def write_found_faces(path: Path, found: FoundFaces) -> None:
+    """Write a table, which appears only when it is complete.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
+    arrays = {name: np.asarray(getattr(found, name)) for name in ARRAYS if name != "format"}
+    with atomic_write(path) as file:
+        # Not compressed: embeddings hardly can be, and a reader could not tell repeated text from a hostile file.
+        np.savez(file, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
+
+
+def read_found_faces(path: Path) -> FoundFaces:
+    """Read a table; see docs/people.md for its format.
+
+    Raises:
+        DataError: the file cannot be read, or is not such a table.
+    """
+    arrays = read_npz(path)
+    if str(arrays.get("format")) != FORMAT:
+        raise DataError(f"{path}: not a table of format {FORMAT}; facerts people find writes one")
+    if problem := _problem(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size):
+        raise DataError(f"{path}: a broken table: {problem}; delete it and run facerts people find again")
+    columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS if name not in VALUES}
+    columns |= {name: str(arrays[name]) for name in VALUES if name != "format"}
+    floats = ("box", "points", "embedding", "quality", "percentile")
+    columns |= {name: columns[name].astype(np.float32) for name in floats}
+    columns |= {name: columns[name].astype(np.int32) for name in ("image", "face_image", "number")}
+    columns |= {name: columns[name].astype(np.int64) for name in ("size", "mtime")}
+    for name in ("path", "error"):
+        columns[name] = np.array([storable(text) for text in columns[name].tolist()], dtype=str)
+    return FoundFaces(**columns)
+
+
+def _problem(arrays: Arrays, limit: int) -> str:
+    """What contradicts the format; empty if nothing does."""
+    for name, (kinds, axes) in ARRAYS.items():
+        if name not in arrays:
+            return f"there is no array {name!r}"
+        if arrays[name].dtype.kind not in kinds or arrays[name].ndim != axes:
+            return f"the array {name!r} is {arrays[name].ndim}-dimensional {arrays[name].dtype}"
+    photos, images, faces = (len(arrays[name]) for name in ("path", "sha256", "face_image"))
+    if any(len(arrays[name]) != photos for name in PER_PHOTO):
+        return "its arrays of photos differ in length"
+    if any(len(arrays[name]) != faces for name in PER_FACE):
+        return "its arrays of faces differ in length"
+    if arrays["box"].shape[1] != 4 or arrays["points"].shape[1] != 10:
+        return "boxes need 4 numbers, and points 10"
+    if not 0 < arrays["embedding"].shape[1] <= MAX_SIZE:
+        return f"its embeddings have {arrays['embedding'].shape[1]:,} numbers; 1 to {MAX_SIZE:,} are allowed"
+    texts = sum(arrays[name].itemsize for name in ("path", "error"))
+    each = 4 * arrays["embedding"].shape[1] + arrays["reasons"].itemsize + FACE_BYTES
+    if photos * (texts + PHOTO_BYTES) + faces * each > limit:
+        return f"{photos:,} photos and {faces:,} faces take more memory than a file of its size may"
+    names = arrays["sha256"].tolist()
+    if len(set(names)) != images or any(not _is_sha256(name) for name in names):
+        return "an image is not identified by a SHA-256 of its own"
+    image, face_image = arrays["image"].astype(np.int64), arrays["face_image"].astype(np.int64)
+    if photos and (image.min() < -1 or image.max() >= images):
+        return "a photo shows an image that is not listed"
+    if faces and (face_image[0] < 0 or face_image[-1] >= images or (np.diff(face_image) < 0).any()):
+        return "a face is in an image that is not listed, or faces are not ordered by image"
+    if not np.array_equal((image < 0), arrays["error"] != ""):
+        return "a photo without an image needs an error, and no other may have one"
+    norms = np.linalg.norm(arrays["embedding"].astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        return "an embedding is not of unit length"
+    if (np.isnan(arrays["box"]).any(axis=1) != np.isnan(arrays["box"]).all(axis=1)).any():
+        return "a box has only some of its sides"
+    if any(np.isinf(arrays[name]).any() for name in ("box", "points", "quality", "percentile")):
+        return "a box, point or quality is infinite"
+    for text in np.unique(arrays["reasons"]).tolist():
+        given = text.split(SEPARATOR) if text else []
+        if list(in_order(set(given) & set(REASONS))) != given:
+            return f"the reasons of a face are {text[:100]!r}"
+    return ""
+
+
+def _is_sha256(text: str) -> bool:
+    return len(text) == SHA256_DIGITS and set(text) <= set("0123456789abcdef")
+
+
+def _iou(box: Sequence[float], other: Sequence[float]) -> float:
+    """Intersection over union of two boxes; 0 of empty ones."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    areas = [max(each[2] - each[0], 0.0) * max(each[3] - each[1], 0.0) for each in (box, other)]
+    return shared / (sum(areas) - shared) if shared else 0.0

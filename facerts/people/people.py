@@ -1,0 +1,370 @@
+"""People without names: groups of faces with numbers, what was decided about them, and what is said of each face."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import Error, did_you_mean
+from facerts.galleries.best import best_images
+from facerts.galleries.enroll import Enrollments
+from facerts.galleries.gallery import Gallery
+from facerts.people.constraints import Constraints, PersonKnown
+from facerts.people.found_faces import FoundFaces, Rows
+from facerts.people.groups_file import PeopleGroups
+from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
+
+# Digits of an image's SHA-256 in the name of a face; more where images share them.
+ID_DIGITS = 8
+_ID = re.compile(r"([0-9a-f]{4,64})-(\d{1,9})")
+
+
+class FaceStatus(str, Enum):
+    """What became of a face or a photo.
+
+    MEMBER: good enough to tell the people of groups apart, and in one.
+    ATTACHED: poor, and put into a group that is there without it.
+    UNCLEAR: a face in no group.
+    NON_FACE: in no group, as it is none.
+    IGNORED: in the group of a person who is hidden.
+    REMOVED: in no group, as somebody decided.
+    NO_FACE: a photo in which none was found.
+    ERROR: a photo that could not be read.
+    """
+
+    MEMBER = "member"
+    ATTACHED = "attached"
+    UNCLEAR = "unclear"
+    NON_FACE = "not a face"
+    IGNORED = "ignored"
+    REMOVED = "removed"
+    NO_FACE = "no face"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class PersonFace:
+    """A face of a photo, or a photo without one; a row of ``people.csv``.
+
+    Attributes:
+        person: number of the person; None if the face is of none.
+        name: of the person; None without one.
+        rank: of the face among those of its person, 1 for the best.
+        path: the photo.
+        face: number of the face in the photo, largest first.
+        id: name of the face for commands: the beginning of the image's SHA-256, and the face's number.
+        box: left, top, right and bottom in pixels; None for an aligned crop.
+        probability: that it is of the person, or of the suggested one.
+        suggested: number of the person that a face of none is most like.
+        image_sha256: SHA-256 of the photo's bytes.
+    """
+
+    person: int | None
+    name: str | None
+    status: FaceStatus
+    rank: int | None
+    path: str
+    face: int | None
+    id: str | None
+    box: list[float] | None
+    probability: float | None
+    percentile: float | None
+    quality: float | None
+    reasons: tuple[str, ...]
+    suggested: int | None
+    image_sha256: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Person:
+    """A group of faces.
+
+    Attributes:
+        number: which a group keeps for good.
+        name: empty without one.
+        ignored: whether it is hidden.
+        rows: of its faces in the table, best first.
+        photos: number of different images with one of the faces.
+    """
+
+    number: int
+    name: str
+    ignored: bool
+    rows: Rows
+    photos: int
+
+    @property
+    def title(self) -> str:
+        """The name, or "Person 12"."""
+        return self.name or f"Person {self.number}"
+
+    @property
+    def file_name(self) -> str:
+        """The name, or "person-12", for folders and galleries."""
+        return self.name or f"person-{self.number}"
+
+
+@dataclass(frozen=True)
+class People:
+    """The people of a folder that ``find_people`` wrote. It never changes; a correction returns another one.
+
+    Attributes:
+        folder: where it is.
+        found: the faces.
+        groups: their groups.
+        constraints: what was decided about them.
+        decisions: number of decisions that stand.
+    """
+
+    folder: Path
+    found: FoundFaces
+    groups: PeopleGroups
+    constraints: Constraints
+    decisions: int = 0
+
+    @cached_property
+    def persons(self) -> tuple[Person, ...]:
+        """The people, with most images first, the ignored ones last."""
+        names = {number: known.name for known, number in self._known_groups() if known.name}
+        ignored = {number for known, number in self._known_groups() if known.ignored}
+        persons = []
+        for number, rows in self._best_first.items():
+            photos = len(np.unique(self.found.face_image[rows]))
+            persons.append(Person(number, names.get(number, ""), number in ignored, rows, photos))
+        return tuple(sorted(persons, key=lambda each: (each.ignored, -each.photos, each.number)))
+
+    @cached_property
+    def by_number(self) -> dict[int, Person]:
+        """The people by number."""
+        return {person.number: person for person in self.persons}
+
+    @cached_property
+    def usable(self) -> NDArray[np.bool_]:
+        """``(F,)`` whether a face may join a group with others."""
+        return usable_faces(self.found, self.groups.min_quality)
+
+    def person(self, of: int | str) -> Person:
+        """A person by number or name.
+
+        Raises:
+            Error: there is no such person.
+        """
+        text = str(of).strip()
+        if text.isdecimal() and int(text) in self.by_number:
+            return self.by_number[int(text)]
+        for person in self.persons:
+            if person.name and person.name == text:
+                return person
+        known = [person.name for person in self.persons if person.name]
+        raise Error(
+            f"{self.folder}: no person {text}{did_you_mean(text, known)}; facerts people list {self.folder} has all"
+        )
+
+    def rows_of(self, faces: Iterable[str]) -> list[int]:
+        """The rows of faces by their names: an id such as 3f2a9c01-0, or a photo, with #1 for its second face.
+
+        Raises:
+            Error: there is no such face, or a photo has several.
+        """
+        return list(dict.fromkeys(self._row_of(face) for face in faces))
+
+    def face_id(self, row: int) -> str:
+        """The name of a face for commands."""
+        image = int(self.found.face_image[row])
+        return f"{self._short[image]}-{self.found.number[row]}"
+
+    @cached_property
+    def status(self) -> tuple[FaceStatus, ...]:
+        """``(F,)`` what became of each face."""
+        ignored = {person.number for person in self.persons if person.ignored}
+        return tuple(self._status(row, ignored) for row in range(len(self.found)))
+
+    def unclear(self) -> Rows:
+        """Faces in no group, most likely first."""
+        rows = [row for row, status in enumerate(self.status) if status is FaceStatus.UNCLEAR]
+        likely = np.nan_to_num(self.groups.probability[rows], nan=-1.0)
+        return np.array(rows, dtype=np.int64)[np.argsort(-likely, kind="stable")]
+
+    def faces(self) -> Iterator[PersonFace]:
+        """A row for each face of each photo, and for each photo without one: by person, then by rank, then by path."""
+        placed = [row for person in self.persons for row in person.rows.tolist()]
+        others = sorted(set(range(len(self.found))) - set(placed))
+        for row in [*placed, *others]:
+            yield from (self._face(row, photo) for photo in self.found.photos_of(row).tolist())
+        for at, photo in enumerate(self.found.photos):
+            image = int(self.found.image[at])
+            if image >= 0 and not self.found.rows_in(image):
+                yield self._without_face(photo.path, photo.sha256, FaceStatus.NO_FACE, None)
+            elif image < 0:
+                yield self._without_face(photo.path, None, FaceStatus.ERROR, photo.error)
+
+    def summary(self) -> dict[str, int]:
+        """Counts by name, as commands print them."""
+        counts = Counter(self.status)
+        shown = [person for person in self.persons if not person.ignored]
+        return {
+            "photos": len(self.found.path),
+            "faces": len(self.found),
+            "people": len(shown),
+            "named": sum(bool(person.name) for person in shown),
+            "in_one_photo": sum(person.photos == 1 for person in shown),
+            **{status.value.replace(" ", "_"): counts[status] for status in FaceStatus if status in counts},
+            "could_not_be_read": int((self.found.image < 0).sum()),
+            "decisions": self.decisions,
+        }
+
+    @cached_property
+    def _best_first(self) -> dict[int, Rows]:
+        """The rows of each group: those of high quality that are like the group's other faces come first."""
+        rows = np.flatnonzero(self.groups.group >= 0)
+        if not len(rows):
+            return {}
+        numbers = self.groups.group[rows].astype(str)
+        gallery = Gallery.from_enrollments(
+            self.found.model, self.found.model_sha256, _enrollments(self.found, rows, numbers)
+        )
+        ordered: dict[int, list[int]] = {}
+        for image in best_images(gallery, len(rows)):
+            ordered.setdefault(int(image.person), []).append(int(image.path))
+        return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
+
+    def _known_groups(self) -> Iterator[tuple[PersonKnown, int]]:
+        """People that were decided about, and the groups that they are in."""
+        for known in self.constraints.known:
+            number = int(self.groups.group[known.rows[0]])
+            if number >= 0:
+                yield known, number
+
+    @cached_property
+    def _rank(self) -> dict[int, int]:
+        return {
+            row: rank for person in self.persons for rank, row in enumerate(person.rows.tolist(), start=1)
+        }
+
+    @cached_property
+    def _short(self) -> list[str]:
+        """Beginnings of the images' SHA-256 that are unique among them."""
+        names = self.found.sha256.tolist()
+        digits = ID_DIGITS
+        while len({name[:digits] for name in names}) < len(names):
+            digits += 1
+        return [name[:digits] for name in names]
+
+    @cached_property
+    def _photos(self) -> dict[str, int]:
+        return {path: photo for photo, path in enumerate(self.found.path.tolist())}
+
+    def _row_of(self, face: str) -> int:
+        if match := _ID.fullmatch(face):
+            rows = [
+                row
+                for image, name in enumerate(self.found.sha256.tolist())
+                if name.startswith(match[1])
+                for row in self.found.rows_in(image)
+                if self.found.number[row] == int(match[2])
+            ]
+        else:
+            path, _, number = face.rpartition("#")
+            if face in self._photos or not number.isdecimal():
+                path, number = face, ""
+            image = int(self.found.image[self._photos[path]]) if path in self._photos else -1
+            rows = list(self.found.rows_in(image)) if image >= 0 else []
+            if number:
+                rows = [row for row in rows if self.found.number[row] == int(number)]
+        if len(rows) == 1:
+            return rows[0]
+        if rows:
+            ids = ", ".join(map(self.face_id, rows[:5]))
+            raise Error(f"{face} has {len(rows)} faces; name one by its id: {ids}")
+        raise Error(
+            f"{self.folder}: no face {face}; give an id such as 3f2a9c01-0 from the page or people.csv, or a photo as "
+            "it was given to facerts people find"
+        )
+
+    def _status(self, row: int, ignored: set[int]) -> FaceStatus:
+        if self.constraints.removed[row]:
+            return FaceStatus.REMOVED
+        number = int(self.groups.group[row])
+        if number in ignored:
+            return FaceStatus.IGNORED
+        if number >= 0:
+            return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
+        return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
+
+    def _face(self, row: int, photo: int) -> PersonFace:
+        found, groups = self.found, self.groups
+        number, key = int(groups.group[row]), found.key(row)
+        person = self.by_number.get(number)
+        unclear = self.status[row] is FaceStatus.UNCLEAR and groups.suggested[row] >= 0
+        reasons = found.reasons_of(row)
+        if found.quality[row] < groups.min_quality:
+            reasons += (BELOW_THRESHOLD,)
+        return PersonFace(
+            person=None if person is None else number,
+            name=(person.name or None) if person is not None else None,
+            status=self.status[row],
+            rank=self._rank.get(row),
+            path=str(found.path[photo]),
+            face=int(found.number[row]),
+            id=self.face_id(row),
+            box=None if key.box is None else list(key.box),
+            probability=_rounded(groups.probability[row]) if number >= 0 or unclear else None,
+            percentile=_rounded(found.percentile[row], 2),
+            quality=_rounded(found.quality[row]),
+            reasons=reasons,
+            suggested=int(groups.suggested[row]) if unclear else None,
+            image_sha256=key.image,
+            error=None,
+        )
+
+    def _without_face(
+        self, path: str, sha256: str | None, status: FaceStatus, error: str | None
+    ) -> PersonFace:
+        nothing: dict[str, None] = dict.fromkeys(
+            ("person", "name", "rank", "face", "id", "box", "probability", "percentile", "quality")
+        )
+        return PersonFace(
+            **nothing,
+            status=status,
+            path=path,
+            reasons=(NO_FACE,) if error is None else (),
+            suggested=None,
+            image_sha256=sha256,
+            error=error,
+        )
+
+
+def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:
+    """``(F,)`` whether faces are good enough to tell people apart; a face of unknown quality is, unless it is none."""
+    good = ~(found.quality < min_quality)
+    return good if min_quality == -math.inf else good & is_face(found)
+
+
+def is_face(found: FoundFaces) -> NDArray[np.bool_]:
+    """``(F,)`` whether each face is one, as far as the model can tell."""
+    return np.array([NOT_A_FACE not in found.reasons_of(row) for row in range(len(found))], dtype=bool)
+
+
+def _enrollments(found: FoundFaces, rows: Rows, names: NDArray[np.str_]) -> Enrollments:
+    return Enrollments(
+        names,
+        rows.astype(str),
+        found.embedding[rows],
+        found.quality[rows],
+        found.percentile[rows],
+        found.reasons[rows],
+    )
+
+
+def _rounded(value: float, digits: int = 4) -> float | None:
+    return None if np.isnan(value) else round(float(value), digits)

@@ -1,0 +1,325 @@
+"""The folder of people: photos to people in it, and the people that it has.
+
+======================  ======================================================
+``faces.npz``           every photo, image and face, see ``found_faces``
+``groups.npz``          the groups of the last run or correction, see ``groups_file``
+``decisions.jsonl``     what people decided, see ``decisions``
+``people.csv``          a row for each face, see ``PersonFace``
+``crops/``              each face as a small image, see ``crop_name``
+``parts/``              finished blocks of a run that has not ended
+======================  ======================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.open_source import open_images
+from facerts.datasets.source import Source, Subset
+from facerts.errors import DataError, Error
+from facerts.galleries.enroll import ENROLLMENT_KEEP, default_threshold
+from facerts.io.files import locked, refuse_link, writing
+from facerts.io.progress import progress_bar
+from facerts.metrics.same_person import SamePerson
+from facerts.people.constraints import Constraints, constraints_of
+from facerts.people.decisions import read_decisions, standing
+from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
+from facerts.people.found_faces import FoundFaces, assemble, read_found_faces, write_found_faces
+from facerts.people.grouping import group_faces, same_person_of
+from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
+from facerts.people.people import People, PersonFace, is_face, usable_faces
+from facerts.people.settle import keep_numbers, settle
+from facerts.scoring.scorer import Scorer
+from facerts.scoring.sinks import open_sink
+
+FACES, GROUPS, DECISIONS, TABLE = "faces.npz", "groups.npz", "decisions.jsonl", "people.csv"
+CROPS, PARTS, PAGE = "crops", "parts", "index.html"
+
+
+@dataclass(frozen=True)
+class FoundPeople:
+    """The outcome of a run.
+
+    Attributes:
+        people: what was found.
+        scored: number of images that were scored in this run; the others were known.
+        vanished: photos of the last run that are not there any more.
+        notices: what the user should know, a sentence each.
+    """
+
+    people: People
+    scored: int
+    vanished: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def find_people(
+    scorer: Scorer,
+    images: str | Path | Sequence[str | Path] | Source,
+    out: str | Path,
+    *,
+    add: bool = False,
+    min_quality: float | None = None,
+    progress: str = "",
+) -> FoundPeople:
+    """Group the faces of photos by person, into a folder.
+
+    Run again, it scores only images that are new, groups all faces anew under everything that was decided, and gives
+    each group the number of the earlier group with which it shares most faces. A run that was interrupted continues.
+
+    Args:
+        scorer: the model, calibrated for matching, and the detector for photos.
+        images: files, folders, record directories, tar shards or lists; images in ``out`` are left out.
+        out: the folder; created if it does not exist.
+        add: keep the photos and groups of earlier runs as they are, and only place the faces of new photos, and those
+            that were unclear.
+        min_quality: faces below this quality join no groups with others; None for the model's threshold that keeps
+            0.95 of its calibration faces, if it has one; -inf for none.
+        progress: what a progress bar says; empty for none.
+
+    Raises:
+        DataError: there are no images; the folder has something else in it, or a broken file.
+        ModelError: the model is not calibrated for matching.
+        LockedError: another process is writing the folder.
+        WriteError: the folder cannot be written.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> write_synthetic_faces("photos", identities=3, images=2)
+        >>> found = find_people(facerts.load(), "photos", "people", min_quality=-9)
+        >>> found.scored, len(found.people.found), len(found.people.persons) > 0
+        (6, 6, True)
+        >>> find_people(facerts.load(), "photos", "people", min_quality=-9).scored
+        0
+    """
+    out = Path(out)
+    same_person = same_person_of(scorer.embedder.description)
+    notices = []
+    if min_quality is None:
+        min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
+    if min_quality is None:
+        min_quality = -np.inf
+        notices.append(
+            f"{scorer.embedder.name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
+            "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
+        )
+    check_folder(out)
+    source = _outside(images if isinstance(images, Source) else open_images(images), out)
+    with locked(out):
+        decisions = standing(read_decisions(out / DECISIONS))
+        earlier = read_found_faces(out / FACES) if (out / FACES).exists() else None
+        same_settings = earlier is None or earlier.settings == settings_text(scorer)
+        if add and not same_settings:
+            raise Error(
+                f"{out}: made with another model, detector or minimum face size, whose faces --add cannot keep; give "
+                "the same, or run without --add"
+            )
+        if not same_settings:
+            notices.append(
+                "the model, the detector or the minimum face size has changed: all photos are scored again"
+            )
+        job = FindJob(scorer, out / PARTS, out / CROPS)
+        scan = _scan(job, source, earlier, progress)
+        found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
+        if add and earlier is not None:
+            found = _joined(earlier, found)
+        constraints = constraints_of(decisions, found)
+        before = read_groups_file(out / GROUPS, found) if (out / GROUPS).exists() else None
+        groups = _group(found, same_person, min_quality, constraints, before, add=add)
+        people = People(out, found, groups, constraints, len(decisions))
+        write_found_faces(out / FACES, found)
+        save(people)
+        job.close()
+        _remove_old_crops(people)
+    return FoundPeople(people, scan.scored, tuple(vanished), (*notices, *scan.damaged))
+
+
+def read_people(folder: str | Path) -> People:
+    """The people of a folder.
+
+    Raises:
+        DataError: the folder has none, or a file is broken.
+    """
+    folder = Path(folder)
+    for name in (FACES, GROUPS):
+        if not (folder / name).is_file():
+            raise DataError(
+                f"{folder}: there is no {name}; facerts people find PHOTOS --out {folder} writes it"
+            )
+    found = read_found_faces(folder / FACES)
+    decisions = standing(read_decisions(folder / DECISIONS))
+    constraints = constraints_of(decisions, found)
+    groups = read_groups_file(folder / GROUPS, found)
+    # Where a process ended between a decision and its groups, the decision holds.
+    return People(folder, found, settled(groups, found, constraints), constraints, len(decisions))
+
+
+def save(people: People) -> None:
+    """Write the groups and the table of a folder.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
+    write_groups(people.folder / GROUPS, people.found, people.groups)
+    with open_sink(people.folder / TABLE, PersonFace) as put:
+        for face in people.faces():
+            put(face)
+
+
+def settled(groups: PeopleGroups, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
+    """PeopleGroups in which every face is where decisions say."""
+    usable = usable_faces(found, groups.min_quality)
+    group, highest = settle(groups.group, usable, constraints, groups.highest)
+    return PeopleGroups(group, groups.probability, groups.suggested, highest, groups.min_quality)
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder is one of people, or may become one.
+
+    Raises:
+        Error: it has other files in it, or it or a folder in it is a link.
+    """
+    if folder.is_file():
+        raise Error(f"{folder} is a file; give a folder for the people")
+    for path in (folder / CROPS, folder / PARTS, folder / DECISIONS):
+        refuse_link(path)
+    there = (
+        {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else ()
+    )
+    if there and not (set(there) & {FACES, GROUPS, DECISIONS, PARTS}):
+        other = min(there)
+        raise Error(
+            f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"
+        )
+
+
+def _outside(source: Source, folder: Path) -> Source:
+    """A source without the images in a folder, such as the crops of an earlier run.
+
+    Raises:
+        DataError: nothing is left.
+    """
+    inside = Path(os.path.realpath(folder))
+    kept = []
+    for index in range(len(source)):
+        file = source.file_of(index)
+        if file is None or inside not in Path(os.path.realpath(file)).parents:
+            kept.append(index)
+    if len(kept) == len(source):
+        return source
+    if not kept:
+        raise DataError(
+            f"{source.name}: all images are in {folder}, the folder for the people; choose another"
+        )
+    return Subset(source, kept)
+
+
+def _scan(job: FindJob, source: Source, earlier: FoundFaces | None, progress: str) -> Scan:
+    with progress_bar(shown=bool(progress)) as bar:
+        task = bar.add_task(progress, total=len(source), unit="photos")
+        return job.run(source, earlier, partial(bar.advance, task))
+
+
+def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -> list[str]:
+    """The photos of the last run that are not in this one, or not on disk."""
+    if earlier is None:
+        return []
+    gone = sorted(set(earlier.path.tolist()) - set(found.path.tolist()))
+    return [path for path in gone if _is_gone(path)] if on_disk else gone
+
+
+def _is_gone(path: str) -> bool:
+    """Whether neither a file nor the archive that it was in is there."""
+    return not any(os.path.lexists(each) for each in (path, *_files_above(path)))
+
+
+def _files_above(path: str) -> list[str]:
+    return [str(parent) for parent in Path(path).parents if parent.is_file()]
+
+
+def _joined(earlier: FoundFaces, found: FoundFaces) -> FoundFaces:
+    """The photos of earlier runs and new ones; one that is gone is left out if it was broken or has a copy."""
+    new, images = set(found.path.tolist()), set(found.sha256.tolist())
+    kept = [
+        photo
+        for photo in earlier.photos
+        if photo.path not in new and not ((photo.error or photo.sha256 in images) and _is_gone(photo.path))
+    ]
+    return assemble([*kept, *found.photos], [earlier, found])
+
+
+def _group(
+    found: FoundFaces,
+    same_person: SamePerson,
+    min_quality: float,
+    constraints: Constraints,
+    before: PeopleGroups | None,
+    *,
+    add: bool,
+) -> PeopleGroups:
+    """Group all faces that were not removed, and number the groups."""
+    usable = usable_faces(found, min_quality)
+    rows = np.flatnonzero(~constraints.removed & (usable | is_face(found) | _decided(constraints)))
+    place = np.full(len(found), -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    none = np.full(len(found), -1, dtype=np.int64)
+    group, suggested = none.copy(), none.copy()
+    probability = np.full(len(found), np.nan, dtype=np.float32)
+    earlier, highest = (none, 0) if before is None else (before.group, before.highest)
+    if len(rows):
+        grouping = group_faces(
+            found.embedding[rows],
+            found.percentile[rows],
+            usable[rows],
+            same_person,
+            together=[place[each] for each in constraints.together],
+            apart=[(place[one], place[other]) for one, other in constraints.apart],
+            group=earlier[rows] if add else None,
+        )
+        group[rows], suggested[rows] = grouping.group, grouping.suggested
+        probability[rows] = grouping.probability
+    unused = max(int(group.max(initial=-1)), int(suggested.max(initial=-1)), highest)
+    group, _ = settle(group, usable, constraints, unused)
+    if add:
+        # A group that is there keeps its number whatever joins it.
+        kept = np.isin(group, earlier[earlier >= 0])
+        numbers = {number: number for number in np.unique(group[kept]).tolist()}
+        numbers |= keep_numbers(np.where(kept, -1, group), none, highest)
+    else:
+        numbers = keep_numbers(group, earlier, highest)
+    group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
+    suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
+    return PeopleGroups(group, probability, suggested, max([highest, *numbers.values()]), min_quality)
+
+
+def _decided(constraints: Constraints) -> NDArray[np.bool_]:
+    """Whether somebody said of each face whose it is, or is not."""
+    decided = np.zeros(len(constraints.removed), dtype=bool)
+    for rows in [
+        *(person.rows for person in constraints.known),
+        *(rows for pair in constraints.apart for rows in pair),
+    ]:
+        decided[rows] = True
+    return decided
+
+
+def _remove_old_crops(people: People) -> None:
+    """Remove the crops of faces that are not in the table any more."""
+    found = people.found
+    kept = {
+        crop_name(str(found.sha256[image]), number)
+        for image, number in zip(found.face_image.tolist(), found.number.tolist(), strict=True)
+    }
+    crops = people.folder / CROPS
+    with writing(crops):
+        for path in crops.glob("*-*.jpg"):
+            if path.name not in kept:
+                path.unlink()

@@ -1,0 +1,83 @@
+"""Groups that obey every decision, whatever put the faces into them, and that keep their numbers from run to run."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.people.constraints import Constraints
+from facerts.people.found_faces import Rows
+
+
+def keep_numbers(group: Rows, earlier: Rows, highest: int) -> dict[int, int]:
+    """New numbers for groups: those of the earlier groups with which they share most faces, or unused ones.
+
+    Args:
+        group: ``(F,)`` groups of a run in any numbers; −1 for none.
+        earlier: ``(F,)`` groups of the run before, likewise.
+        highest: the highest number that was ever used.
+
+    Returns:
+        The number of each group. Of two groups that share faces with one earlier group, that with more of them gets its
+        number; unused numbers go to large groups first.
+    """
+    both = (group >= 0) & (earlier >= 0)
+    pairs, shared = np.unique(np.stack([group[both], earlier[both]]), axis=1, return_counts=True)
+    numbers: dict[int, int] = {}
+    taken: set[int] = set()
+    for at in np.argsort(-shared, kind="stable").tolist():
+        new, old = pairs[:, at].tolist()
+        if new not in numbers and old not in taken:
+            numbers[new] = old
+            taken.add(old)
+    others, sizes = np.unique(group[group >= 0], return_counts=True)
+    for new in others[np.argsort(-sizes, kind="stable")].tolist():
+        if new not in numbers:
+            highest += 1
+            numbers[new] = highest
+    return numbers
+
+
+def settle(
+    group: Rows, usable: NDArray[np.bool_], constraints: Constraints, highest: int
+) -> tuple[Rows, int]:
+    """Put faces where decisions say that they belong.
+
+    Poor faces that people put into a group stay in it, although they join no groups by themselves. Groups that obey
+    the decisions already are not changed.
+
+    Args:
+        group: ``(F,)`` number of each face's group; −1 for none.
+        usable: ``(F,)`` whether each face may join groups with others.
+        constraints: what was decided.
+        highest: the highest number that was ever used.
+
+    Returns:
+        The groups, and the highest number that was used.
+    """
+    settled = group.copy()
+    settled[constraints.removed] = -1
+    for known in constraints.known:
+        good = known.rows[usable[known.rows]]
+        numbers = settled[good if len(good) else known.rows]
+        numbers = numbers[numbers >= 0]
+        # Poor faces alone are a person only because somebody said so, and in no group with others.
+        alone = not len(good) and len(numbers) and not _only_in(settled, int(numbers[0]), known.rows, usable)
+        if not len(numbers) or alone:
+            highest += 1
+            settled[known.rows] = highest
+        else:
+            settled[known.rows] = np.bincount(numbers).argmax()
+    for one, other in constraints.apart:
+        for number in np.intersect1d(settled[one], settled[other]).tolist():
+            if number >= 0:
+                highest += 1
+                settled[one[settled[one] == number]] = highest
+    return settled, highest
+
+
+def _only_in(group: Rows, number: int, rows: Rows, usable: NDArray[np.bool_]) -> bool:
+    """Whether a group has no good face besides some rows."""
+    good = (group == number) & usable
+    good[rows] = False
+    return not good.any()

@@ -1,0 +1,193 @@
+"""Decisions to constraints, against a slow reading of them, and numbers of groups from run to run."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from facerts.people.constraints import constraints_of
+from facerts.people.decisions import Action, DecidedFace, PeopleDecision, standing
+from facerts.people.found_faces import FaceKey, FoundFaces, Photo, assemble
+from facerts.people.settle import keep_numbers, settle
+
+FACES = 9
+
+
+def table(faces: int = FACES, boxes: list[list[float]] | None = None) -> FoundFaces:
+    """A table of aligned crops, one face each; or of one photo with boxes."""
+    count = faces if boxes is None else len(boxes)
+    nothing = np.zeros(0)
+    images = count if boxes is None else 1
+    whole = FoundFaces(
+        "{}",
+        "drawn",
+        "a" * 64,
+        path=nothing.astype(str),
+        image=nothing.astype(np.int32),
+        size=nothing.astype(np.int64),
+        mtime=nothing.astype(np.int64),
+        error=nothing.astype(str),
+        sha256=np.array([sha256(image) for image in range(images)]),
+        face_image=np.arange(count, dtype=np.int32) if boxes is None else np.zeros(count, np.int32),
+        number=np.zeros(count, np.int32) if boxes is None else np.arange(count, dtype=np.int32),
+        box=np.full((count, 4), np.nan, np.float32) if boxes is None else np.array(boxes, np.float32),
+        points=np.full((count, 10), np.nan, np.float32),
+        embedding=np.eye(count, FACES, dtype=np.float32),
+        quality=np.zeros(count, np.float32),
+        percentile=np.full(count, 50, np.float32),
+        reasons=np.array([""] * count),
+    )
+    return assemble([Photo(f"{image}.png", sha256(image), 1, 1) for image in range(images)], [whole])
+
+
+def sha256(image: int) -> str:
+    return f"{image:064x}"
+
+
+def decision(action: Action, *sets: list[int], name: str = "") -> PeopleDecision:
+    faces = tuple(tuple(DecidedFace(sha256(row)) for row in rows) for rows in sets)
+    return PeopleDecision(action, faces, name)
+
+
+def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[frozenset[int]]]:
+    """Pairs that are together and apart, each decided by the last decision that says anything of it.
+
+    A pair is together if a chain of pairs is; so what is united takes along all that either side was together with.
+    """
+    together, apart = set[frozenset[int]](), set[frozenset[int]]()
+
+    def whole(rows: set[int]) -> set[int]:
+        grown = rows | {other for pair in together if pair & rows for other in pair}
+        return grown if grown == rows else whole(grown)
+
+    for each in decisions:
+        sets = [{int(face.image, 16) for face in rows} for rows in each.faces]
+        if each.action is Action.MERGE:
+            united = whole(set().union(*sets))
+        else:
+            together = {pair for pair in together if not pair & sets[0]}
+            apart = {pair for pair in apart if not pair & sets[0]}
+            united = whole(sets[0] | sets[1]) if each.action is Action.MOVE else sets[0]
+        pairs = {frozenset(pair) for pair in combinations(sorted(united), 2)}
+        together |= pairs
+        apart -= pairs
+        if each.action is not Action.MERGE:
+            apart |= {frozenset(pair) for pair in product(sets[0], sets[-1] - united)}
+    return together, apart
+
+
+def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
+    random = np.random.default_rng(3)
+    seen = set()
+    for _ in range(400):
+        decisions = []
+        for _ in range(int(random.integers(1, 7))):
+            cuts = np.sort(random.choice(np.arange(1, FACES), 3, replace=False))
+            order = random.permutation(FACES)
+            sets = [rows.tolist() for rows in np.split(order, cuts)][:3]
+            action = (Action.MERGE, Action.SPLIT, Action.MOVE)[random.integers(3)]
+            seen.add(action)
+            decisions.append(decision(action, *(sets if action is Action.MOVE else sets[:2])))
+        constraints = constraints_of(decisions, table())
+        together = {
+            frozenset(pair) for rows in constraints.together for pair in combinations(rows.tolist(), 2)
+        }
+        apart = {
+            frozenset(pair)
+            for one, other in constraints.apart
+            for pair in product(one.tolist(), other.tolist())
+        }
+        assert (together, apart) == slowly(decisions)
+        assert not together & apart
+    assert len(seen) == 3
+
+
+def test_names_and_hiding_follow_the_people_that_faces_are_of() -> None:
+    decisions = [
+        decision(Action.NAME, [0, 1], name="Anna"),
+        decision(Action.NAME, [2, 3], name="Ben"),
+        decision(Action.IGNORE, [4, 5]),
+        decision(Action.IGNORE, [2]),
+        decision(Action.MERGE, [6, 7], [4]),
+        decision(Action.MOVE, [1], [3], [0]),
+    ]
+    constraints = constraints_of(decisions, table())
+    people = {tuple(known.rows.tolist()): (known.name, known.ignored) for known in constraints.known}
+    assert people == {(0,): ("Anna", False), (1, 2, 3): ("Ben", True), (4, 5, 6, 7): ("", False)}
+    pairs = {
+        frozenset(pair) for one, other in constraints.apart for pair in product(one.tolist(), other.tolist())
+    }
+    assert pairs == {frozenset((0, other)) for other in (1, 2, 3)}
+    shown = constraints_of([*decisions, decision(Action.SHOW, [1])], table())
+    assert not any(known.ignored for known in shown.known)
+    hidden = constraints_of([*decisions[:1], decision(Action.IGNORE, [8])], table())
+    assert [(one.tolist(), other.tolist()) for one, other in hidden.apart] == [([8], [0, 1])]
+
+
+def test_removed_faces_are_in_no_constraint_until_they_are_restored() -> None:
+    decisions = [decision(Action.MERGE, [0], [1], [2]), decision(Action.REMOVE, [1])]
+    constraints = constraints_of(decisions, table())
+    assert [rows.tolist() for rows in constraints.together] == [[0, 2]]
+    assert np.flatnonzero(constraints.removed).tolist() == [1]
+    again = constraints_of([*decisions, decision(Action.RESTORE, [1])], table())
+    assert [rows.tolist() for rows in again.together] == [[0, 1, 2]]
+
+
+def test_an_undo_takes_back_the_last_decision_that_stands() -> None:
+    one, two, three = (decision(Action.MERGE, [0], [other]) for other in (1, 2, 3))
+    undo = PeopleDecision(Action.UNDO)
+    assert standing([undo, one, two, undo, three, undo, undo]) == []
+    assert standing([one, two, undo, three]) == [one, three]
+
+
+def test_faces_are_found_by_their_boxes_whatever_the_detector() -> None:
+    found = table(boxes=[[0, 0, 100, 100], [60, 0, 160, 100], [300, 300, 310, 312]])
+    keys = [
+        FaceKey(sha256(0), (10, 10, 100, 110)),
+        FaceKey(sha256(0), (62, -3, 158, 99)),
+        FaceKey(sha256(0), (34, 0, 128, 100)),
+        FaceKey(sha256(0), (500, 500, 600, 600)),
+        FaceKey(sha256(1), (0, 0, 100, 100)),
+        FaceKey(sha256(0), None),
+    ]
+    assert found.rows_of(keys).tolist() == [0, 1, 1, -1, -1, -1]
+    assert found.rows_of(found.key(row) for row in range(3)).tolist() == [0, 1, 2]
+    crop = table(1)
+    assert crop.rows_of([FaceKey(sha256(0), (1, 2, 3, 4)), FaceKey(sha256(0), None)]).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("group", "earlier", "numbers"),
+    [
+        ([0, 0, 1, 1, -1], [5, 5, 2, 2, 2], {0: 5, 1: 2}),
+        # Split: the larger part keeps the number, the other gets a new one.
+        ([0, 1, 1, 1, 2], [3, 3, 3, 3, -1], {0: 10, 1: 3, 2: 11}),
+        # United: the number of the larger part.
+        ([4, 4, 4, 4, 4], [1, 1, 2, 2, 2], {4: 2}),
+        # Numbers of people who are gone are not used again.
+        ([0, 0, 1, 1, 1], [-1, -1, -1, -1, -1], {1: 10, 0: 11}),
+    ],
+)
+def test_groups_keep_the_numbers_of_those_that_they_share_most_faces_with(
+    group: list[int], earlier: list[int], numbers: dict[int, int]
+) -> None:
+    assert keep_numbers(np.array(group), np.array(earlier), 9) == numbers
+
+
+def test_groups_that_obey_the_decisions_are_left_alone() -> None:
+    decisions = [decision(Action.MERGE, [0], [1]), decision(Action.SPLIT, [2], [3, 4])]
+    constraints = constraints_of(decisions, table())
+    usable = np.ones(FACES, dtype=bool)
+    group = np.array([1, 1, 2, 3, 3, 3, 1, -1, -1])
+    settled, highest = settle(group, usable, constraints, 3)
+    assert (settled.tolist(), highest) == (group.tolist(), 3)
+    broken = np.array([1, 4, 3, 3, 3, 3, 1, -1, -1])
+    settled, highest = settle(broken, usable, constraints, 4)
+    assert settled[0] == settled[1]
+    assert (settled[2], highest) == (5, 5)
+    # Poor faces that people made a person of stay one, whomever they were attached to.
+    usable[[0, 1]] = False
+    settled, _ = settle(np.array([3, 3, 2, 3, 3, 3, 1, -1, -1]), usable, constraints, 3)
+    assert settled.tolist() == [4, 4, 2, 3, 3, 3, 1, -1, -1]

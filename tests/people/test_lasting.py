@@ -1,0 +1,173 @@
+"""What people decided survives three later runs with new photos, whatever the photos are called and however found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from facerts.people import (
+    People,
+    find_people,
+    ignore_person,
+    merge_people,
+    move_faces,
+    name_person,
+    read_people,
+    remove_faces,
+    split_person,
+)
+from facerts.scoring import Scorer
+from tests.people.photos import face, open_scorer, write_people, write_photo
+from tests.people.test_people import by_photo, of, path
+
+# Persons 0 and 1 are different to the model; 3 and 3.5 are siblings, whom it takes for one person.
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> Scorer:
+    return open_scorer(tmp_path)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    write_people(tmp_path / "photos", range(6), range(3))
+    for image in range(3):
+        write_photo(tmp_path / "photos" / f"sibling_{image}.png", face(3.5, image))
+    write_photo(tmp_path / "photos" / "dark.png", face(2, 20, light=0.15))
+    write_photo(tmp_path / "photos" / "all.png", *(face(person, 9) for person in (0, 1, 2, 3, 3.5)))
+    return tmp_path / "photos"
+
+
+def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -> list[Callable[[], People]]:
+    """Three runs: with new photos; renamed and copied, with another detector; and in the first way, to more photos.
+
+    Args:
+        store: False deletes the stored decisions before the first.
+    """
+
+    def first() -> People:
+        if not store:
+            (out / "decisions.jsonl").unlink()
+        write_people(photos, range(7), range(30, 33))
+        for image in range(30, 33):
+            write_photo(photos / f"sibling_{image}.png", face(3.5, image))
+        return find_people(scorer, photos, out).people
+
+    def second() -> People:
+        for photo in sorted(photos.iterdir())[::2]:
+            photo.rename(photo.with_name(f"renamed_{photo.name}"))
+        for photo in sorted(photos.iterdir())[::3]:
+            (photos / "copies").mkdir(exist_ok=True)
+            shutil.copy(photo, photos / "copies" / f"copied_{photo.name}")
+        return find_people(open_scorer(out.parent, 9.0), photos, out).people
+
+    def third() -> People:
+        write_people(photos, range(8), range(40, 43))
+        write_photo(photos / "late.png", face(3.5, 44), face(0, 44), face(1, 44))
+        return find_people(scorer, photos, out).people
+
+    return [first, second, third]
+
+
+def people_of(people: People, begin: str) -> set[int | None]:
+    """The people of all photos of one face whose names begin so, however they were renamed."""
+    return {
+        number
+        for name, numbers in by_photo(people).items()
+        if name.replace("copied_", "").replace("renamed_", "").startswith(begin) and len(numbers) == 1
+        for number in numbers
+    }
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
+    scorer: Scorer, photos: Path, tmp_path: Path, store: bool
+) -> None:
+    out = tmp_path / "people"
+    start = find_people(scorer, photos, out).people
+    zero, one, two, three, four, five = (of(start, f"p{person}_0.png") for person in range(6))
+    assert of(start, "sibling_0.png") == three
+    merge_people(out, [zero, one])
+    siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
+    sibling = split_person(out, three, [*siblings, f"{path(start, 'all.png')}#4"]).numbers[0]
+    move_faces(out, [path(start, "dark.png")], two)
+    move_faces(out, [path(start, "p5_2.png")], four)
+    name_person(out, two, "Clara")
+    ignore_person(out, four)
+    remove_faces(out, [path(start, "p5_0.png")])
+    done = read_people(out)
+
+    def holds(people: People) -> dict[str, bool]:
+        found = by_photo(people)
+        whole = next(numbers for name, numbers in found.items() if name.endswith("all.png"))
+        return {
+            "merge": people_of(people, "p0_") == people_of(people, "p1_") == {zero},
+            "split": people_of(people, "sibling_") == {sibling}
+            and people_of(people, "p3_") == {three}
+            and whole[3:] == [three, sibling],
+            "move of a poor face": people_of(people, "dark") == {two},
+            "move": people_of(people, "p5_2.") == {four} and people_of(people, "p5_1.") == {five},
+            "name": people.by_number[two].name == "Clara" and people_of(people, "p2_") == {two},
+            "ignore": people.by_number[four].ignored and people_of(people, "p4_") == {four},
+            "remove": people_of(people, "p5_0.") == {None},
+        }
+
+    assert all(holds(done).values()), holds(done)
+    for run in later_runs(scorer, photos, out, store=store):
+        people = run()
+        assert read_people(out).groups.group.tolist() == people.groups.group.tolist()
+        assert set(holds(people).values()) == {store}, holds(people)
+        # New people are not drawn into anybody's group.
+        assert not people_of(people, "p6_") & {zero, two, three, four, five, sibling}
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
+    scorer: Scorer, photos: Path, tmp_path: Path, add: bool
+) -> None:
+    out = tmp_path / "people"
+    start = find_people(scorer, photos, out).people
+    zero, one, two = (of(start, f"p{person}_0.png") for person in range(3))
+    merge_people(out, [zero, one])
+    name_person(out, zero, "Anna")
+    ones = [path(start, f"p1_{image}.png") for image in range(3)]
+    one = split_person(out, "Anna", [*ones, f"{path(start, 'all.png')}#1"]).numbers[0]
+    move_faces(out, ones[:1], two)
+    move_faces(out, ones[:1], one)
+    remove_faces(out, ones[1:2])
+    remove_faces(out, ones[1:2], restore=True)
+    (tmp_path / "new").mkdir()
+    write_people(tmp_path / "new", range(3), range(50, 52))
+    given = tmp_path / "new" if add else [photos, tmp_path / "new"]
+    for _ in range(3):
+        people = find_people(scorer, given, out, add=add).people  # type: ignore[arg-type]
+        assert people_of(people, "p0_") == {zero}
+        assert people_of(people, "p1_") == {one}
+        assert people_of(people, "p2_") == {two}
+        assert (people.by_number[zero].name, people.by_number[one].name) == ("Anna", "")
+        assert by_photo(people)["all.png"][:3] == [zero, one, two]
+
+
+def test_people_of_one_name_are_one_and_of_two_names_two(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    start = find_people(scorer, photos, out).people
+    zero, one, two, three = (of(start, f"p{person}_0.png") for person in range(4))
+    name_person(out, zero, "Anna")
+    name_person(out, one, "Anna")
+    siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
+    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], None).numbers[0]
+    name_person(out, three, "Dora")
+    name_person(out, sibling, "Emma")
+    for run in later_runs(scorer, photos, out):
+        people = run()
+        names = {person.name for person in people.persons} - {""}
+        assert names == {"Anna", "Dora", "Emma"}
+        assert people_of(people, "p0_") == people_of(people, "p1_") == {people.person("Anna").number}
+        assert people_of(people, "p3_") == {people.person("Dora").number}
+        assert people_of(people, "sibling_") == {people.person("Emma").number}
+        assert people_of(people, "p2_") == {two}

@@ -1,0 +1,479 @@
+"""Photos to people: whom a run finds, what it does not look at again, and what corrections do at once."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.errors import DataError, Error, LockedError, ModelError
+from facerts.galleries import read_gallery, write_gallery
+from facerts.io.files import locked
+from facerts.people import (
+    FaceGroups,
+    FaceStatus,
+    People,
+    copy_photos,
+    find_job,
+    find_people,
+    gallery_of_people,
+    group_faces,
+    ignore_person,
+    merge_people,
+    move_faces,
+    name_person,
+    people_folder,
+    read_people,
+    remove_faces,
+    split_person,
+    undo_decision,
+)
+from facerts.scoring import Scorer
+from tests.people.photos import face, open_scorer, write_people, write_photo
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> Scorer:
+    return open_scorer(tmp_path)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Three photos of each of five people, and one of two people."""
+    write_people(tmp_path / "photos", range(5), range(3))
+    write_photo(tmp_path / "photos" / "both.png", face(0, 8), face(1, 8))
+    return tmp_path / "photos"
+
+
+def by_photo(people: People) -> dict[str, list[int | None]]:
+    """The person of each face of each photo, by the photo's name."""
+    found: dict[str, list[int | None]] = {}
+    for row in sorted(people.faces(), key=lambda row: (row.path, row.face or 0)):
+        found.setdefault(Path(row.path).name, []).append(row.person)
+    return found
+
+
+def of(people: People, photo: str) -> int:
+    """The person of the only face of a photo."""
+    (number,) = by_photo(people)[photo]
+    assert number is not None
+    return number
+
+
+def path(people: People, photo: str) -> str:
+    (found,) = (each for each in people.found.path.tolist() if Path(each).name == photo)
+    return str(found)
+
+
+def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    for person in range(5):
+        write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
+        write_photo(photos / f"dim{person}.png", face(person, 21, light=0.8))
+    (photos / "broken.png").write_bytes(b"no image")
+    people = find_people(scorer, photos, tmp_path / "people").people
+    found = by_photo(people)
+    numbers = [of(people, f"p{person}_0.png") for person in range(5)]
+    assert sorted(numbers) == [1, 2, 3, 4, 5]
+    for person, number in enumerate(numbers):
+        assert {of(people, f"p{person}_{image}.png") for image in range(3)} == {number}
+        assert found[f"dark{person}.png"] == [None]
+        assert found[f"dim{person}.png"] == [number]
+    assert found["both.png"] == numbers[:2]
+    status = {Path(row.path).name: row.status for row in people.faces()}
+    assert (status["dark0.png"], status["dim0.png"]) == (FaceStatus.UNCLEAR, FaceStatus.ATTACHED)
+    assert (status["p0_0.png"], status["broken.png"]) == (FaceStatus.MEMBER, FaceStatus.ERROR)
+    (first, second) = people.persons[:2]
+    assert (first.photos, second.photos, people.persons[2].photos) == (5, 5, 4)
+    assert people.summary()["could_not_be_read"] == 1
+    # The attached face is the worst of its person, and the table says of each face what the object says.
+    assert all(
+        Path(people.found.path[people.found.photos_of(p.rows[-1])[0]]).name.startswith("dim")
+        for p in people.persons
+    )
+    with (tmp_path / "people" / "people.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == [row.path for row in people.faces()]
+    assert {row["status"] for row in rows} == {"member", "attached", "unclear", "error"}
+    assert "below_threshold" in next(row["reasons"] for row in rows if row["status"] == "attached")
+
+
+def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
+    photos: Path, tmp_path: Path
+) -> None:
+    for person in range(5):
+        write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
+    scorer = open_scorer(tmp_path, thresholds=False)
+    found = find_people(scorer, photos, tmp_path / "people")
+    assert "no quality threshold" in found.notices[0]
+    assert len({found.people.groups.group[row] for row in range(len(found.people.found))}) < 11
+    dark = {of(found.people, f"dark{person}.png") for person in range(5)}
+    assert len(dark) == 1
+
+
+def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    scorer = open_scorer(tmp_path)
+    calibration = scorer.embedder.description.calibration
+    assert calibration is not None
+    scorer.embedder.description = scorer.embedder.description.model_copy(
+        update={"calibration": calibration.model_copy(update={"matching": None})}
+    )
+    with pytest.raises(ModelError, match="calibrate"):
+        find_people(scorer, tmp_path / "nowhere", tmp_path / "people")
+    assert not (tmp_path / "people").exists()
+
+
+def test_known_images_are_not_scored_again_whatever_they_are_called(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    assert find_people(scorer, photos, out).scored == 16
+    numbers = by_photo(read_people(out))
+    (photos / "p0_0.png").rename(photos / "renamed.png")
+    shutil.copy(photos / "p1_0.png", photos / "copy.png")
+    os.utime(photos / "p2_0.png")
+    (photos / "p3_0.png").unlink()
+    write_photo(photos / "p4_0.png", face(4, 50))
+    again = find_people(scorer, photos, out)
+    assert (again.scored, again.vanished) == (1, (str(photos / "p0_0.png"), str(photos / "p3_0.png")))
+    found = by_photo(again.people)
+    assert found["renamed.png"] == numbers["p0_0.png"]
+    assert found["copy.png"] == found["p1_0.png"] == numbers["p1_0.png"]
+    assert {name: found[name] for name in numbers if name in found} == {
+        name: number for name, number in numbers.items() if name in found
+    }
+    # A copy is no second photo of a person.
+    assert again.people.by_number[found["copy.png"][0] or 0].photos == 4
+    crops = {crop.name for crop in (out / "crops").iterdir()}
+    assert len(crops) == len(again.people.found)
+
+
+def test_the_folder_may_lie_among_the_photos(scorer: Scorer, photos: Path) -> None:
+    first = find_people(scorer, photos, photos / "people")
+    assert find_people(scorer, photos, photos / "people").people.summary() == first.people.summary()
+    with pytest.raises(DataError, match="choose another"):
+        find_people(scorer, photos / "people" / "crops", photos / "people")
+
+
+def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="not a folder of people"):
+        find_people(scorer, photos, photos)
+    (tmp_path / "people").mkdir()
+    (tmp_path / "people" / "crops").symlink_to(photos)
+    with pytest.raises(Error, match="link"):
+        find_people(scorer, photos, tmp_path / "people")
+    with pytest.raises(DataError, match="facerts people find"):
+        read_people(photos)
+
+
+def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "people", tmp_path / "other"
+    people = find_people(scorer, photos, out).people
+    merged = merge_people(out, [of(people, "p0_0.png"), of(people, "p1_0.png")]).people
+    other.mkdir()
+    shutil.copy(out / "decisions.jsonl", other)
+    again = find_people(scorer, photos, other)
+    assert again.scored == 16
+    assert len(again.people.persons) == len(merged.persons) == 4
+    assert of(again.people, "p0_0.png") == of(again.people, "p1_0.png")
+
+
+def test_a_run_that_is_interrupted_continues(
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_job, "BLOCK_SIZE", 4)
+    write_people(photos, range(5), range(3, 9))
+    out, load = tmp_path / "people", find_job._load
+    loaded: list[str] = []
+
+    def killed(source: object, index: int, sha256: str) -> np.ndarray:
+        loaded.append(sha256)
+        if len(loaded) > 40:
+            os._exit(9)
+        return load(source, index, sha256)  # type: ignore[arg-type]
+
+    child = multiprocessing.get_context("fork").Process(
+        target=_find_and_die, args=(scorer, photos, out, killed)
+    )
+    child.start()
+    child.join()
+    assert child.exitcode == 9
+    parts = sorted((out / "parts").iterdir())
+    assert parts
+    assert not (out / "faces.npz").exists()
+    parts[-1].write_bytes(parts[-1].read_bytes()[:-100])
+    found = find_people(scorer, photos, out)
+    assert found.scored == 46 - 4 * (len(parts) - 1)
+    assert "scored again" in found.notices[0]
+    whole = find_people(scorer, photos, tmp_path / "whole")
+    assert by_photo(found.people) == by_photo(whole.people)
+    assert not (out / "parts").exists()
+
+
+def _find_and_die(scorer: Scorer, photos: Path, out: Path, load: object) -> None:
+    find_job._load = load  # type: ignore[assignment]
+    scorer.embedder.batch_size = 2
+    find_people(scorer, photos, out)
+
+
+def test_images_that_could_not_be_decoded_are_tried_again(
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = find_job.decode
+
+    def without_png(data: bytes, *, where: str) -> np.ndarray:
+        if where.endswith("p0_0.png"):
+            raise DataError(f"{where}: PNG is not installed")
+        return decode(data, where=where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(find_job, "decode", without_png)
+        first = find_people(scorer, photos, tmp_path / "people").people
+    assert "not installed" in " ".join(first.found.error.tolist())
+    assert find_people(scorer, photos, tmp_path / "people").scored == 1
+
+
+def test_adding_photos_leaves_groups_and_photos_as_they_are(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    write_photo(photos / "dark.png", face(0, 20, light=0.15))
+    first = find_people(scorer, photos, out).people
+    before, highest = by_photo(first), first.groups.highest
+    write_people(tmp_path / "new", range(3, 8), range(10, 13))
+    (photos / "p0_1.png").rename(tmp_path / "new" / "moved.png")
+    (photos / "p0_2.png").unlink()
+    added = find_people(scorer, tmp_path / "new", out, add=True)
+    after = by_photo(added.people)
+    assert {name: after[name] for name in before if name != "p0_1.png"} == {
+        name: number for name, number in before.items() if name != "p0_1.png"
+    }
+    assert added.scored == 15
+    assert after["moved.png"] == before["p0_1.png"]
+    assert "p0_1.png" not in after
+    # What is gone is said, and kept until a run without --add.
+    assert added.vanished == (str(photos / "p0_1.png"), str(photos / "p0_2.png"))
+    assert of(added.people, "p3_10.png") == of(first, "p3_0.png")
+    assert {of(added.people, f"p{person}_10.png") for person in (5, 6, 7)} == {
+        highest + 1,
+        highest + 2,
+        highest + 3,
+    }
+    with pytest.raises(Error, match="--add"):
+        find_people(open_scorer(tmp_path, 4), tmp_path / "new", out, add=True)
+
+
+def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people"
+    gone = of(find_people(scorer, photos, out).people, "p4_0.png")
+    for image in range(3):
+        (photos / f"p4_{image}.png").unlink()
+    find_people(scorer, photos, out)
+    write_people(photos, range(20, 21), range(3))
+    assert of(find_people(scorer, photos, out).people, "p20_0.png") == 6 != gone
+
+
+def test_corrections_take_effect_at_once_and_can_be_undone(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    start = find_people(scorer, photos, out).people
+    first, second, third = (of(start, f"p{person}_0.png") for person in range(3))
+    states = [by_photo(start)]
+
+    merged = merge_people(out, [first, second]).people
+    assert of(merged, "p1_2.png") == first
+    assert by_photo(merged)["both.png"] == [first, first]
+    states.append(by_photo(merged))
+
+    split = split_person(out, third, [path(start, "p2_1.png")]).people
+    assert of(split, "p2_1.png") == 6
+    assert of(split, "p2_0.png") == third
+    states.append(by_photo(split))
+
+    moved = move_faces(out, [f"{path(start, 'both.png')}#1"], 6).people
+    assert by_photo(moved)["both.png"] == [first, 6]
+    assert [row.probability for row in moved.faces() if row.path.endswith("both.png") and row.face] == [1.0]
+    states.append(by_photo(moved))
+
+    new = move_faces(out, [path(start, "p3_0.png"), path(start, "p4_0.png")], None)
+    assert new.numbers == (7,)
+    assert of(new.people, "p3_0.png") == of(new.people, "p4_0.png") == 7
+    states.append(by_photo(new.people))
+
+    removed = remove_faces(out, [path(start, "p1_0.png")]).people
+    assert by_photo(removed)["p1_0.png"] == [None]
+    assert removed.summary()["removed"] == 1
+    states.append(by_photo(removed))
+
+    name_person(out, first, " Anna  ")
+    named = name_person(out, third, "Anna").people
+    assert named.person("Anna").number == third
+    assert of(named, "p0_0.png") == third
+    assert named.decisions == 7
+
+    # Reading gives what the command left, and each undo what was there before.
+    assert by_photo(read_people(out)) == by_photo(named)
+    undo_decision(out)
+    undone = undo_decision(out)
+    assert undone.action == "name"
+    assert not any(person.name for person in undone.people.persons)
+    for state in reversed(states[1:]):
+        assert by_photo(read_people(out)) == state
+        undo_decision(out)
+    assert by_photo(read_people(out)) == states[0]
+    with pytest.raises(Error, match="nothing to undo"):
+        undo_decision(out)
+
+
+def test_impossible_corrections_change_nothing(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people"
+    people = find_people(scorer, photos, out).people
+    before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
+    own = [path(people, f"p0_{image}.png") for image in range(3)] + [f"{path(people, 'both.png')}#0"]
+    for wrong, message in (
+        (lambda: merge_people(out, [first, first]), "two different people"),
+        (lambda: merge_people(out, [first, 99]), "no person 99"),
+        (lambda: split_person(out, second, own[:1]), "not a face of"),
+        (lambda: split_person(out, first, own), "all faces of"),
+        (lambda: move_faces(out, ["ffffffff-0"], first), "no face ffffffff-0"),
+        (lambda: move_faces(out, [path(people, "both.png")], first), "has 2 faces"),
+        (lambda: remove_faces(out, own[:1], restore=True), "is not removed"),
+        (lambda: remove_faces(out, []), "one face or more"),
+        *((lambda name=name: name_person(out, first, name), text) for name, text in NAMES.items()),
+    ):
+        with pytest.raises(Error, match=message):
+            wrong()
+    assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
+
+
+NAMES = {
+    "": "empty",
+    "  ": "empty",
+    "a\nb": "control",
+    "\x1b[2J": "control",
+    "\u202egnp": "control",
+    "x" * 201: "too long",
+    "12": "number",
+    "Person 3": "number",
+    "person-3": "number",
+}
+
+
+def test_removed_faces_do_not_take_part_when_others_are_grouped(
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, grouped = tmp_path / "people", []
+    people = find_people(scorer, photos, out).people
+    remove_faces(out, [path(people, "p2_0.png")])
+
+    def watched(embedding: np.ndarray, *rest: object, **options: object) -> FaceGroups:
+        grouped.append(len(embedding))
+        return group_faces(embedding, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(people_folder, "group_faces", watched)
+    find_people(scorer, photos, out)
+    assert grouped == [len(people.found) - 1]
+
+
+def test_a_second_process_is_refused(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people"
+    people = find_people(scorer, photos, out).people
+    with locked(out):
+        for change in (
+            lambda: find_people(scorer, photos, out),
+            lambda: merge_people(out, [1, 2]),
+            lambda: undo_decision(out),
+        ):
+            with pytest.raises(LockedError):
+                change()
+    assert by_photo(read_people(out)) == by_photo(people)
+
+
+def test_a_decision_holds_even_if_the_process_ended_before_its_groups(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    people = find_people(scorer, photos, out).people
+    groups = (out / "groups.npz").read_bytes()
+    first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
+    merge_people(out, [first, second])
+    remove_faces(out, [path(people, "p2_0.png")])
+    split_person(out, of(people, "p3_0.png"), [path(people, "p3_1.png")])
+    (out / "groups.npz").write_bytes(groups)
+    after = by_photo(read_people(out))
+    assert after["p0_0.png"] == after["p1_0.png"]
+    assert after["p2_0.png"] == [None]
+    assert after["p3_1.png"] != after["p3_0.png"]
+
+
+def test_ignored_people_keep_their_faces_and_are_left_out(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    number = of(find_people(scorer, photos, out).people, "p4_0.png")
+    hidden = ignore_person(out, number).people
+    assert hidden.person(number).ignored
+    assert hidden.persons[-1].number == number
+    write_people(photos, range(4, 5), range(30, 32))
+    later = find_people(scorer, photos, out).people
+    assert of(later, "p4_30.png") == number
+    assert later.person(number).ignored
+    assert {row.status for row in later.faces() if row.person == number} == {FaceStatus.IGNORED}
+    assert f"person-{number}" not in gallery_of_people(later).people.tolist()
+    assert not ignore_person(out, number, restore=True).people.person(number).ignored
+
+
+def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people"
+    write_photo(photos / "dim2.png", face(2, 21, light=0.8))
+    people = find_people(scorer, photos, out).people
+    people = name_person(out, of(people, "p2_0.png"), "Clara").people
+    write_gallery(tmp_path / "people.npz", gallery_of_people(people, 2))
+    gallery = read_gallery(tmp_path / "people.npz")
+    assert len(gallery.enrollments) == 10
+    probes = [write_photo(tmp_path / f"probe{person}.png", face(person, 90)) for person in range(5)]
+    matches = gallery.search(scorer, probes, fpir=0.1)
+    names = [people.person(of(people, f"p{person}_0.png")).file_name for person in range(5)]
+    assert names[2] == "Clara"
+    assert [(match.person, match.decision.value) for match in matches] == [(name, "match") for name in names]
+    only = gallery_of_people(people, 9, named_only=True)
+    assert only.people.tolist() == ["Clara"]
+    # Without the poor face that is attached.
+    assert {Path(each).name for each in only.enrollments.path.tolist()} == {
+        "p2_0.png",
+        "p2_1.png",
+        "p2_2.png",
+    }
+    undo_decision(out)
+    with pytest.raises(Error, match="name people first"):
+        gallery_of_people(read_people(out), named_only=True)
+
+
+def test_photos_are_copied_by_person_and_nothing_is_overwritten(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out, target = tmp_path / "people", tmp_path / "sorted"
+    people = find_people(scorer, photos, out).people
+    first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
+    people = name_person(out, first, "Anna/../Ben").people
+    (target / f"person-{second}").mkdir(parents=True)
+    (target / f"person-{second}" / "both.png").write_bytes(b"mine")
+    written = copy_photos(people, target)
+    assert len(written) == 17
+    assert (target / f"person-{second}" / "both.png").read_bytes() == b"mine"
+    assert (target / f"person-{second}" / "both (2).png").read_bytes() == (photos / "both.png").read_bytes()
+    (named,) = [each for each in target.iterdir() if each.name.startswith("Anna_")]
+    assert {each.name for each in named.iterdir()} == {"p0_0.png", "p0_1.png", "p0_2.png", "both.png"}
+    assert copy_photos(people, target) == []
+    assert len(copy_photos(people, tmp_path / "faces", crops=True, named_only=True)) == 4
+    write_photo(photos / "p0_0.png", face(9, 9))
+    with pytest.raises(DataError, match="changed since"):
+        copy_photos(people, tmp_path / "again")

@@ -1,0 +1,134 @@
+"""The page of people: complete, escaped, without a network or a script, and of a size that a browser bears."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import MissingExtraError
+from facerts.people import (
+    find_people,
+    ignore_person,
+    move_faces,
+    name_person,
+    read_people,
+    remove_faces,
+)
+from facerts.report import people_page
+from facerts.report.people_page import write_people_page
+from tests.command import run
+from tests.people.photos import face, open_scorer, write_people, write_photo
+from tests.people.test_people import of, path
+
+NAME = "<script>alert(1)</script>\" onload='x' & Söhne"
+
+
+class Page(HTMLParser):
+    """What a browser would see."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str, attribute: str) -> list[str]:
+        return [
+            attributes[attribute] or ""
+            for name, attributes in self.tags
+            if name == tag and attribute in attributes
+        ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """People of every kind, in a folder whose name a shell would split."""
+    photos, out = tmp_path / "photos", tmp_path / "my people; $(rm x)"
+    write_people(photos, range(6), range(3))
+    write_photo(photos / "once.png", face(7, 0))
+    write_photo(photos / 'a"b<i>.png', face(0, 20, light=0.15))
+    write_photo(photos / "dim.png", face(1, 21, light=0.8))
+    (photos / "<u>broken.png").write_bytes(b"no image")
+    people = find_people(open_scorer(tmp_path), photos, out).people
+    name_person(out, of(people, "p2_0.png"), NAME)
+    ignore_person(out, of(people, "p3_0.png"))
+    remove_faces(out, [path(people, "p4_0.png")])
+    move_faces(out, [path(people, "p5_0.png")], None)
+    return out
+
+
+def read(folder: Path) -> Page:
+    return Page(write_people_page(read_people(folder)).read_text(encoding="utf-8"))
+
+
+def test_all_faces_are_shown_once_but_removed_ones_and_names_are_escaped(folder: Path) -> None:
+    people, page = read_people(folder), read(folder)
+    crops = page.all("img", "src")
+    assert len(crops) == len(set(crops)) == len(people.found) - 1
+    assert all((folder / crop).is_file() for crop in crops)
+    assert NAME in page.text
+    assert "1 face was removed" in page.text
+    assert not {"script", "i", "u", "link", "iframe"} & {tag for tag, _ in page.tags}
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    content = (folder / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?://|url\(|@import", content)
+    assert "prefers-color-scheme: dark" in content
+
+
+def test_images_have_a_text_a_size_and_are_loaded_as_they_come_into_view(folder: Path) -> None:
+    images = [attributes for tag, attributes in read(folder).tags if tag == "img"]
+    assert all(image["alt"] and image["loading"] == "lazy" and image["width"] for image in images)
+    assert sum('a"b<i>.png' in (image["alt"] or "") for image in images) == 1
+
+
+def test_every_link_leads_to_something_on_the_page(folder: Path) -> None:
+    page = read(folder)
+    ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    links = page.all("a", "href")
+    assert links
+    assert {link.removeprefix("#") for link in links} <= ids
+
+
+def test_the_commands_can_be_pasted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = read(folder)
+    commands = re.findall(r"facerts people .*$", page.text, flags=re.MULTILINE)
+    assert {command.split()[2] for command in commands} >= {
+        *("name", "merge", "split", "move", "remove", "ignore", "find", "undo", "copy", "to-gallery"),
+    }
+    for command in {command.split()[2]: command for command in commands}.values():
+        _, *arguments = shlex.split(command)
+        assert arguments[2] == str(folder) or arguments[1] == "find"
+        if arguments[1] in ("find", "undo", "copy", "to-gallery"):
+            continue
+        # Each is possible, and one is taken back before the next.
+        assert run(*arguments) == 0, (command, capsys.readouterr().err)
+        assert run("people", "undo", folder) == 0
+
+
+def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = read(folder)
+    for limit, value in (("MAX_FACES", 1), ("MAX_PEOPLE", 2), ("MAX_ONCE", 1), ("MAX_UNCLEAR", 0)):
+        monkeypatch.setattr(people_page, limit, value)
+    page = read(folder)
+    assert len(page.all("img", "src")) < len(whole.all("img", "src"))
+    assert "… and 1 more in people.csv" in page.text
+    assert re.search(r"… and \d+ (people|person) more in people.csv", page.text)
+
+
+def test_without_jinja_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"facerts\[report\]"):
+        write_people_page(read_people(folder))
