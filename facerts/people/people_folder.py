@@ -92,11 +92,11 @@ def find_people(
     Examples:
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
-        >>> write_synthetic_faces("photos", identities=3, images=2)
-        >>> found = find_people(facerts.load(), "photos", "people", min_quality=-9)
+        >>> write_synthetic_faces("album", identities=3, images=2)
+        >>> found = find_people(facerts.load(), "album", "album_people", min_quality=-9)
         >>> found.scored, len(found.people.found), len(found.people.persons) > 0
         (6, 6, True)
-        >>> find_people(facerts.load(), "photos", "people", min_quality=-9).scored
+        >>> find_people(facerts.load(), "album", "album_people", min_quality=-9).scored
         0
     """
     out = Path(out)
