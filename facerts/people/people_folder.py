@@ -228,11 +228,12 @@ def _scan(job: FindJob, source: Source, earlier: FoundFaces | None, progress: st
 
 
 def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -> list[str]:
-    """The photos of the last run that are not in this one, or not on disk."""
+    """The photos of the last run that are not in this one, or not on disk, under any name."""
     if earlier is None:
         return []
-    gone = sorted(set(earlier.path.tolist()) - set(found.path.tolist()))
-    return [path for path in gone if _is_gone(path)] if on_disk else gone
+    paths, images = set(found.path.tolist()), set(found.sha256.tolist())
+    gone = [photo.path for photo in earlier.photos if photo.path not in paths and photo.sha256 not in images]
+    return sorted(path for path in gone if not on_disk or _is_gone(path))
 
 
 def _is_gone(path: str) -> bool:
