@@ -290,8 +290,8 @@ class People:
             ids = ", ".join(map(self.face_id, rows[:5]))
             raise Error(f"{face} has {len(rows)} faces; name one by its id: {ids}")
         raise Error(
-            f"{self.folder}: no face {face}; give an id such as 3f2a9c01-0 from the page or people.csv, or a photo that "
-            "facerts people find was given"
+            f"{self.folder}: no face {face}; give an id such as 3f2a9c01-0 from the page or people.csv, or a photo "
+            "that facerts people find was given"
         )
 
     def _status(self, row: int, ignored: set[int]) -> FaceStatus:

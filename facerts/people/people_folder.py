@@ -131,7 +131,7 @@ def find_people(
         if add and earlier is not None:
             found = _joined(earlier, found)
         constraints = constraints_of(decisions, found)
-        before = read_groups_file(out / GROUPS, found) if (out / GROUPS).exists() else None
+        before = _read_groups(out, found, constraints) if (out / GROUPS).exists() else None
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
         people = People(out, found, groups, constraints, len(decisions))
         write_found_faces(out / FACES, found)
@@ -156,9 +156,13 @@ def read_people(folder: str | Path) -> People:
     found = read_found_faces(folder / FACES)
     decisions = standing(read_decisions(folder / DECISIONS))
     constraints = constraints_of(decisions, found)
-    groups = read_groups_file(folder / GROUPS, found)
-    # Where a process ended between a decision and its groups, the decision holds.
-    return People(folder, found, settled(groups, found, constraints), constraints, len(decisions))
+    groups = _read_groups(folder, found, constraints)
+    return People(folder, found, groups, constraints, len(decisions))
+
+
+def _read_groups(folder: Path, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
+    """The groups of a folder; where a process ended between a decision and its groups, the decision holds."""
+    return settled(read_groups_file(folder / GROUPS, found), found, constraints)
 
 
 def save(people: People) -> None:
