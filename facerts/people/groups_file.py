@@ -62,7 +62,7 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
     """
     arrays = {
         "format": np.array(FORMAT),
-        "min_quality": np.array(groups.min_quality),
+        "min_quality": np.array(float(groups.min_quality)),
         "highest": np.array(groups.highest),
         "sha256": found.sha256,
         "face_image": found.face_image,

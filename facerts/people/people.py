@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -262,7 +263,8 @@ class People:
 
     @cached_property
     def _photos(self) -> dict[str, int]:
-        return {path: photo for photo, path in enumerate(self.found.path.tolist())}
+        """The photos by absolute path, however they were given."""
+        return {os.path.abspath(path): photo for photo, path in enumerate(self.found.path.tolist())}
 
     def _row_of(self, face: str) -> int:
         if match := _ID.fullmatch(face):
@@ -275,9 +277,10 @@ class People:
             ]
         else:
             path, _, number = face.rpartition("#")
-            if face in self._photos or not number.isdecimal():
+            if os.path.abspath(face) in self._photos or not number.isdecimal():
                 path, number = face, ""
-            image = int(self.found.image[self._photos[path]]) if path in self._photos else -1
+            photo = self._photos.get(os.path.abspath(path))
+            image = -1 if photo is None else int(self.found.image[photo])
             rows = list(self.found.rows_in(image)) if image >= 0 else []
             if number:
                 rows = [row for row in rows if self.found.number[row] == int(number)]
@@ -287,8 +290,8 @@ class People:
             ids = ", ".join(map(self.face_id, rows[:5]))
             raise Error(f"{face} has {len(rows)} faces; name one by its id: {ids}")
         raise Error(
-            f"{self.folder}: no face {face}; give an id such as 3f2a9c01-0 from the page or people.csv, or a photo as "
-            "it was given to facerts people find"
+            f"{self.folder}: no face {face}; give an id such as 3f2a9c01-0 from the page or people.csv, or a photo "
+            "that facerts people find was given"
         )
 
     def _status(self, row: int, ignored: set[int]) -> FaceStatus:

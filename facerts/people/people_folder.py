@@ -93,11 +93,11 @@ def find_people(
     Examples:
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
-        >>> write_synthetic_faces("photos", identities=3, images=2)
-        >>> found = find_people(facerts.load(), "photos", "people", min_quality=-9)
+        >>> write_synthetic_faces("album", identities=3, images=2)
+        >>> found = find_people(facerts.load(), "album", "album_people", min_quality=-9)
         >>> found.scored, len(found.people.found), len(found.people.persons) > 0
         (6, 6, True)
-        >>> find_people(facerts.load(), "photos", "people", min_quality=-9).scored
+        >>> find_people(facerts.load(), "album", "album_people", min_quality=-9).scored
         0
     """
     out = Path(out)
@@ -132,7 +132,7 @@ def find_people(
         if add and earlier is not None:
             found = _joined(earlier, found)
         constraints = constraints_of(decisions, found)
-        before = read_groups_file(out / GROUPS, found) if (out / GROUPS).exists() else None
+        before = _read_groups(out, found, constraints) if (out / GROUPS).exists() else None
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
         people = People(out, found, groups, constraints, len(decisions))
         write_found_faces(out / FACES, found)
@@ -157,9 +157,13 @@ def read_people(folder: str | Path) -> People:
     found = read_found_faces(folder / FACES)
     decisions = standing(read_decisions(folder / DECISIONS))
     constraints = constraints_of(decisions, found)
-    groups = read_groups_file(folder / GROUPS, found)
-    # Where a process ended between a decision and its groups, the decision holds.
-    return People(folder, found, settled(groups, found, constraints), constraints, len(decisions))
+    groups = _read_groups(folder, found, constraints)
+    return People(folder, found, groups, constraints, len(decisions))
+
+
+def _read_groups(folder: Path, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
+    """The groups of a folder; where a process ended between a decision and its groups, the decision holds."""
+    return settled(read_groups_file(folder / GROUPS, found), found, constraints)
 
 
 def save(people: People) -> None:
@@ -229,11 +233,12 @@ def _scan(job: FindJob, source: Source, earlier: FoundFaces | None, progress: st
 
 
 def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -> list[str]:
-    """The photos of the last run that are not in this one, or not on disk."""
+    """The photos of the last run that are not in this one, or not on disk, under any name."""
     if earlier is None:
         return []
-    gone = sorted(set(earlier.path.tolist()) - set(found.path.tolist()))
-    return [path for path in gone if _is_gone(path)] if on_disk else gone
+    paths, images = set(found.path.tolist()), set(found.sha256.tolist())
+    gone = [photo.path for photo in earlier.photos if photo.path not in paths and photo.sha256 not in images]
+    return sorted(path for path in gone if not on_disk or _is_gone(path))
 
 
 def _is_gone(path: str) -> bool:
