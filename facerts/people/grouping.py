@@ -36,6 +36,8 @@ FEW_IMAGES = 1000
 # Groups that are of one person with at least this probability are worth a look, if it is too low to merge them.
 SUGGESTED_PROBABILITY = 0.1
 SUGGESTED = float(np.log(SUGGESTED_PROBABILITY / (1 - SUGGESTED_PROBABILITY)))
+# A face in a photo is of another person than the others there, unless it is this likely: a collage, or a mirror.
+SAME_PHOTO_PROBABILITY = 0.999
 # Groups that an unclear face is compared with.
 CANDIDATES = 16
 BLOCK = 20_000
@@ -83,6 +85,7 @@ def group_faces(
     together: Sequence[Rows] = (),
     apart: Sequence[tuple[Rows, Rows]] = (),
     group: Rows | None = None,
+    photo: Rows | None = None,
     exact: bool | None = None,
 ) -> FaceGroups:
     """Group faces by person.
@@ -97,6 +100,8 @@ def group_faces(
         apart: pairs of sets of faces; no face of the first is of the same person as one of the second.
         group: ``(N,)`` groups that exist already, which keep their faces and their numbers; −1 for new faces. None for
             no groups.
+        photo: ``(N,)`` the number of the photo that each face is in; faces of one photo are of different people, unless
+            they are in ``together`` or very much alike. None where each is in a photo of its own.
         exact: see ``facerts.people.neighbors``.
 
     Raises:
@@ -105,6 +110,8 @@ def group_faces(
     """
     known = np.full(len(embedding), UNCLEAR) if group is None else group
     clusters = _Clusters(embedding, percentile, usable, same_person, known, together, apart)
+    if photo is not None:
+        clusters.keep_apart_in_photos(photo)
     rows = np.flatnonzero(usable)
     levels = [clusters.level[rows].min(initial=0.0), 0.0]
     minimum = same_person.minimum_cosine(clusters.needed + SUGGESTED, levels)
@@ -153,6 +160,25 @@ class _Clusters:
         self.sum = embedding * self.face_weight[:, None].astype(np.float32)
         self.weight = self.face_weight.copy()
         self.level = self.face_level.copy()
+
+    def keep_apart_in_photos(self, photo: Rows) -> None:
+        """Keep people apart who are in one photo, but for faces that are surely of one person."""
+        order = np.argsort(photo, kind="stable")
+        starts = np.flatnonzero(np.diff(photo[order], prepend=photo.min(initial=0) - 1))
+        pairs = [
+            rows[np.stack(np.triu_indices(len(rows), 1))]
+            for rows in np.split(order, starts[1:])
+            if len(rows) > 1
+        ]
+        if not pairs:
+            return
+        first, second = np.concatenate(pairs, axis=1)
+        cosine = np.einsum("ij,ij->i", self.embedding[first], self.embedding[second])
+        ratio = self.same_person.log_likelihood_ratio(cosine, self.face_level[first], self.face_level[second])
+        sure = np.log(SAME_PHOTO_PROBABILITY / (1 - SAME_PHOTO_PROBABILITY))
+        one, other = self.person[first], self.person[second]
+        different = (ratio - self.needed < sure) & (one != other)
+        self.apart = np.union1d(self.apart, self._keys(one[different], other[different]))
 
     def merge(self, first: Rows, second: Rows) -> list[tuple[int, int, float]]:
         """Merge clusters along pairs of similar faces; returns pairs of people who are nearly alike enough."""

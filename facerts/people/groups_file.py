@@ -24,9 +24,11 @@ ARRAYS = {
     "group": ("iu", 1),
     "probability": ("f", 1),
     "suggested": ("iu", 1),
+    "alike": ("iu", 2),
+    "alike_probability": ("f", 1),
 }
 PER_FACE = ("face_image", "box", "group", "probability", "suggested")
-# PeopleGroups have at most as many numbers as a spreadsheet has whole ones.
+# Groups have at most as many numbers as a spreadsheet has whole ones.
 MAX_NUMBER = 1 << 53
 # Faces may take MAX_BYTES of memory plus MAX_RATIO times the file.
 MAX_BYTES = 8 << 20
@@ -36,7 +38,7 @@ FACE_BYTES = 256
 
 @dataclass(frozen=True)
 class PeopleGroups:
-    """PeopleGroups of the faces of a table.
+    """Groups of the faces of a table.
 
     Attributes:
         group: ``(F,)`` number of each face's group, from 1; −1 if it is in none.
@@ -45,6 +47,7 @@ class PeopleGroups:
         suggested: ``(F,)`` the group that a face in none is most like; −1 for none.
         highest: the highest number that a group ever had, as none is used twice.
         min_quality: faces below this quality join no groups with others; −inf if every face may.
+        alike: pairs of groups that may be of one person, with the probability of it, likeliest first.
     """
 
     group: Rows
@@ -52,6 +55,7 @@ class PeopleGroups:
     suggested: Rows
     highest: int
     min_quality: float
+    alike: tuple[tuple[int, int, float], ...] = ()
 
 
 def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
@@ -70,6 +74,8 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
         "group": groups.group,
         "probability": groups.probability,
         "suggested": groups.suggested,
+        "alike": np.array([pair[:2] for pair in groups.alike], dtype=np.int64).reshape(-1, 2),
+        "alike_probability": np.array([probability for *_, probability in groups.alike]),
     }
     with atomic_write(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
@@ -100,7 +106,18 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
     group[rows[there]] = arrays["group"][there]
     suggested[rows[there]] = arrays["suggested"][there]
     probability[rows[there]] = arrays["probability"][there]
-    return PeopleGroups(group, probability, suggested, int(arrays["highest"]), float(arrays["min_quality"]))
+    chances = arrays["alike_probability"].tolist()
+    return PeopleGroups(
+        group,
+        probability,
+        suggested,
+        int(arrays["highest"]),
+        float(arrays["min_quality"]),
+        tuple(
+            (one, other, chance)
+            for (one, other), chance in zip(arrays["alike"].tolist(), chances, strict=True)
+        ),
+    )
 
 
 def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
@@ -125,6 +142,9 @@ def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
             return f"the array {name!r} has a number that no group has"
     if np.isnan(arrays["min_quality"]):
         return "its minimum quality is no number"
-    if ((arrays["probability"] < 0) | (arrays["probability"] > 1)).any():
-        return "a probability is not from 0 to 1"
+    if arrays["alike"].shape != (len(arrays["alike_probability"]), 2):
+        return "its pairs of groups and their probabilities differ in length"
+    for name in ("probability", "alike_probability"):
+        if ((arrays[name] < 0) | (arrays[name] > 1)).any():
+            return "a probability is not from 0 to 1"
     return ""

@@ -145,6 +145,18 @@ class People:
         return tuple(sorted(persons, key=lambda each: (each.ignored, -each.photos, each.number)))
 
     @cached_property
+    def alike(self) -> tuple[tuple[Person, Person, float], ...]:
+        """Pairs of people who may be one, with the probability of it, likeliest first; without ignored ones."""
+        known = self.by_number
+        return tuple(
+            (known[one], known[other], probability)
+            for one, other, probability in self.groups.alike
+            if one != other
+            and {one, other} <= set(known)
+            and not (known[one].ignored or known[other].ignored)
+        )
+
+    @cached_property
     def by_number(self) -> dict[int, Person]:
         """The people by number."""
         return {person.number: person for person in self.persons}

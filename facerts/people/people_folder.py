@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -179,10 +179,10 @@ def save(people: People) -> None:
 
 
 def settled(groups: PeopleGroups, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
-    """PeopleGroups in which every face is where decisions say."""
+    """Groups in which every face is where decisions say."""
     usable = usable_faces(found, groups.min_quality)
     group, highest = settle(groups.group, usable, constraints, groups.highest)
-    return PeopleGroups(group, groups.probability, groups.suggested, highest, groups.min_quality)
+    return replace(groups, group=group, highest=highest)
 
 
 def check_folder(folder: Path) -> None:
@@ -277,6 +277,7 @@ def _group(
     place[rows] = np.arange(len(rows))
     none = np.full(len(found), -1, dtype=np.int64)
     group, suggested = none.copy(), none.copy()
+    pairs: tuple[tuple[int, int, float], ...] = ()
     probability = np.full(len(found), np.nan, dtype=np.float32)
     earlier, highest = (none, 0) if before is None else (before.group, before.highest)
     if len(rows):
@@ -288,8 +289,9 @@ def _group(
             together=[place[each] for each in constraints.together],
             apart=[(place[one], place[other]) for one, other in constraints.apart],
             group=earlier[rows] if add else None,
+            photo=found.face_image[rows].astype(np.int64),
         )
-        group[rows], suggested[rows] = grouping.group, grouping.suggested
+        group[rows], suggested[rows], pairs = grouping.group, grouping.suggested, grouping.alike
         probability[rows] = grouping.probability
     unused = max(int(group.max(initial=-1)), int(suggested.max(initial=-1)), highest)
     group, _ = settle(group, usable, constraints, unused)
@@ -302,7 +304,8 @@ def _group(
         numbers = keep_numbers(group, earlier, highest)
     group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
     suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
-    return PeopleGroups(group, probability, suggested, max([highest, *numbers.values()]), min_quality)
+    alike = tuple((numbers.get(one, -1), numbers.get(other, -1), chance) for one, other, chance in pairs)
+    return PeopleGroups(group, probability, suggested, max([highest, *numbers.values()]), min_quality, alike)
 
 
 def _decided(constraints: Constraints) -> NDArray[np.bool_]:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from facerts.embedding.search import find
 from facerts.io.files import atomic_write
-from facerts.metrics.pooling import pool
 from facerts.people.find_job import crop_name
 from facerts.people.people import FaceStatus, People, Person
 from facerts.people.people_folder import CROPS, PAGE, TABLE
@@ -66,7 +63,8 @@ class PersonCard:
         best: the best face.
         others: the next best ones, as many as are shown.
         more: number of faces that are not shown.
-        alike: the person who is most like this one.
+        alike: another person who may be this one.
+        alike_probability: that they are one, in percent.
         commands: examples that correct the group.
     """
 
@@ -75,6 +73,7 @@ class PersonCard:
     others: list[Thumbnail]
     more: int
     alike: Person | None
+    alike_probability: str
     commands: list[str]
 
 
@@ -94,7 +93,10 @@ def write_people_page(people: People) -> Path:
     several = [person for person in shown if person.photos > 1 or person.name]
     once = [person for person in shown if person.photos == 1 and not person.name]
     ignored = [person for person in people.persons if person.ignored]
-    alike = _most_alike(people, shown)
+    alike: dict[int, tuple[Person, float]] = {}
+    for one, other, probability in people.alike:
+        alike.setdefault(one.number, (other, probability))
+        alike.setdefault(other.number, (one, probability))
     unclear = people.unclear()
     non_faces = _with_status(people, FaceStatus.NON_FACE)
     cards = [_card(people, person, alike, folder) for person in several[:MAX_PEOPLE]]
@@ -133,15 +135,16 @@ def _with_status(people: People, status: FaceStatus) -> list[int]:
     return [row for row, each in enumerate(people.status) if each is status]
 
 
-def _card(people: People, person: Person, alike: dict[int, int], folder: str) -> PersonCard:
+def _card(people: People, person: Person, alike: dict[int, tuple[Person, float]], folder: str) -> PersonCard:
     best, *others = (_thumbnail(people, row) for row in person.rows[: MAX_FACES + 1].tolist())
-    other = people.by_number.get(alike.get(person.number, -1))
+    other, probability = alike.get(person.number, (None, 0.0))
     return PersonCard(
         person,
         best,
         others,
         len(person.rows) - 1 - len(others),
         other,
+        f"{100 * probability:.0f} %",
         _commands(people, person, other, folder),
     )
 
@@ -189,18 +192,3 @@ def _thumbnail(people: People, row: int) -> Thumbnail:
         "" if np.isnan(probability) else f"{100 * probability:.0f} %",
         reasons,
     )
-
-
-def _most_alike(people: People, persons: Sequence[Person]) -> dict[int, int]:
-    """The number of the other person that each is most like, by their mean faces."""
-    if len(persons) < 2:
-        return {}
-    rows = np.concatenate([person.rows for person in persons])
-    template = np.repeat(np.arange(len(persons)), [len(person.rows) for person in persons])
-    templates = pool(people.found.embedding[rows], template)
-    nearest = find(templates, templates, 2, "numpy").templates
-    # The first is the person, unless another one is exactly the same.
-    return {
-        person.number: persons[next(int(other) for other in row if other != at)].number
-        for at, (person, row) in enumerate(zip(persons, nearest, strict=True))
-    }

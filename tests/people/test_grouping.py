@@ -118,6 +118,24 @@ def test_decisions_and_groups_hold_whatever_else_is_alike(seed: int) -> None:
     assert result.group[known >= 0].tolist() == known[known >= 0].tolist()
 
 
+def test_faces_of_one_photo_are_of_different_people_unless_they_are_surely_not() -> None:
+    axes = np.eye(3, 8, dtype=np.float32)
+    near = 0.7 * axes[0] + np.sqrt(1 - 0.7**2) * axes[1]
+    faces = np.stack([axes[0], near, axes[2], axes[2]])
+    photos = np.array([0, 0, 1, 1])
+    assert grouped(faces).group.tolist() == [0, 0, 1, 1]
+    apart = grouped(faces, photo=photos).group
+    assert apart[0] != apart[1]
+    assert apart[2] == apart[3]
+    said = grouped(faces, photo=photos, together=[np.array([0, 1])]).group
+    assert said[0] == said[1]
+    # Another photo's face is like both, and joins one of them.
+    both = (axes[0] + near) / np.linalg.norm(axes[0] + near)
+    third = grouped(np.vstack([faces, both]), photo=np.append(photos, 2)).group
+    assert third[0] != third[1]
+    assert third[4] in (third[0], third[1])
+
+
 def test_a_poor_face_is_not_attached_where_it_must_not_be() -> None:
     embedding, _ = people([4], spread=0.01)
     percentile = np.array([POOR, GOOD, GOOD, GOOD])

@@ -66,7 +66,9 @@ def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -
 
     def third() -> People:
         write_people(photos, range(8), range(40, 43))
-        write_photo(photos / "late.png", face(3.5, 44), face(0, 44), face(1, 44))
+        # A person is once in a photo, so both whom one decision made one are in different ones.
+        write_photo(photos / "late.png", face(3.5, 44), face(0, 44))
+        write_photo(photos / "later.png", face(2, 45), face(1, 44))
         return find_people(scorer, photos, out).people
 
     return [first, second, third]
