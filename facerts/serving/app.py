@@ -251,6 +251,7 @@ def _token_check(token: str) -> Any:
 def _model_info(service: Service) -> ModelInfo:
     scorer, settings, gallery = service.scorer, service.settings, service.gallery
     embedder = scorer.embedder
+    content = None if gallery is None else gallery.summary()
     return ModelInfo(
         name=embedder.name,
         sha256=embedder.sha256,
@@ -259,10 +260,10 @@ def _model_info(service: Service) -> ModelInfo:
         min_quality=service.row_builder.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,
         gallery=None
-        if gallery is None
+        if gallery is None or content is None
         else GalleryInfo(
-            people=len(gallery.people),
-            images=len(gallery.enrollments),
+            people=content.people,
+            images=content.images,
             fpir=settings.fpir,
             threshold=gallery.threshold(settings.fpir).cosine,
             min_quality=service.search_row_builder.min_quality,

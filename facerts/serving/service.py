@@ -16,7 +16,7 @@ import numpy as np
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Gallery, Match, read_gallery
+from facerts.galleries import Match, StoredGallery, open_gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
@@ -88,7 +88,7 @@ class Service:
             detector(black[0])
         self.row_builder = self._row_builder(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
-        self.gallery: Gallery | None = None
+        self.gallery: StoredGallery | None = None
         self.search_row_builder = self.row_builder
         if settings.gallery is not None:
             self.gallery = self._open_gallery(settings.gallery, outputs.embedding.shape[1])
@@ -105,12 +105,13 @@ class Service:
             on_batch=metrics.batch.observe,
         )
 
-    def _open_gallery(self, path: str | Path, embedding_size: int) -> Gallery:
-        gallery = read_gallery(path)
+    def _open_gallery(self, place: str | Path, embedding_size: int) -> StoredGallery:
+        gallery = open_gallery(place)
         gallery.check_model(self.scorer)
-        if gallery.templates.shape[1] != embedding_size:
+        size = gallery.summary().size
+        if size != embedding_size:
             raise DataError(
-                f"{path}: its embeddings have {gallery.templates.shape[1]} numbers, and those of its model have "
+                f"{gallery.name}: its embeddings have {size} numbers, and those of its model have "
                 f"{embedding_size}; build it again"
             )
         # Computed now rather than with the first request; and there may be too few people.
