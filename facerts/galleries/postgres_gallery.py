@@ -117,8 +117,11 @@ class PostgresGallery(StoredGallery):
             state = self.tables.state(connection)
             return Gallery.from_enrollments(state.model, state.model_sha256, self._read(connection, state))
 
-    def write(self, gallery: Gallery) -> None:
+    def write(self, gallery: Gallery, *, index: bool | None = None) -> None:
         """Put a gallery in place of what is there.
+
+        Args:
+            index: make the index that finds templates; None if there are ``INDEX_FROM`` people or more.
 
         Raises:
             Error: the database cannot be reached.
@@ -138,7 +141,9 @@ class PostgresGallery(StoredGallery):
                 "VALUES (%s, %s, %s, %s, %s, %s)"
             )
             connection.execute(self.tables.statement(text), about)
-            self.tables.put_in_place(connection, size, index=len(names) >= INDEX_FROM)
+            self.tables.put_in_place(
+                connection, size, index=len(names) >= INDEX_FROM if index is None else index
+            )
 
     def build(
         self, scorer: Scorer, images: Images, *, min_quality: float | None = None, progress: str = ""

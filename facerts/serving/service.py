@@ -23,7 +23,7 @@ from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
 from facerts.serving.batching import Batcher
-from facerts.serving.error_responses import RequestError
+from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
 from facerts.serving.schemas import (
     Candidate,
@@ -62,6 +62,22 @@ class UnusableImagesError(Error):
     def __init__(self, message: str, images: Sequence[ImageResult]) -> None:
         super().__init__(message)
         self.images = images
+
+
+@contextmanager
+def gallery_errors() -> Iterator[None]:
+    """Turn what goes wrong with a gallery in a database into an answer that says nothing of where it is.
+
+    Raises:
+        RequestError: the gallery cannot be searched.
+    """
+    try:
+        yield
+    except Error as error:
+        LOG.error("%s", error)
+        raise RequestError(
+            "busy", "the gallery cannot be searched now; the service's log says why"
+        ) from error
 
 
 class Service:
@@ -203,7 +219,8 @@ class Service:
         """Score images, and search for their faces in the gallery.
 
         Raises:
-            RequestError: the service has no gallery, or the options do not fit this model or service.
+            RequestError: the service has no gallery, or cannot search it now; or the options do not fit this model or
+                service.
             UnusableImagesError: none of the images can be read.
             ModelError: the model fails on an image.
         """
@@ -217,8 +234,11 @@ class Service:
         _check_any_usable(scored)
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
-        matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
-        threshold = await in_thread(gallery.threshold, fpir)
+        with gallery_errors():
+            # A database may have been built again with another model since.
+            await in_thread(gallery.check_model, self.scorer)
+            matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
+            threshold = await in_thread(gallery.threshold, fpir)
         images = [
             ImageMatches(
                 **dict(image.result)
