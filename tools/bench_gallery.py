@@ -38,6 +38,7 @@ DECAY, GROUP_SHARE, GROUP = -0.5, 0.2, 1000
 COSINES = (0.4, 0.9)
 # Where the exact search of the database takes long, only some probes are searched for.
 EXACT_ROWS = 20_000_000
+EXACT_THRESHOLD = 200_000
 OPTIONS = {
     "--people": ([10_000], "numbers of people"),
     "--size": (128, "numbers of an embedding"),
@@ -83,6 +84,8 @@ def measure(gallery: PostgresGallery, templates: Vectors, probes: Vectors, ef_se
     threshold = seconds_of(lambda: gallery.threshold(0.01))
     again = seconds_of(lambda: gallery.threshold(0.01))
     print(f"\nrows {rows:,.1f} s; index {index:,.1f} s; threshold {threshold:,.1f} s, then {again:.4f} s")
+    exact = f", exactly {everybody.threshold(0.01).cosine:.4f}" if len(templates) <= EXACT_THRESHOLD else ""
+    print(f"threshold at FPIR 0.01: {gallery.threshold(0.01).cosine:.4f}{exact}")
     print("; ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes(gallery).items()), flush=True)
 
 

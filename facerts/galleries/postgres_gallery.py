@@ -43,7 +43,7 @@ BLOCK = 10_000
 # Candidates of a search in the index, of which the templates themselves choose the best; and how far it looks for
 # them, chosen with tools/bench_gallery.py.
 CANDIDATES = 10
-EF_SEARCH = 100
+EF_SEARCH = 400
 MAX_EF_SEARCH = 1000
 
 TYPES = {

@@ -577,6 +577,40 @@ def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, address: str
     assert postgres.execute(tables) == [(4,)]
 
 
+def test_searches_and_changes_go_on_while_a_gallery_is_built_again(address: str) -> None:
+    builder = PostgresGallery(address)
+    several = [gallery_of(draw(20 + row, 3)) for row in range(12)]
+    builder.write(several[0])
+    stop = threading.Event()
+
+    def search() -> int:
+        searches, opened = 0, PostgresGallery(address)
+        while not stop.is_set():
+            matches = opened.match(faces_of(several[0].templates[:3]), fpir=0.1)
+            assert [match.person for match in matches] == ["p000", "p001", "p002"]
+            searches += 1
+        opened.close()
+        return searches
+
+    def change() -> int:
+        changes, opened = 0, PostgresGallery(address)
+        while not stop.is_set():
+            opened.merge(several[0])
+            changes += 1
+        opened.close()
+        return changes
+
+    with ThreadPoolExecutor(6) as threads:
+        done = [threads.submit(use) for use in (search, change, search, change, search)]
+        try:
+            for built in several:
+                builder.write(built)
+        finally:
+            stop.set()
+        assert all(each.result(60) > 0 for each in done)
+    builder.close()
+
+
 def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
