@@ -44,6 +44,7 @@ class Gallery:
         rejected: images that ``build`` or ``add`` did not enroll; not saved.
 
     Examples:
+        >>> from pathlib import Path
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
         >>> from facerts.galleries import best_images, read_gallery, write_gallery

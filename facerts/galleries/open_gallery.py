@@ -24,6 +24,7 @@ def open_gallery(place: str | Path) -> StoredGallery:
     Examples:
         >>> from facerts.datasets.synthetic import write_synthetic_faces
         >>> write_synthetic_faces(Path("people"), identities=4, images=4)
+        >>> import facerts
         >>> gallery = open_gallery("people.npz")
         >>> gallery.build(facerts.load(), "people", min_quality=-9).images
         16

@@ -340,6 +340,7 @@ class PostgresGallery(StoredGallery):
         )
         statement = self.tables.statement(text, some="" if names is None else "WHERE name = ANY(%s)")
         rows: list[Any] = []
+        # Memory is taken when it is written to, so for some people there may be too much of it.
         embedding = np.empty((state.images, state.size), dtype=np.float32)
         with connection.cursor("images", binary=True) as cursor:
             cursor.itersize = BLOCK
@@ -386,8 +387,9 @@ class PostgresGallery(StoredGallery):
     def _set_templates(self, connection: Connection, gallery: Gallery, skip: Iterable[str] = ()) -> None:
         """Write the templates of people whose images have changed, all of which ``gallery`` has."""
         text = "UPDATE {schema}.people SET template = %s WHERE name = %s"
+        others = set(skip)
         pairs = zip(gallery.templates if len(gallery.people) else (), gallery.people.tolist(), strict=True)
-        rows = [(template, name) for template, name in pairs if name not in set(skip)]
+        rows = [(template, name) for template, name in pairs if name not in others]
         with connection.cursor() as cursor:
             cursor.executemany(self.tables.statement(text), rows)
 

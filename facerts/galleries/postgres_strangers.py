@@ -28,6 +28,11 @@ EF_SEARCH = 100
 CANDIDATES = 10
 # The share of the scores that must be left.
 COMPLETE = 0.9
+IDS = "SELECT id FROM {schema}.enrollments ORDER BY person, id"
+PEOPLE = """
+SELECT enrollments.id, person, name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id
+WHERE enrollments.id = ANY(%s) ORDER BY enrollments.id
+"""
 IMAGES = "SELECT person, embedding FROM {schema}.enrollments WHERE id = ANY(%s) ORDER BY id"
 TEMPLATES = "SELECT id, template FROM {schema}.people ORDER BY id"
 INDEXED = """
@@ -125,13 +130,9 @@ class PostgresStrangers:
         self, connection: Connection, state: GalleryState
     ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
         """Images, their people, and the most similar other people with their cosines."""
-        text = (
-            "SELECT enrollments.id, person, name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id "
-            "ORDER BY person, enrollments.id"
-        )
-        everything = connection.execute(self._tables.statement(text)).fetchall()
-        chosen = sorted(everything[row] for row in sampled_rows(len(everything)))
-        ids = [image for image, _, _ in chosen]
+        everything = connection.execute(self._tables.statement(IDS)).fetchall()
+        ids = [everything[row][0] for row in sampled_rows(len(everything))]
+        chosen = connection.execute(self._tables.statement(PEOPLE), (ids,)).fetchall()
         if state.indexed:
             set_index_search(connection, EF_SEARCH)
             statement = self._tables.statement(INDEXED, size=state.size, candidates=CANDIDATES)

@@ -70,7 +70,7 @@ ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (enrollment) REFERENCES {sche
 ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (nearest) REFERENCES {schema}.new_people ON DELETE CASCADE;
 """
 # Numbers of 16 bits halve the index; what it finds is compared again with the templates themselves. With the
-# defaults of pgvector, 16 and 64, the index misses ten times as many people at the same ef_search.
+# defaults of pgvector, 16 and 64, the index misses several times as many people at the same ef_search.
 TEMPLATE_INDEX = """
 CREATE INDEX ON {schema}.{prefix}people USING hnsw ((template::halfvec({size})) halfvec_ip_ops)
 WITH (m = 24, ef_construction = 128);

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.errors import DataError, Error, ModelError, WriteError
+from facerts.errors import DataError, Error, MissingExtraError, ModelError, WriteError
 from facerts.galleries import (
     Decision,
     Gallery,
@@ -299,6 +299,24 @@ def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, galle
         other.write(known)
 
 
+def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
+    postgres.execute("CREATE ROLE writer LOGIN")
+    postgres.execute("CREATE ROLE owner LOGIN")
+    postgres.execute("CREATE SCHEMA theirs AUTHORIZATION owner")
+    owner = PostgresGallery(postgres.address(user="owner", gallery="theirs"))
+    known = gallery_of(draw(20, 3))
+    owner.write(known)
+    postgres.execute("GRANT USAGE ON SCHEMA theirs TO writer")
+    postgres.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA theirs TO writer")
+    writer = PostgresGallery(postgres.address(user="writer", gallery="theirs"))
+    writer.merge(gallery_of(draw(22, 3)))
+    writer.remove(people=["p021"])
+    assert writer.threshold(0.1) == owner.threshold(0.1)
+    assert postgres.execute("SELECT count(*) FROM theirs.strangers") == [(63,)]
+    owner.close()
+    writer.close()
+
+
 def test_many_writers_leave_right_templates_and_readers_see_whole_states(
     postgres: Server, address: str
 ) -> None:
@@ -451,6 +469,12 @@ def test_another_models_images_are_refused(
     gallery.build(scorer, people)
     assert gallery.summary().model_sha256 == scorer.embedder.sha256
     assert len(gallery.search(scorer, people, fpir=0.1)) == 20
+
+
+def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "facerts.galleries.postgres_gallery", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[postgres\]'"):
+        open_gallery("postgresql://user@host/database")
 
 
 SECRET = "s3cr3t"
