@@ -284,9 +284,9 @@ class Gallery:
         return np.array([entry in entries for entry in self.entries], dtype=bool)
 
 
-def sampled_rows(total: int) -> NDArray[np.int64]:
+def sampled_rows(total: int, most: int = MAX_SEARCHES) -> NDArray[np.int64]:
     """Rows of the images that stand for all when strangers are compared, evenly spread."""
-    return np.unique(np.linspace(0, total - 1, min(total, MAX_SEARCHES)).astype(np.int64))
+    return np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
 
 
 def nearest_other_rows(

@@ -16,6 +16,7 @@ from facerts.galleries.postgres_address import PostgresAddress
 Connection = psycopg.Connection[tuple[Any, ...]]
 # The first version that goes on where an index has found deleted templates.
 MIN_PGVECTOR = (0, 8)
+MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
 
 
 class PostgresConnections:
@@ -150,6 +151,11 @@ class PostgresConnections:
             what = "the database cannot be reached" if lost else "the database refused"
             advice = "check the address, and that the server runs" if lost else "nothing was changed"
             raise Error(f"{shown}: {what} ({first_line(error)}); {advice}") from error
+
+
+def default_ef_search(people: int) -> int:
+    """How far a search in the index looks among so many people, chosen with tools/bench_gallery.py."""
+    return min(max(MIN_EF_SEARCH, people // 1000), MAX_EF_SEARCH)
 
 
 def set_index_search(connection: Connection, ef_search: int) -> None:

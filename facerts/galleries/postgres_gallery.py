@@ -21,7 +21,13 @@ from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery import NOBODY_LEFT, Gallery
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.postgres_address import parse_address
-from facerts.galleries.postgres_connections import Connection, PostgresConnections, set_index_search
+from facerts.galleries.postgres_connections import (
+    MAX_EF_SEARCH,
+    Connection,
+    PostgresConnections,
+    default_ef_search,
+    set_index_search,
+)
 from facerts.galleries.postgres_strangers import PostgresStrangers
 from facerts.galleries.postgres_tables import FORMAT, INDEX_FROM, GalleryState, PostgresTables
 from facerts.galleries.stored_gallery import (
@@ -40,11 +46,8 @@ from facerts.scoring.scorer import Scorer
 
 # Rows that a server sends at a time.
 BLOCK = 10_000
-# Candidates of a search in the index, of which the templates themselves choose the best; and how far it looks for
-# them, chosen with tools/bench_gallery.py.
+# Candidates of a search in the index, of which the templates themselves choose the best.
 CANDIDATES = 10
-EF_SEARCH = 400
-MAX_EF_SEARCH = 1000
 
 TYPES = {
     "id": "int8",
@@ -251,12 +254,13 @@ class PostgresGallery(StoredGallery):
             return match_faces(faces, state.size, threshold, nearest)
 
     def nearest_people(
-        self, probes: NDArray[np.float32], k: int, *, ef_search: int = EF_SEARCH
+        self, probes: NDArray[np.float32], k: int, *, ef_search: int | None = None
     ) -> list[list[tuple[str, float]]]:
         """The k most similar people to each probe ``(n, d)``, with their cosines, best first.
 
         Args:
-            ef_search: how many candidates a search in the index, which is not exact, keeps; 1 to 1,000.
+            ef_search: how many candidates a search in the index, which is not exact, keeps, 1 to 1,000; None for 400,
+                or a thousandth of the people if that is more.
         """
         with self.connections.reading() as connection:
             return self._nearest(connection, self.tables.state(connection), probes, k, ef_search)
@@ -271,14 +275,15 @@ class PostgresGallery(StoredGallery):
         state: GalleryState,
         probes: NDArray[np.float32],
         k: int,
-        ef_search: int = EF_SEARCH,
+        ef_search: int | None = None,
     ) -> list[list[tuple[str, float]]]:
         statement = self.tables.statement(EXACT)
         candidates = max(CANDIDATES, 2 * k)
         if state.indexed:
             statement = self.tables.statement(INDEXED, size=state.size)
             # Deleted templates stay in the index for a while, so a search goes on until it has found enough.
-            set_index_search(connection, max(ef_search, min(candidates, MAX_EF_SEARCH)))
+            wanted = default_ef_search(state.people) if ef_search is None else ef_search
+            set_index_search(connection, max(wanted, min(candidates, MAX_EF_SEARCH)))
         return [
             connection.execute(
                 statement, {"probe": probe, "k": k, "candidates": candidates}, binary=True

@@ -17,14 +17,21 @@ from numpy.typing import NDArray
 from typing_extensions import LiteralString
 
 from facerts.errors import DataError, WriteError
-from facerts.galleries.gallery import KEPT_THRESHOLDS, TOO_FEW, nearest_other_rows, sampled_rows
-from facerts.galleries.postgres_connections import Connection, PostgresConnections, set_index_search
+from facerts.galleries.gallery import KEPT_THRESHOLDS, MAX_SEARCHES, TOO_FEW, nearest_other_rows, sampled_rows
+from facerts.galleries.postgres_connections import (
+    Connection,
+    PostgresConnections,
+    default_ef_search,
+    set_index_search,
+)
 from facerts.galleries.postgres_tables import GalleryState, PostgresTables
 from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
 
 STALE = 0.01
-# How far a search in the index looks, and how many candidates are compared exactly; the person of the image is one.
-EF_SEARCH = 100
+# Images that stand for all where there is an index. Strangers are searched for as others are, so that the share of them
+# that is found is right whomever the index misses; that takes longer than in memory.
+MAX_INDEXED = 2000
+# How many candidates are compared exactly; the person of the image is one.
 CANDIDATES = 10
 # The share of the scores that must be left.
 COMPLETE = 0.9
@@ -121,7 +128,7 @@ class PostgresStrangers:
             return None
         rows = connection.execute(self._tables.statement(STORED)).fetchall()
         # Where strangers found a person who was removed, their scores are gone.
-        if len(rows) < COMPLETE * len(sampled_rows(state.images)):
+        if len(rows) < COMPLETE * len(_rows(state)):
             return None
         names, scores = zip(*rows, strict=True)
         return _sample(state.sample, changes, people, names, np.array(scores, dtype=np.float32))
@@ -131,10 +138,10 @@ class PostgresStrangers:
     ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
         """Images, their people, and the most similar other people with their cosines."""
         everything = connection.execute(self._tables.statement(IDS)).fetchall()
-        ids = [everything[row][0] for row in sampled_rows(len(everything))]
+        ids = [everything[row][0] for row in _rows(state)]
         chosen = connection.execute(self._tables.statement(PEOPLE), (ids,)).fetchall()
         if state.indexed:
-            set_index_search(connection, EF_SEARCH)
+            set_index_search(connection, default_ef_search(state.people))
             statement = self._tables.statement(INDEXED, size=state.size, candidates=CANDIDATES)
             found = {
                 image: (person, cosine)
@@ -179,6 +186,11 @@ def _sample(
     person = np.unique(np.array(names), return_inverse=True)[1]
     threshold = lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, person, people))
     return StrangerSample(sample, changes, threshold)
+
+
+def _rows(state: GalleryState) -> NDArray[np.int64]:
+    """Rows of the images of a sample."""
+    return sampled_rows(state.images, MAX_INDEXED if state.indexed else MAX_SEARCHES)
 
 
 def _stale(changes: int, state: GalleryState) -> bool:

@@ -33,6 +33,7 @@ from facerts.galleries import (
     correct_gallery,
     open_gallery,
     postgres_gallery,
+    postgres_strangers,
     write_gallery,
 )
 from facerts.galleries.postgres_gallery import PostgresGallery
@@ -203,6 +204,7 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     postgres: Server, gallery: PostgresGallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_gallery, "INDEX_FROM", 2000)
+    monkeypatch.setattr(postgres_strangers, "MAX_INDEXED", 20_000)
     first, more = gallery_of(draw(1990, 2)), draw(20, 2, seed=4)
     gallery.write(first)
     gallery.merge(gallery_of(replace(more, person=np.char.add("q", more.person))))
