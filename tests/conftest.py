@@ -30,6 +30,7 @@ from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthet
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_pairs, compare_separations
 from tests.foreign import write_description, write_embedder
+from tests.postgres_server import Server, postgres_server
 
 atexit.register(shutil.rmtree, os.environ["FACERTS_CACHE"], ignore_errors=True)
 
@@ -125,6 +126,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
     write_description(path, quality="output:bright")
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server with pgvector in the database ``postgres``, which tests fill with galleries of their own names."""
+    with postgres_server() as server:
+        server.execute("CREATE EXTENSION vector")
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.foreign import write_description, write_embedder
+from tests.postgres_server import Server
 from tests.scripts import run_script
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -49,6 +50,23 @@ def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Pat
     done = run_script(TOOLS / f"{name}.py", *(word.strip("'") for word in words))
     assert done.returncode == 0, done.stderr
     assert re.search(printed, done.stdout), done.stdout
+
+
+def test_galleries_are_measured_in_memory_and_in_a_database(postgres: Server) -> None:
+    address = postgres.address(gallery="bench")
+    arguments = ["--people", "2000", "--size", "32", "--probes", "40", "--ef-search", "200"]
+    done = run_script(TOOLS / "bench_gallery.py", address, *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == [
+        "| NumPy, in memory",
+        "| PostgreSQL, exact",
+        "| PostgreSQL, ef_search 200",
+    ]
+    assert [float(row[3]) for row in rows[:2]] == [1, 1]
+    assert float(rows[2][3]) >= 0.9
+    assert re.search(r"rows [\d.]+ s; index [\d.]+ s; threshold [\d.]+ s, then", done.stdout)
+    assert re.search(r"people_template_idx [\d,]+ MiB", done.stdout)
 
 
 def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:

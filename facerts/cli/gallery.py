@@ -18,7 +18,7 @@ from facerts.errors import Error
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from facerts.galleries import Gallery, Match
+    from facerts.galleries import Enrolled, Match, StoredGallery
     from facerts.scoring import Scorer
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -27,7 +27,13 @@ Columns = Mapping[str, Callable[[Row], str | None]]
 # Rows of a table; a file given with --out has all.
 MAX_ROWS = 50
 
-GalleryFile = Annotated[Path, typer.Argument(help="Gallery file (.npz).", metavar="GALLERY")]
+GalleryPlace = Annotated[
+    str,
+    typer.Argument(
+        help="Gallery file (.npz), or address of one in a database: postgresql://user@host/database?gallery=people.",
+        metavar="GALLERY",
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option(help="File to write all rows to: .csv, .jsonl or .parquet.", metavar="FILE")
 ]
@@ -83,7 +89,7 @@ gallery = Commands(
 def build(
     folder: Annotated[list[str], typer.Argument(metavar="FOLDER...")],
     *,
-    out: Path,
+    out: Annotated[str, typer.Option(metavar="GALLERY")],
     options: ScorerOptions,
     acceptance: EnrollmentOptions,
     json: Json = False,
@@ -96,23 +102,21 @@ def build(
 
     Args:
         folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
-        out: Gallery file to write (.npz).
+        out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
     """
-    from facerts.galleries import Gallery, write_gallery
-    from facerts.io.files import locked
+    from facerts.galleries import open_gallery
 
+    known = open_gallery(out)
     scorer = options.open()
-    with locked(out):
-        built = Gallery.build(
-            scorer, folder, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-        )
-        write_gallery(out, built)
-    _end_enrollment(built, out, json)
+    enrolled = known.build(
+        scorer, folder, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
+    )
+    _end_enrollment(enrolled, known.name, json)
 
 
 @gallery.command()
 def search(
-    file: GalleryFile,
+    place: GalleryPlace,
     images: Images,
     *,
     fpir: float = 0.01,
@@ -137,9 +141,9 @@ def search(
     from facerts.galleries import Decision, Match
     from facerts.scoring.reasons import in_words
 
-    known = _read(file, out)
-    scorer = options.open()
+    known = _open(place, out)
     threshold = known.threshold(fpir)
+    scorer = options.open()
     matches = known.search(
         scorer,
         images,
@@ -177,17 +181,16 @@ def search(
 
 
 @gallery.command(name="list")
-def list_(file: GalleryFile, *, json: Json = False) -> None:
+def list_(place: GalleryPlace, *, json: Json = False) -> None:
     """List the people of a gallery with their numbers of images.
 
     Example: facerts gallery list people.npz
     """
-    from facerts.galleries import read_gallery
+    from facerts.galleries import open_gallery
 
-    known = read_gallery(file)
-    images = Counter(known.enrollments.person.tolist())
-    people = {person: images[person] for person in known.people.tolist()}
-    summary = {"people": len(people), "images": len(known.enrollments), "model": known.model}
+    known = open_gallery(place)
+    content, people = known.summary(), known.image_counts()
+    summary = {"people": content.people, "images": content.images, "model": content.model}
     if json:
         print_json({**summary, "images_by_person": people})
         return
@@ -197,7 +200,7 @@ def list_(file: GalleryFile, *, json: Json = False) -> None:
 
 @gallery.command()
 def check(
-    file: GalleryFile,
+    place: GalleryPlace,
     *,
     out: Out = None,
     percentile: Annotated[float, typer.Option(min=0, max=100)] = 0.5,
@@ -218,7 +221,7 @@ def check(
     """
     from facerts.galleries import Finding, Limits, check_gallery
 
-    known = _read(file, out)
+    known = _open(place, out).read()
     findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
@@ -241,7 +244,7 @@ def check(
 
 @gallery.command()
 def best(
-    file: GalleryFile,
+    place: GalleryPlace,
     *,
     k: Annotated[int, typer.Option("-k", min=1)] = 1,
     out: Out = None,
@@ -258,7 +261,7 @@ def best(
     """
     from facerts.galleries import BestImage, best_images, copy_images
 
-    known = _read(file, out)
+    known = _open(place, out).read()
     images = best_images(known, k)
     if copy is not None:
         copy_images(images, copy)
@@ -275,7 +278,7 @@ def best(
 
 @gallery.command()
 def add(
-    file: GalleryFile,
+    place: GalleryPlace,
     images: Images,
     *,
     person: str | None = None,
@@ -292,21 +295,19 @@ def add(
     Args:
         person: Person of the images; by default images are in one subfolder for each person.
     """
-    from facerts.galleries import read_gallery, write_gallery
-    from facerts.io.files import locked
+    from facerts.galleries import open_gallery
 
+    known = open_gallery(place)
     scorer = options.open()
-    with locked(file):
-        changed = read_gallery(file).add(
-            scorer, images, person=person, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-        )
-        write_gallery(file, changed)
-    _end_enrollment(changed, file, json)
+    enrolled = known.add(
+        scorer, images, person=person, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
+    )
+    _end_enrollment(enrolled, known.name, json)
 
 
 @gallery.command()
 def remove(
-    file: GalleryFile,
+    place: GalleryPlace,
     people: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
     *,
     image: list[str] | None = None,
@@ -322,66 +323,49 @@ def remove(
         image: Path of an image to remove, as enrolled; may be repeated.
         from_: Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.
     """
-    from facerts.galleries import Listed, correct_gallery, read_findings, read_gallery, write_gallery
-    from facerts.io.files import locked
-    from facerts.scoring.prepare import storable
+    from facerts.galleries import open_gallery, read_findings
 
     if not people and not image and from_ is None:
         raise typer.BadParameter("give the names of people, --image or --from")
-    listed = read_findings(from_) if from_ is not None else []
-    with locked(file):
-        known = read_gallery(file)
-        listed += [Listed(storable(name), "", "") for name in people or []]
-        listed += [Listed(*entry, "") for entry in _entries_of(known, [*map(storable, image or [])])]
-        left, kept = correct_gallery(known, listed)
-        write_gallery(file, left)
-    gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
+    known = open_gallery(place)
+    findings = read_findings(from_) if from_ is not None else []
+    removed = known.remove(people=people or [], paths=image or [], findings=findings)
     result = {
-        "removed_images": len(known.enrollments) - len(left.enrollments),
-        "removed_people": gone,
-        "people": len(left.people),
-        "images": len(left.enrollments),
-        "file": str(file),
+        "removed_images": len(removed.entries),
+        "removed_people": list(removed.gone),
+        "people": removed.people,
+        "images": removed.images,
+        "file": known.name,
     }
-    removed = sorted(set(known.entries) - set(left.entries))
     if json:
-        print_json({**result, "removed": removed, "kept": kept})
+        print_json({**result, "removed": removed.entries, "kept": removed.kept})
         return
-    rows_table("Removed", ["person", "image"], removed)
-    if kept:
-        rows_table("Kept, as the person would have no image; --image removes it", ["person", "image"], kept)
+    rows_table("Removed", ["person", "image"], removed.entries)
+    if removed.kept:
+        rows_table(
+            "Kept, as the person would have no image; --image removes it", ["person", "image"], removed.kept
+        )
     fields_table(result)
 
 
-def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Person and path of enrolled images; a path that is not enrolled stays, for ``remove`` to name it."""
-    wanted, enrolled = set(paths), set(gallery.enrollments.path.tolist())
-    unknown = [("", path) for path in paths if path not in enrolled]
-    return [entry for entry in gallery.entries if entry[1] in wanted] + unknown
-
-
-def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
+def _end_enrollment(enrolled: Enrolled, name: str, json: bool) -> None:
     from facerts.scoring.reasons import REJECTING
 
-    rejected = gallery.rejected
-    enrolled = gallery.enrollments
+    rejected = enrolled.rejected
     problems = [f"{each.path}: not enrolled: {each.why}" for each in rejected]
     warn_first(problems, "--json lists")
-    without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
     result = {
-        "people": len(gallery.people),
-        "images": len(enrolled),
+        "people": enrolled.people,
+        "images": enrolled.images,
         "rejected": dict(
             Counter(
                 next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
                 for each in rejected
             )
         ),
-        "enrolled_with_reasons": dict(
-            Counter(reason for row in range(len(enrolled)) for reason in enrolled.reasons_of(row))
-        ),
-        "people_without_an_image": without,
-        "file": str(out),
+        "enrolled_with_reasons": dict(enrolled.reasons),
+        "people_without_an_image": list(enrolled.without_image),
+        "file": name,
     }
     if json:
         print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
@@ -432,14 +416,14 @@ def _most_telling(match: Match) -> int:
     return [*Decision].index(match.decision)
 
 
-def _read(file: Path, out: Path | None) -> Gallery:
-    """Read a gallery, once it is clear that rows can be written."""
-    from facerts.galleries import read_gallery
+def _open(place: str, out: Path | None) -> StoredGallery:
+    """Open a gallery, once it is clear that rows can be written."""
+    from facerts.galleries import open_gallery
     from facerts.scoring.sinks import check_sink
 
     if out is not None:
         check_sink(out)
-    return read_gallery(file)
+    return open_gallery(place)
 
 
 def _joined(reasons: Sequence[str], *before: str) -> str:

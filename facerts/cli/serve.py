@@ -40,7 +40,7 @@ def serve(
     keep: float | None = None,
     min_quality: float | None = None,
     fmr: float | None = None,
-    gallery: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None,
     fpir: float = 0.01,
     max_bytes: Annotated[int, typer.Option(min=1)] = 32 << 20,
     max_pixels: Annotated[int, typer.Option(min=1)] = 32_000_000,
@@ -68,8 +68,8 @@ def serve(
         min_quality: Accept faces with at least this quality, unless a request sets a threshold.
         fmr: False match rate of /v1/verify, unless a request sets one; by default 0.001. One of those that the model
             was calibrated for.
-        gallery: Gallery file for /v1/search, written by facerts gallery build with the same model. Read once, at the
-            start.
+        gallery: Gallery for /v1/search, written by facerts gallery build with the same model: a file, which is read
+            once, at the start, or the address of a database, in which changes are seen at once.
         fpir: False positive identification rate of /v1/search, unless a request sets one: the share of searches for
             unknown people that may find somebody.
         max_bytes: Maximum size of a request body, in bytes.

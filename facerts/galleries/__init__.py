@@ -7,22 +7,29 @@ from facerts.galleries.findings import Finding, Listed, Reason, read_findings
 from facerts.galleries.gallery import Gallery
 from facerts.galleries.gallery_file import read_gallery, write_gallery
 from facerts.galleries.match import Decision, Match
+from facerts.galleries.open_gallery import open_gallery
+from facerts.galleries.stored_gallery import Enrolled, GallerySummary, Removed, StoredGallery
 
 __all__ = [
     "BestImage",
     "Decision",
+    "Enrolled",
     "Enrollments",
     "Finding",
     "Gallery",
+    "GallerySummary",
     "Limits",
     "Listed",
     "Match",
     "Reason",
     "Rejected",
+    "Removed",
+    "StoredGallery",
     "best_images",
     "check_gallery",
     "copy_images",
     "correct_gallery",
+    "open_gallery",
     "read_findings",
     "read_gallery",
     "write_gallery",

@@ -86,6 +86,18 @@ def correct_gallery(
     Raises:
         DataError: see ``Gallery.remove``.
     """
+    people, images, kept = listed_entries(gallery, findings)
+    return gallery.remove(people=people, images=images), kept
+
+
+def listed_entries(
+    gallery: Gallery, findings: Sequence[Finding | Listed]
+) -> tuple[set[str], set[tuple[str, str]], list[tuple[str, str]]]:
+    """What a correction removes: people, and images by person and path; and the listed images that it keeps.
+
+    Args:
+        gallery: at least all images of the people that are listed.
+    """
     people = {finding.person for finding in findings if not finding.path}
     images = {(finding.person, finding.path) for finding in findings if finding.path}
     final = {(finding.person, finding.path) for finding in findings if finding.reason not in KEPT_IF_LAST}
@@ -94,7 +106,7 @@ def correct_gallery(
     for image in best_images(gallery, len(gallery.enrollments)):
         if image.person not in left and (image.person, image.path) not in final:
             kept.setdefault(image.person, image.path)
-    return gallery.remove(people=people, images=images - set(kept.items())), sorted(kept.items())
+    return people, images - set(kept.items()), sorted(kept.items())
 
 
 def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
-from facerts.scoring.inputs import Color, ImageInputs
+from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
+from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
+Images = str | Path | Sequence[str | Path] | Source
 # Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
 ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
@@ -70,6 +74,11 @@ class Enrollments:
         percentile = self.percentile.astype(np.float64)
         return np.nan_to_num(np.clip(percentile / FULL_WEIGHT, MIN_WEIGHT, 1.0), nan=1.0)
 
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """Person and path of each image."""
+        return list(zip(self.person.tolist(), self.path.tolist(), strict=True))
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -110,6 +119,82 @@ def people_of(source: Source) -> list[str]:
         )
     names = [storable(str(name)) for name in source.identities]
     return [names[label] for label in source.labels.tolist()]
+
+
+def enroll_images(
+    scorer: Scorer,
+    images: Images | ImageInputs,
+    *,
+    person: str | None = None,
+    min_quality: float | None = None,
+    color: Color = "RGB",
+    progress: str = "",
+) -> tuple[Enrollments, tuple[Rejected, ...]]:
+    """Score the largest face of each image, and keep those that are good enough to be enrolled.
+
+    Args:
+        images: images with identities: a folder with one subfolder for each person, records, tar shards; with
+            ``person``, those of ``Scorer.score``, all of that person. An image without a path is named by the SHA-256
+            of its content.
+        min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its calibration
+            faces, if it has one; -inf for none. What is not a face is rejected too, unless this is -inf.
+        color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+
+    Raises:
+        DataError: the images have no identities, or none can be enrolled.
+        ModelError: there is a minimum quality, and the model has no quality.
+    """
+    if min_quality is None:
+        min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
+    if person is None:
+        source = images if isinstance(images, Source) else open_source(images)  # type: ignore[arg-type]
+        return enroll(scorer, source, people_of(source), min_quality, progress=progress)
+    named = lazy_inputs(images, color, by_content=True)
+    people = [storable(person)] * len(named)
+    return enroll(scorer, named, people, min_quality, color=color, progress=progress)
+
+
+def score_probes(
+    scorer: Scorer,
+    images: ImageInputs,
+    *,
+    min_quality: float | None = None,
+    largest: bool = False,
+    color: Color = "RGB",
+    progress: str = "",
+) -> list[ScoredFace]:
+    """Score the faces to search for.
+
+    Args:
+        images: see ``Scorer.score``.
+        min_quality: reject faces below this quality, and what is not a face; None for the model's threshold that keeps
+            0.99 of calibration faces, if it has one; -inf for none.
+        largest: only the largest face of each photo.
+        color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+    """
+    if min_quality is None:
+        min_quality = default_threshold(scorer, PROBE_KEEP)
+    return list(
+        scorer.score_each(images, min_quality=min_quality, largest=largest, color=color, progress=progress)
+    )
+
+
+def check_model(scorer: Scorer, model: str, sha256: str) -> None:
+    """Refuse a model other than a gallery's.
+
+    Args:
+        model: name of the gallery's model.
+        sha256: SHA-256 of its file.
+
+    Raises:
+        ModelError: the SHA-256 differs.
+    """
+    if scorer.embedder.sha256 != sha256:
+        raise ModelError(
+            f"the gallery is of the model {model} ({sha256[:12]}…), and embeddings of "
+            f"{scorer.embedder.name} ({scorer.embedder.sha256[:12]}…) cannot be compared with it; give that model "
+            "with --model, or build the gallery again"
+        )
 
 
 def enroll(

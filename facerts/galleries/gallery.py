@@ -5,37 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
-from facerts.datasets.open_source import open_source
-from facerts.datasets.source import Source
 from facerts.embedding.search import find
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, ModelError
 from facerts.galleries.enroll import (
-    ENROLLMENT_KEEP,
-    PROBE_KEEP,
     Enrollments,
+    Images,
     Rejected,
-    default_threshold,
-    enroll,
-    people_of,
+    check_model,
+    enroll_images,
+    score_probes,
 )
 from facerts.galleries.match import Match, match_faces
-from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
 from facerts.metrics.pooling import pool
-from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
-from facerts.scoring.prepare import storable
+from facerts.scoring.inputs import Color, ImageInputs
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
-Images = str | Path | Sequence[str | Path] | Source
 # Images that stand for all when a gallery is so large that comparing each with every person would take long.
 MAX_SEARCHES = 20_000
 KEPT_THRESHOLDS = 64
+TOO_FEW = "a gallery of one person has no others to compare with; enroll at least two people"
+NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed"
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,7 @@ class Gallery:
         rejected: images that ``build`` or ``add`` did not enroll; not saved.
 
     Examples:
+        >>> from pathlib import Path
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
         >>> from facerts.galleries import best_images, read_gallery, write_gallery
@@ -90,10 +87,7 @@ class Gallery:
             DataError: the images have no identities, or none can be enrolled.
             ModelError: there is a minimum quality, and the model has no quality.
         """
-        source = images if isinstance(images, Source) else open_source(images)
-        if min_quality is None:
-            min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
-        enrolled, rejected = enroll(scorer, source, people_of(source), min_quality, progress=progress)
+        enrolled, rejected = enroll_images(scorer, images, min_quality=min_quality, progress=progress)
         return cls.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, enrolled, rejected)
 
     @classmethod
@@ -135,13 +129,8 @@ class Gallery:
             DataError: there are fewer than two people.
         """
         if len(self.people) < 2:
-            raise DataError(
-                "a gallery of one person has no others to compare with; enroll at least two people"
-            )
-        nearest = find(self.templates, self.enrollments.embedding[rows], 2, "numpy")
-        second = (nearest.templates[:, 0] == self.row[rows]).astype(np.int64)
-        each = np.arange(len(rows))
-        return nearest.templates[each, second], nearest.scores[each, second]
+            raise DataError(TOO_FEW)
+        return nearest_other_rows(self.templates, self.enrollments.embedding[rows], self.row[rows])
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
@@ -153,14 +142,13 @@ class Gallery:
             Error: the rate is not between 0 and 1.
             DataError: there are fewer than two people.
         """
-        if not 0 < fpir < 1:
-            raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
+        check_rate(fpir)
         return self._threshold(fpir)
 
     @cached_property
     def _threshold(self) -> Callable[[float], SearchThreshold]:
         total = len(self.enrollments)
-        rows = np.unique(np.linspace(0, total - 1, min(total, MAX_SEARCHES)).astype(np.int64))
+        rows = sampled_rows(total)
         scores = self.nearest_others(rows)[1]
         # A threshold takes longer than a search, and the requests of a service ask for few different rates.
         return lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, self.row[rows], len(self.people)))
@@ -191,16 +179,21 @@ class Gallery:
             ModelError: the gallery is of another model.
         """
         self.check_model(scorer)
-        if min_quality is None:
-            min_quality = default_threshold(scorer, PROBE_KEEP)
-        faces = scorer.score_each(
-            images, min_quality=min_quality, largest=largest, color=color, progress=progress
+        faces = score_probes(
+            scorer, images, min_quality=min_quality, largest=largest, color=color, progress=progress
         )
-        return self.match(list(faces), fpir=fpir, k=k)
+        return self.match(faces, fpir=fpir, k=k)
 
     def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored already."""
-        return match_faces(faces, self.people, self.templates, self.threshold(fpir).cosine, k)
+        size = self.templates.shape[1]
+        return match_faces(faces, size, self.threshold(fpir).cosine, partial(self.nearest_people, k=k))
+
+    def nearest_people(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
+        """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
+        nearest = find(self.templates, probes, k, "numpy")
+        names = self.people[nearest.templates].tolist()
+        return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
 
     def add(
         self,
@@ -224,18 +217,29 @@ class Gallery:
             DataError, ModelError: see ``build``; or the gallery is of another model.
         """
         self.check_model(scorer)
-        if person is None:
-            new = Gallery.build(scorer, images, min_quality=min_quality, progress=progress)  # type: ignore[arg-type]
-        else:
-            if min_quality is None:
-                min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
-            named = lazy_inputs(images, color, by_content=True)
-            people = [storable(person)] * len(named)
-            enrolled = enroll(scorer, named, people, min_quality, color=color, progress=progress)
-            new = Gallery(self.model, self.model_sha256, *enrolled)
-        kept = self.enrollments.take(~self._among(set(new.entries)))
-        joined = kept.joined(new.enrollments)
-        return Gallery.from_enrollments(self.model, self.model_sha256, joined, new.rejected)
+        new, rejected = enroll_images(
+            scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
+        )
+        return self.merged(Gallery(self.model, self.model_sha256, new, rejected))
+
+    def merged(self, other: Gallery) -> Gallery:
+        """This gallery with the images of another; those that are in both, by person and path, are the other's.
+
+        Raises:
+            ModelError: it is of another model.
+            DataError: its embeddings have another size.
+        """
+        if other.model_sha256 != self.model_sha256:
+            raise ModelError(
+                f"galleries of different models cannot be merged: {self.model} ({self.model_sha256[:12]}…) and "
+                f"{other.model} ({other.model_sha256[:12]}…)"
+            )
+        sizes = self.enrollments.embedding.shape[1], other.enrollments.embedding.shape[1]
+        if sizes[0] != sizes[1]:
+            raise DataError(f"embeddings of {sizes[0]} and {sizes[1]} numbers cannot be in one gallery")
+        kept = self.enrollments.take(~self._among(set(other.entries)))
+        joined = kept.joined(other.enrollments)
+        return Gallery.from_enrollments(self.model, self.model_sha256, joined, other.rejected)
 
     def remove(self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()) -> Gallery:
         """This gallery without people, or without images, each given by person and path.
@@ -243,15 +247,25 @@ class Gallery:
         Raises:
             DataError: a person or image is not in the gallery, or nobody would be left.
         """
+        gone = self.rows_of(people=people, images=images)
+        if gone.all():
+            raise DataError(NOBODY_LEFT)
+        return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
+
+    def rows_of(
+        self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()
+    ) -> NDArray[np.bool_]:
+        """``(N,)`` which images are those of people, or are given by person and path.
+
+        Raises:
+            DataError: a person or image is not in the gallery.
+        """
         names, entries = set(people), set(images)
         known = set(self.entries)
         missing = sorted(names - set(self.people.tolist())) + [path for _, path in sorted(entries - known)]
         if missing:
             raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
-        gone = self._among(entries) | np.isin(self.enrollments.person, sorted(names) or [""])
-        if gone.all():
-            raise DataError("that would remove every image of the gallery; nothing was removed")
-        return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
+        return self._among(entries) | np.isin(self.enrollments.person, sorted(names) or [""])
 
     def check_model(self, scorer: Scorer) -> None:
         """Refuse a model other than the gallery's.
@@ -259,17 +273,33 @@ class Gallery:
         Raises:
             ModelError: the SHA-256 differs.
         """
-        if scorer.embedder.sha256 != self.model_sha256:
-            raise ModelError(
-                f"the gallery is of the model {self.model} ({self.model_sha256[:12]}…), and embeddings of "
-                f"{scorer.embedder.name} ({scorer.embedder.sha256[:12]}…) cannot be compared with it; give that model "
-                "with --model, or build the gallery again"
-            )
+        check_model(scorer, self.model, self.model_sha256)
 
     @property
     def entries(self) -> list[tuple[str, str]]:
         """Person and path of each image."""
-        return list(zip(self.enrollments.person.tolist(), self.enrollments.path.tolist(), strict=True))
+        return self.enrollments.entries
 
     def _among(self, entries: set[tuple[str, str]]) -> NDArray[np.bool_]:
         return np.array([entry in entries for entry in self.entries], dtype=bool)
+
+
+def sampled_rows(total: int, most: int = MAX_SEARCHES) -> NDArray[np.int64]:
+    """Rows of the images that stand for all when strangers are compared, evenly spread."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
+
+
+def nearest_other_rows(
+    templates: NDArray[np.float32], embedding: NDArray[np.float32], own: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The row of the most similar template of another person to each image, and the cosine.
+
+    Args:
+        templates: ``(P, d)`` of unit length, two or more.
+        embedding: ``(N, d)`` of unit length.
+        own: ``(N,)`` row of the template of each image's person.
+    """
+    nearest = find(templates, embedding, 2, "numpy")
+    second = (nearest.templates[:, 0] == own).astype(np.int64)
+    each = np.arange(len(embedding))
+    return nearest.templates[each, second], nearest.scores[each, second]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.scoring.row_builder import ScoredFace
 
@@ -49,39 +48,35 @@ class Match:
     error: str | None = None
 
 
-def match_faces(
-    faces: Sequence[ScoredFace],
-    people: NDArray[np.str_],
-    templates: NDArray[np.float32],
-    threshold: float,
-    k: int,
-) -> list[Match]:
+# The k most similar people to each of some probes ``(n, d)``, with their cosines, best first.
+Nearest = Callable[[NDArray[np.float32]], Sequence[Sequence[tuple[str, float]]]]
+
+
+def match_faces(faces: Sequence[ScoredFace], size: int, threshold: float, nearest: Nearest) -> list[Match]:
     """The outcome of a search for each face.
 
     Args:
-        faces: scored by the model of the templates; those that were rejected are too poor.
-        people: ``(P,)`` names.
-        templates: ``(P, d)`` of unit length.
+        faces: scored by the model of the gallery; those that were rejected are too poor.
+        size: numbers of the gallery's embeddings.
         threshold: minimum cosine similarity of a match.
+        nearest: finds the people who are most like the others.
 
     Raises:
-        DataError: embeddings of faces and templates differ in size.
+        DataError: embeddings of faces and gallery differ in size.
     """
     usable = [face for face in faces if face.embedding is not None and not face.row.rejected]
-    candidates: list[tuple[tuple[str, float], ...]] = []
+    candidates: Sequence[Sequence[tuple[str, float]]] = []
     if usable:
         probes = np.array([face.embedding for face in usable], dtype=np.float32)
-        if probes.shape[1] != templates.shape[1]:
+        if probes.shape[1] != size:
             raise DataError(
-                f"the gallery's embeddings have {templates.shape[1]} numbers, and those of its model have "
-                f"{probes.shape[1]}; build it again"
+                f"the gallery's embeddings have {size} numbers, and those of its model have {probes.shape[1]}; build "
+                "it again"
             )
-        nearest = find(templates, probes, k, "numpy")
-        for names, cosines in zip(people[nearest.templates].tolist(), nearest.scores.tolist(), strict=True):
-            candidates.append(tuple(zip(names, cosines, strict=True)))
+        candidates = nearest(probes)
     best = iter(candidates)
     return [
-        _match(face, next(best), threshold)
+        _match(face, tuple(next(best)), threshold)
         if face.embedding is not None and not face.row.rejected
         else _no_match(face)
         for face in faces

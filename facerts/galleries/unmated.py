@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.errors import Error
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.resample import subject_counts
 
@@ -34,6 +35,16 @@ class SearchThreshold:
     cosine: float
     ci95: Interval
     searches: int
+
+
+def check_rate(fpir: float) -> None:
+    """Refuse a false positive identification rate that is not above 0 and below 1.
+
+    Raises:
+        Error: it is not.
+    """
+    if not 0 < fpir < 1:
+        raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
 
 
 def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:

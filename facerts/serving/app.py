@@ -39,7 +39,7 @@ from facerts.serving.schemas import (
     images_body,
     verify_body,
 )
-from facerts.serving.service import Service, UnusableImagesError
+from facerts.serving.service import Service, UnusableImagesError, gallery_errors
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import AnyOptions, Upload, merge_options, read_uploads
 from facerts.version import __version__
@@ -171,7 +171,11 @@ def _add_api(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=service.metrics.content_type)
 
     @app.get(
-        "/v1/model", operation_id="model", tags=["v1"], responses=_error_schemas("unauthorized"), **guarded
+        "/v1/model",
+        operation_id="model",
+        tags=["v1"],
+        responses=_error_schemas("unauthorized", "busy"),
+        **guarded,
     )
     def model() -> ModelInfo:  # in a thread: a gallery's threshold may take long
         """The model, its thresholds with their error rates, and the limits of a request."""
@@ -251,6 +255,17 @@ def _token_check(token: str) -> Any:
 def _model_info(service: Service) -> ModelInfo:
     scorer, settings, gallery = service.scorer, service.settings, service.gallery
     embedder = scorer.embedder
+    found = None
+    if gallery is not None:
+        with gallery_errors():
+            content, threshold = gallery.summary(), gallery.threshold(settings.fpir).cosine
+        found = GalleryInfo(
+            people=content.people,
+            images=content.images,
+            fpir=settings.fpir,
+            threshold=threshold,
+            min_quality=service.search_row_builder.min_quality,
+        )
     return ModelInfo(
         name=embedder.name,
         sha256=embedder.sha256,
@@ -258,15 +273,7 @@ def _model_info(service: Service) -> ModelInfo:
         has_quality=service.has_quality,
         min_quality=service.row_builder.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,
-        gallery=None
-        if gallery is None
-        else GalleryInfo(
-            people=len(gallery.people),
-            images=len(gallery.enrollments),
-            fpir=settings.fpir,
-            threshold=gallery.threshold(settings.fpir).cosine,
-            min_quality=service.search_row_builder.min_quality,
-        ),
+        gallery=found,
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
         limits=RequestLimits(

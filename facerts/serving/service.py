@@ -16,14 +16,14 @@ import numpy as np
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Gallery, Match, read_gallery
+from facerts.galleries import Match, StoredGallery, open_gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
 from facerts.serving.batching import Batcher
-from facerts.serving.error_responses import RequestError
+from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
 from facerts.serving.schemas import (
     Candidate,
@@ -64,6 +64,22 @@ class UnusableImagesError(Error):
         self.images = images
 
 
+@contextmanager
+def gallery_errors() -> Iterator[None]:
+    """Turn what goes wrong with a gallery in a database into an answer that says nothing of where it is.
+
+    Raises:
+        RequestError: the gallery cannot be searched.
+    """
+    try:
+        yield
+    except Error as error:
+        LOG.error("%s", error)
+        raise RequestError(
+            "busy", "the gallery cannot be searched now; the service's log says why"
+        ) from error
+
+
 class Service:
     """Scores the images of many requests at once; belongs to one event loop.
 
@@ -88,7 +104,7 @@ class Service:
             detector(black[0])
         self.row_builder = self._row_builder(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
-        self.gallery: Gallery | None = None
+        self.gallery: StoredGallery | None = None
         self.search_row_builder = self.row_builder
         if settings.gallery is not None:
             self.gallery = self._open_gallery(settings.gallery, outputs.embedding.shape[1])
@@ -105,12 +121,13 @@ class Service:
             on_batch=metrics.batch.observe,
         )
 
-    def _open_gallery(self, path: str | Path, embedding_size: int) -> Gallery:
-        gallery = read_gallery(path)
+    def _open_gallery(self, place: str | Path, embedding_size: int) -> StoredGallery:
+        gallery = open_gallery(place)
         gallery.check_model(self.scorer)
-        if gallery.templates.shape[1] != embedding_size:
+        size = gallery.summary().size
+        if size != embedding_size:
             raise DataError(
-                f"{path}: its embeddings have {gallery.templates.shape[1]} numbers, and those of its model have "
+                f"{gallery.name}: its embeddings have {size} numbers, and those of its model have "
                 f"{embedding_size}; build it again"
             )
         # Computed now rather than with the first request; and there may be too few people.
@@ -202,7 +219,8 @@ class Service:
         """Score images, and search for their faces in the gallery.
 
         Raises:
-            RequestError: the service has no gallery, or the options do not fit this model or service.
+            RequestError: the service has no gallery, or cannot search it now; or the options do not fit this model or
+                service.
             UnusableImagesError: none of the images can be read.
             ModelError: the model fails on an image.
         """
@@ -216,8 +234,11 @@ class Service:
         _check_any_usable(scored)
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
-        matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
-        threshold = await in_thread(gallery.threshold, fpir)
+        with gallery_errors():
+            # A database may have been built again with another model since.
+            await in_thread(gallery.check_model, self.scorer)
+            matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
+            threshold = await in_thread(gallery.threshold, fpir)
         images = [
             ImageMatches(
                 **dict(image.result)

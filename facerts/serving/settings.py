@@ -29,7 +29,8 @@ class Settings:
             request sets a threshold.
         min_quality: accept faces with at least this quality, unless a request sets a threshold.
         fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001, or the model's lowest.
-        gallery: gallery file for /v1/search, read once; None for a service without.
+        gallery: gallery for /v1/search, a file that is read once or the address of a database; None for a service
+            without.
         fpir: false positive identification rate of /v1/search, unless a request sets one.
         max_bytes: maximum size of a request body, in bytes.
         max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.

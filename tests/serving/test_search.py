@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError, ModelError
-from facerts.galleries import Enrollments, Gallery, read_gallery, write_gallery
+from facerts.galleries import Enrollments, Gallery, open_gallery, read_gallery, write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.galleries.test_gallery import unit
+from tests.postgres_server import postgres_server
 from tests.serving.conftest import (
     NAMES,
     BrightSquares,
@@ -177,6 +179,40 @@ def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, tmp_path: Pat
     with running(searcher, Settings(gallery=tmp_path / "odd.npz")) as client:
         (face,) = search(client, crop(200), k=9).json()["images"][0]["faces"]
     assert sorted(candidate["person"] for candidate in face["candidates"]) == ["<b>", r"\ud800"]
+
+
+def test_a_gallery_in_a_database_is_searched_as_it_is_now(
+    searcher: Scorer, gallery_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres_server() as server:
+        server.execute("CREATE EXTENSION vector")
+        address = server.address(gallery="people", password="s3cr3t")
+        known = read_gallery(gallery_file)
+        gallery = open_gallery(address)
+        gallery.write(known)
+        probe = encode_png(variant(0, 4))
+        with running(searcher, Settings(gallery=address, fpir=0.2)) as client:
+            (face,) = search(client, probe).json()["images"][0]["faces"]
+            (match,) = known.search(searcher, probe, fpir=0.2)
+            assert face["decision"] == match.decision.value == "match"
+            assert face["candidates"][0]["person"] == match.person
+            assert client.get("/v1/model").json()["gallery"]["people"] == len(known.people)
+            gallery.remove(people=[str(match.person)])
+            (face,) = search(client, probe).json()["images"][0]["faces"]
+            assert face["candidates"][0]["person"] != match.person
+            assert client.get("/v1/model").json()["gallery"]["people"] == len(known.people) - 1
+            # Neither another model's embeddings nor where the database is reach a client.
+            gallery.write(replace(known, model_sha256="b" * 64))
+            assert problem(search(client, probe)) == (503, "busy")
+            server.stop()
+            for answer in (search(client, probe), client.get("/v1/model")):
+                assert problem(answer) == (503, "busy")
+                assert "postgres" not in answer.text
+            server.start()
+            gallery.write(known)
+            assert search(client, probe).json()["images"][0]["faces"][0]["decision"] == "match"
+    assert "cannot be reached" in caplog.text
+    assert "s3cr3t" not in caplog.text
 
 
 def test_searches_are_counted(searcher: Scorer, gallery_file: Path) -> None:

@@ -1,0 +1,172 @@
+"""Connections to a database for any number of threads, and what goes wrong with them in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg import errors
+
+from facerts.errors import DataError, Error, WriteError, first_line
+from facerts.galleries.postgres_address import PostgresAddress
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+# The first version that goes on where an index has found deleted templates.
+MIN_PGVECTOR = (0, 8)
+MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
+
+
+class PostgresConnections:
+    """Connections that are opened when they are needed, and kept for the next transaction."""
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        # Taking from a list and putting back are atomic.
+        self._idle: list[Connection] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees the database as it was at one moment, and changes nothing."""
+        with self._transaction(psycopg.IsolationLevel.REPEATABLE_READ, read_only=True) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction whose changes are there when the block has ended without an error, or not at all."""
+        with self._transaction(psycopg.IsolationLevel.READ_COMMITTED, read_only=False) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def _transaction(self, level: psycopg.IsolationLevel, *, read_only: bool) -> Iterator[Connection]:
+        with self._in_words():
+            connection = self._take()
+            try:
+                connection.set_isolation_level(level)
+                connection.set_read_only(read_only)
+                with connection.transaction():
+                    yield connection
+            finally:
+                if connection.closed:
+                    # The others are likely to be lost too.
+                    self.close()
+                else:
+                    self._idle.append(connection)
+
+    def _take(self) -> Connection:
+        """A connection that works: one that was kept may have been lost since."""
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                connection.execute("")
+                return connection
+            except psycopg.OperationalError:
+                connection.close()
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        parameters: dict[str, Any] = {
+            **self._address.parameters,
+            "client_encoding": "utf8",
+            "application_name": "facerts",
+        }
+        connection: Connection = psycopg.Connection.connect(**parameters, autocommit=True)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: Connection) -> None:
+        """Check what a gallery needs of a database, and let vectors be arrays."""
+        shown = self._address.shown
+        row = connection.execute(
+            "SELECT current_setting('server_encoding'), "
+            "(SELECT extversion FROM pg_extension WHERE extname = 'vector'), to_regtype('vector')"
+        ).fetchone()
+        assert row is not None
+        encoding, version, vector_type = row
+        if encoding != "UTF8":
+            raise Error(
+                f"{shown}: the database has the encoding {encoding}, which not every name can be written in; create "
+                "one with ENCODING 'UTF8'"
+            )
+        if version is None:
+            raise Error(
+                f"{shown}: the database lacks pgvector; let its administrator run CREATE EXTENSION vector in it"
+            )
+        if tuple(map(int, version.split(".")[:2])) < MIN_PGVECTOR:
+            raise Error(
+                f"{shown}: the database has pgvector {version}, and galleries need "
+                f"{'.'.join(map(str, MIN_PGVECTOR))} or later; update it, then run ALTER EXTENSION vector UPDATE"
+            )
+        if vector_type is None:
+            raise Error(
+                f"{shown}: pgvector is in a schema that is not searched; add it to the search_path of the role"
+            )
+        register_vector(connection)
+        # Compiling a query takes longer than a search.
+        connection.execute("SET jit = off")
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turn an error of the database into one that says what to do, without a password.
+
+        Raises:
+            Error: the database cannot be reached, or the connection was lost.
+            DataError: there is no such gallery, or it was replaced in the meantime.
+            WriteError: the role may not do that, or the disk is full.
+        """
+        shown = self._address.shown
+        try:
+            yield
+        except (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn) as error:
+            raise DataError(
+                f"{shown}: there is no gallery of this name and format; check the name, or facerts gallery build "
+                "writes one"
+            ) from error
+        except errors.DuplicateTable as error:
+            raise DataError(
+                f"{shown}: the schema of this name has tables of something else ({first_line(error)}); choose another "
+                "name"
+            ) from error
+        except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
+            raise WriteError(
+                f"{shown}: {first_line(error)}; give the role the rights, or use another role"
+            ) from error
+        except (errors.DiskFull, errors.OutOfMemory) as error:
+            raise WriteError(
+                f"{shown}: {first_line(error)}; nothing was changed; free up space on the server"
+            ) from error
+        except psycopg.Error as error:
+            lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
+            what = "the database cannot be reached" if lost else "the database refused"
+            advice = "check the address, and that the server runs" if lost else "nothing was changed"
+            raise Error(f"{shown}: {what} ({first_line(error)}); {advice}") from error
+
+
+def default_ef_search(people: int) -> int:
+    """How far a search in the index looks among so many people, chosen with tools/bench_gallery.py."""
+    return min(max(MIN_EF_SEARCH, people // 1000), MAX_EF_SEARCH)
+
+
+def set_index_search(connection: Connection, ef_search: int) -> None:
+    """Let searches of this transaction use the index of templates.
+
+    Args:
+        ef_search: number of candidates that a search keeps. It goes on beyond them if it has not found enough, as
+            deleted templates stay in the index for a while.
+    """
+    connection.execute(
+        "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+        "set_config('enable_seqscan', 'off', true)",
+        (str(ef_search),),
+    )

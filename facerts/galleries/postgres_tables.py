@@ -1,0 +1,187 @@
+"""The tables of a gallery in PostgreSQL, in a schema of their own; docs/galleries.md describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg import sql
+from psycopg.rows import dict_row
+from typing_extensions import LiteralString
+
+from facerts.errors import DataError
+from facerts.galleries.postgres_address import PostgresAddress
+from facerts.galleries.postgres_connections import Connection
+
+FORMAT = "facerts.postgres/1"
+# Vectors of up to this size fit into a page, and are compared much faster where they lie in the rows themselves.
+MAX_INLINE = 1900
+# Chosen with tools/bench_gallery.py: below, all templates are compared within milliseconds, and exactly.
+INDEX_FROM = 20_000
+# An index is made in memory if it fits into that.
+INDEX_MEMORY = "1GB"
+
+NAMES = ("about", "people", "enrollments", "strangers")
+# Made under other names, so that a gallery that is there can be used until the new one is complete.
+TABLES = """
+CREATE TABLE {schema}.new_about (
+    format text NOT NULL,
+    model text NOT NULL,
+    model_sha256 text NOT NULL,
+    size integer NOT NULL,
+    people bigint NOT NULL,
+    images bigint NOT NULL,
+    indexed boolean NOT NULL DEFAULT false,
+    changes bigint NOT NULL DEFAULT 0,
+    sample bigint NOT NULL DEFAULT floor(random() * 1e15),
+    sample_changes bigint,
+    sample_people bigint
+);
+CREATE TABLE {schema}.new_people (
+    id bigint PRIMARY KEY,
+    name text NOT NULL,
+    template vector({size}) NOT NULL
+);
+ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage};
+CREATE TABLE {schema}.new_enrollments (
+    id bigint PRIMARY KEY,
+    person bigint NOT NULL,
+    path text NOT NULL,
+    embedding vector({size}) NOT NULL,
+    quality real,
+    percentile real,
+    reasons text NOT NULL,
+    weight double precision NOT NULL
+);
+CREATE TABLE {schema}.new_strangers (
+    enrollment bigint PRIMARY KEY,
+    nearest bigint NOT NULL,
+    cosine real NOT NULL
+);
+"""
+# Made when the tables have been filled. Names and paths may be longer than an ordinary index takes; a hash takes all.
+CONSTRAINTS = """
+ALTER TABLE {schema}.new_people ADD EXCLUDE USING hash (name WITH =);
+CREATE INDEX ON {schema}.new_enrollments (person);
+CREATE INDEX ON {schema}.new_enrollments USING hash (path);
+CREATE INDEX ON {schema}.new_enrollments (reasons) WHERE reasons <> '';
+CREATE INDEX ON {schema}.new_strangers (nearest);
+ALTER TABLE {schema}.new_enrollments ADD FOREIGN KEY (person) REFERENCES {schema}.new_people ON DELETE CASCADE;
+ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (enrollment) REFERENCES {schema}.new_enrollments ON DELETE CASCADE;
+ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (nearest) REFERENCES {schema}.new_people ON DELETE CASCADE;
+"""
+# Numbers of 16 bits halve the index; what it finds is compared again with the templates themselves. With the
+# defaults of pgvector, 16 and 64, the index misses several times as many people at the same ef_search.
+TEMPLATE_INDEX = """
+CREATE INDEX ON {schema}.{prefix}people USING hnsw ((template::halfvec({size})) halfvec_ip_ops)
+WITH (m = 24, ef_construction = 128);
+UPDATE {schema}.{prefix}about SET indexed = true;
+"""
+
+
+@dataclass(frozen=True)
+class GalleryState:
+    """What a gallery says of itself.
+
+    Attributes:
+        size: number of numbers of an embedding.
+        indexed: whether an index finds templates.
+        changes: number of images that were ever added or removed.
+        sample: counts the changes of the sample of strangers, from a number that another build does not have.
+        sample_changes: ``changes`` when strangers were sampled; None if they were not.
+        sample_people: ``people`` then.
+    """
+
+    model: str
+    model_sha256: str
+    size: int
+    people: int
+    images: int
+    indexed: bool
+    changes: int
+    sample: int
+    sample_changes: int | None
+    sample_people: int | None
+
+
+class PostgresTables:
+    """The statements that know a gallery's tables.
+
+    Args:
+        address: of the gallery, whose name is that of the schema.
+    """
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        self._schema = sql.Identifier(address.gallery)
+
+    def statement(self, text: LiteralString, **values: int | str) -> sql.Composed:
+        """A statement with the ``{schema}`` and names or numbers of ours in it; all other values are parameters."""
+        ours = {name: sql.SQL(str(value)) for name, value in values.items()}
+        return sql.SQL(text).format(schema=self._schema, **ours)
+
+    def state(self, connection: Connection, *, lock: bool = False) -> GalleryState:
+        """What the gallery says of itself.
+
+        Args:
+            lock: wait until no other transaction changes the gallery, and keep others from it until this one ends.
+
+        Raises:
+            DataError: it has another format.
+        """
+        # A transaction sees the database as it was at its first query, which must not be before the end of a build that
+        # it has waited for.
+        mode = "ROW SHARE" if lock else "ACCESS SHARE"
+        connection.execute(self.statement("LOCK TABLE {schema}.about IN {mode} MODE", mode=mode))
+        text: LiteralString = (
+            "SELECT * FROM {schema}.about FOR UPDATE" if lock else "SELECT * FROM {schema}.about"
+        )
+        with connection.cursor(row_factory=dict_row) as cursor:
+            row = cursor.execute(self.statement(text)).fetchone() or {}
+        if row.pop("format", None) != FORMAT:
+            raise DataError(
+                f"{self._address.shown}: not a gallery of format {FORMAT}; use the facerts that wrote it, or choose "
+                "another name"
+            )
+        return GalleryState(**row)
+
+    def create(self, connection: Connection, size: int) -> None:
+        """Make empty tables for a gallery, which others cannot see before ``put_in_place``."""
+        # Two processes that build the same gallery take turns.
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('facerts'), hashtext(%s))", (self._address.gallery,)
+        )
+        if not self._exists(connection, ""):
+            connection.execute(self.statement("CREATE SCHEMA {schema}"))
+        storage = "PLAIN" if size <= MAX_INLINE else "EXTERNAL"
+        connection.execute(self.statement(TABLES, size=size, storage=storage))
+
+    def put_in_place(self, connection: Connection, size: int, *, index: bool) -> None:
+        """Complete tables that have been filled, in place of the gallery that is there."""
+        connection.execute(self.statement(CONSTRAINTS))
+        if index:
+            self.make_index(connection, size, prefix="new_")
+        connection.execute(self.statement("ANALYZE {schema}.new_people, {schema}.new_enrollments"))
+        if self._exists(connection, "about"):
+            connection.execute(self.statement("LOCK TABLE {schema}.about"))
+            self.state(connection)
+            for name in reversed(NAMES):
+                connection.execute(self.statement("DROP TABLE {schema}.{table}", table=name))
+        for name in NAMES:
+            rename: LiteralString = "ALTER TABLE {schema}.{new} RENAME TO {table}"
+            connection.execute(self.statement(rename, new=f"new_{name}", table=name))
+
+    def make_index(self, connection: Connection, size: int, prefix: str = "") -> None:
+        """Make the index that finds templates."""
+        connection.execute(
+            "SELECT set_config('maintenance_work_mem', %(memory)s, true) "
+            "WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes(%(memory)s)",
+            {"memory": INDEX_MEMORY},
+        )
+        connection.execute(self.statement(TEMPLATE_INDEX, size=size, prefix=prefix))
+
+    def _exists(self, connection: Connection, table: str) -> bool:
+        """Whether a table is there; with an empty name, the schema."""
+        text = "SELECT to_regclass(%s) IS NOT NULL" if table else "SELECT to_regnamespace(%s) IS NOT NULL"
+        names = [self._address.gallery, table] if table else [self._address.gallery]
+        row = connection.execute(text, (sql.Identifier(*names).as_string(connection),)).fetchone()
+        return row == (True,)
