@@ -34,7 +34,7 @@ from facerts.scoring.crop_store import CropStore
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
-from facerts.scoring.video_tracks import TrackingState
+from facerts.scoring.video_tracks import BATCH_SIZE, TrackingState
 from facerts.video import FrameSource, open_frames
 from facerts.video.frames import VideoLimits
 from facerts.video.open_frames import is_file_name
@@ -397,7 +397,9 @@ def _run_clip(
                         advance(number, frame.time, seconds)
                     if task.seconds is not None and frame.time >= task.seconds:
                         break
-                    if not source.live and time.monotonic() - written >= CHECKPOINT_SECONDS:
+                    # Between two batches, so that the rest is scored as it would have been.
+                    between = tracks.state.frames % BATCH_SIZE == 0
+                    if not source.live and between and time.monotonic() - written >= CHECKPOINT_SECONDS:
                         _write_checkpoint(folder, tracks.state, store, log, file)
                         written = time.monotonic()
             except VideoError as problem:

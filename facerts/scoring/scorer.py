@@ -299,6 +299,7 @@ class Scorer:
             state,
             min_face_size=self.min_face_size,
             workers=workers,
+            parallel_batches=self.parallel_batches if workers is None else 1,
         )
 
     def track_row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:

@@ -23,8 +23,9 @@ from facerts.scoring.track_builder import TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
 from facerts.video.tracker import SeenBox, Tracker
 
-# Crops per batch: frames that wait for a batch, or for the detector, are held in memory.
-BATCH_SIZE = 8
+# Minimum crops per batch, and frames after which a batch ends in any case. Frames that wait for the detector are held in
+# memory: as many as four batches of two models at work have.
+BATCH_SIZE = 4
 # Seconds without a face until the track of a source without an end is given out.
 LIVE_JOIN_SECONDS = 60.0
 
@@ -116,6 +117,8 @@ class VideoTracks:
         store: keeps crops; closed by the caller.
         state: what an earlier run had come to; None to begin.
         min_face_size: leave out faces whose box has a side below this number of pixels.
+        workers: threads that find faces; None for one per core.
+        parallel_batches: how many batches are scored at the same time.
 
     Attributes:
         state: what this run has come to after the last frame.
@@ -132,6 +135,7 @@ class VideoTracks:
         *,
         min_face_size: float = 0,
         workers: int | None = None,
+        parallel_batches: int = 1,
     ) -> None:
         self.state = state or TrackingState(Tracker(unlike_cosine(row_builder.calibration)))
         self._row_builder = row_builder
@@ -141,6 +145,7 @@ class VideoTracks:
         self._store = store
         self._min_face_size = min_face_size
         self._workers = workers
+        self._parallel_batches = parallel_batches
 
     def frames(self) -> Iterator[TrackedFrame]:
         """The frames that are looked at, after that of the state; ``finish`` gives the remaining tracks.
@@ -166,6 +171,7 @@ class VideoTracks:
             batch_size=1 if live else BATCH_SIZE,
             block_size=1 if live else BATCH_SIZE,
             workers=self._workers,
+            parallel_batches=1 if live else self._parallel_batches,
         )
         with closing(scored):  # type: ignore[type-var]
             for faces in scored:
@@ -285,6 +291,4 @@ def _pixels(frame: Frame) -> NDArray[np.uint8]:
 def _seen(face: ScoredFace) -> SeenBox:
     row = face.row
     assert row.box is not None
-    return SeenBox(
-        np.array(row.box), row.det_score or 0.0, None if row.rejected or row.reasons else face.embedding
-    )
+    return SeenBox(np.array(row.box), row.det_score or 0.0, None if row.rejected else face.embedding)

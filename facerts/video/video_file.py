@@ -61,8 +61,6 @@ def import_av() -> Any:
         import av
     except ImportError as error:
         raise MissingExtraError("videos need PyAV: pip install 'facerts[video]'") from error
-    # It would print what it thinks of damaged files; our own messages say what matters.
-    av.logging.set_level(av.logging.PANIC)
     return av
 
 
