@@ -23,8 +23,8 @@ from facerts.scoring.track_builder import TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
 from facerts.video.tracker import SeenBox, Tracker
 
-# Minimum crops per batch, and frames after which a batch ends in any case. Frames that wait for the detector are held in
-# memory: as many as four batches of two models at work have.
+# Minimum crops per batch, and frames after which a batch ends in any case. It bounds the frames in memory: twice as
+# many wait for the detector, for each batch that is scored at the same time.
 BATCH_SIZE = 4
 # Seconds without a face until the track of a source without an end is given out.
 LIVE_JOIN_SECONDS = 60.0

@@ -260,6 +260,7 @@ class FrameClock:
         rate = stream.average_rate or stream.guessed_rate
         self.passed: float | None = None
         self._period = 1 / float(rate) if rate else NO_CAMERA_TIME
+        self._tick = stream.time_base
         self._offset = offset
         self._zero: float | None = None
         if offset is None and container.start_time is not None:
@@ -267,17 +268,18 @@ class FrameClock:
 
     def time_of(self, decoded: Any) -> float:
         """The time of the next decoded frame."""
-        stamp = decoded.time
+        # In ticks of the stream, also for what the decoder held at the end, whose own unit PyAV does not set.
+        stamp = None if decoded.pts is None else float(decoded.pts * self._tick)
         following = 0.0 if self.passed is None else self.passed + self._period
         if stamp is None:
             time = following
         else:
             if self._zero is None:
-                self._zero = float(stamp) - (self._offset or 0.0)
-            time = float(stamp) - self._zero
+                self._zero = stamp - (self._offset or 0.0)
+            time = stamp - self._zero
             if self.passed is not None and time <= self.passed:
                 # The stamps begin anew, as in files that were joined end to end.
-                self._zero = float(stamp) - following
+                self._zero = stamp - following
                 time = following
         self.passed = max(time, 0.0)
         return self.passed

@@ -284,10 +284,10 @@ def test_frames_that_grow_are_not_decoded_beyond_the_limit(tmp_path: Path) -> No
 
 def test_times_never_go_back() -> None:
     container = SimpleNamespace(start_time=2_000_000)
-    stream = SimpleNamespace(average_rate=Fraction(10), guessed_rate=None)
+    stream = SimpleNamespace(average_rate=Fraction(10), guessed_rate=None, time_base=Fraction(1, 1000))
     times = FrameClock(container, stream)
-    stamps = [2.0, 2.1, 2.2, 2.0, 2.1, None, 2.5]
-    read = [times.time_of(SimpleNamespace(time=stamp)) for stamp in stamps]
+    stamps = [2000, 2100, 2200, 2000, 2100, None, 2500]
+    read = [times.time_of(SimpleNamespace(pts=stamp)) for stamp in stamps]
     assert read == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8])
 
 
