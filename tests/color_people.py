@@ -69,11 +69,14 @@ class ColorCalibration:
     matching = SimpleNamespace(
         flip=False,
         thresholds={
-            rate: SimpleNamespace(similarity=cosine, fnmr=0.1)
+            rate: SimpleNamespace(similarity=cosine, fnmr=0.1, ci95=(0.0, 0.2), kept={})
             for rate, cosine in (("0.01", 0.6), ("0.0001", 0.8))
         },
     )
     groups: dict[str, Any] = {}  # noqa: RUF012
+
+    def quality_at(self, percentile: float) -> float:
+        return percentile / 100
 
     def percentile(self, quality: float) -> float:
         return round(100 * quality, 2)

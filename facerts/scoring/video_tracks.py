@@ -167,6 +167,7 @@ class VideoTracks:
             self._row_builder,
             images(),
             detector=self._detector,
+            max_faces=self._options.max_faces,
             min_face_size=self._min_face_size,
             batch_size=1 if live else BATCH_SIZE,
             block_size=1 if live else BATCH_SIZE,
@@ -187,7 +188,7 @@ class VideoTracks:
 
     def _step(self, time: float, faces: list[ScoredFace]) -> TrackedFrame:
         state = self.state
-        found = [face for face in faces if face.embedding is not None][: self._options.max_faces]
+        found = [face for face in faces if face.embedding is not None]
         state.failed += any(face.row.error is not None for face in faces)
         parts, ended = state.tracker.update(time, [_seen(face) for face in found])
         for number in ended:

@@ -11,8 +11,9 @@ not a package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +152,20 @@ class Tracker:
         return number
 
 
+def import_assignment() -> Callable[..., Any]:
+    """SciPy's solver of assignment problems.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError as error:
+        raise MissingExtraError("tracks need SciPy: pip install 'facerts[video]'") from error
+    solver: Callable[..., Any] = linear_sum_assignment
+    return solver
+
+
 def best_pairs(shared: Floats, minimum: float) -> list[tuple[int, int]]:
     """Pairs of rows and columns with the greatest sum, each row and column in one pair at most.
 
@@ -161,12 +176,8 @@ def best_pairs(shared: Floats, minimum: float) -> list[tuple[int, int]]:
     Raises:
         MissingExtraError: SciPy is not installed.
     """
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError as error:
-        raise MissingExtraError("tracks need SciPy: pip install 'facerts[video]'") from error
     worth = np.where(shared >= minimum, shared, 0.0)
-    rows, columns = linear_sum_assignment(worth, maximize=True)
+    rows, columns = import_assignment()(worth, maximize=True)
     return [
         (row, column)
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
