@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.scoring.annotate import annotate
+from facerts.scoring.annotate import TRACK, annotate
 from facerts.scoring.row import Row
 from facerts.scoring.video_tracks import TrackedFrame
 from facerts.video.frames import FrameSource
@@ -29,12 +29,19 @@ class DrawnTrack:
     """How a track is drawn.
 
     Attributes:
-        title: what stands above its percentile.
-        accepted: decides the color: True for green, False for red, None for blue.
+        number: of the track.
+        good: whether it has a face that is not poor: green, otherwise red.
+        person: who it is; None if nobody is known.
     """
 
-    title: str
-    accepted: bool | None
+    number: int
+    good: bool
+    person: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What stands above its percentile."""
+        return f"{TRACK}{self.number}" if self.person is None else f"{self.number} {self.person}"
 
 
 def box_line(frame: TrackedFrame) -> str:
@@ -102,7 +109,7 @@ def draw_tracks(
     """
     drawn = [(tracks[part], box, percentile) for part, box, percentile in boxes if part in tracks]
     rows = [
-        Row("", face=number, box=box, percentile=percentile, accepted=track.accepted)
+        Row("", face=number, box=box, percentile=percentile, accepted=track.good)
         for number, (track, box, percentile) in enumerate(drawn)
     ]
     return annotate(pixels, rows, titles=[track.title for track, _, _ in drawn])

@@ -455,8 +455,7 @@ class _Results:
         self.templates.append(track.template)
         self.too_poor += track.too_poor
         person = match.person if match is not None and match.decision is Decision.MATCH else None
-        title = " ".join(filter(None, [str(track.number), person]))
-        self.drawn |= dict.fromkeys(track.parts, DrawnTrack(title, accepted=not track.too_poor))
+        self.drawn |= dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person))
 
 
 def _write_checkpoint(

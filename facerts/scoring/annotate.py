@@ -26,8 +26,8 @@ FONT = cv2.FONT_HERSHEY_DUPLEX
 # Smaller images are enlarged to at least this longer side, so that a label can be read.
 MIN_SIDE = 448
 MIN_TEXT_HEIGHT = 9
-# Left out of the label of a small face.
-PERCENTILE = "percentile "
+# Left out of the label of a small face, as is the word before the number of a track.
+PERCENTILE, TRACK = "percentile ", "track "
 
 
 def annotate(
@@ -118,7 +118,8 @@ def _draw_label(canvas: Pixels, row: Row, said: Sequence[str], factor: int) -> N
     text = round(max(MIN_TEXT_HEIGHT, min((right - left) / 9, max(height, width) / 60)))
     room = 1.1 * (right - left)
     first, *others = [
-        line if _width(line, text) <= room else line.removeprefix(PERCENTILE) for line in said or [""]
+        line if _width(line, text) <= room else line.removeprefix(PERCENTILE).removeprefix(TRACK)
+        for line in said or [""]
     ]
     lines = [first, *(line for line in others if _width(line, text) <= room)]
     plate_height, plate_width = _plate_size(lines, text)

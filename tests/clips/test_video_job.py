@@ -171,7 +171,7 @@ def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
         (1, [300.0, 100, 400, 200], 1.0),
         (2, [10.0, 300, 90, 380], 5.0),
     ]
-    drawn = draw_tracks(image, boxes, {0: DrawnTrack("1 Anna", True), 1: DrawnTrack("2", False)})
+    drawn = draw_tracks(image, boxes, {0: DrawnTrack(1, True, "Anna"), 1: DrawnTrack(2, False)})
     assert (drawn[150, 100] == ACCEPTED).all()
     assert (drawn[150, 300] == REJECTED).all()
     assert (drawn[290:390] == 90).all()
