@@ -235,11 +235,13 @@ class Scorer:
             MissingExtraError: PyAV or SciPy is not installed.
 
         Examples:
-            >>> import cv2, facerts, numpy as np
+            >>> import facerts, numpy as np
             >>> from facerts.datasets.synthetic import draw_face
-            >>> frames = np.full((10, 240, 320, 3), 128, np.uint8)
-            >>> frames[:, 8:232, 48:272] = cv2.resize(draw_face(2, 0), (224, 224))
-            >>> (track,) = facerts.load().video(frames, min_quality=-9)
+            >>> from facerts.detection import Detection
+            >>> from facerts.images.align import TEMPLATE
+            >>> scorer = facerts.load()
+            >>> scorer.detector = lambda frame: [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE, 0.9)]
+            >>> (track,) = scorer.video([draw_face(2, 0)] * 10, min_quality=-9)
             >>> track.start, track.end, track.faces, track.best[0].crop.shape
             (0.0, 1.8, 10, (112, 112, 3))
         """
