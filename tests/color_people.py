@@ -6,6 +6,7 @@ everything that should be found, whatever a codec does to the pixels.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -124,7 +125,6 @@ def write_clip(
     frames: Iterable[tuple[float, NDArray[np.uint8]]],
     *,
     codec: str = "libx264",
-    rotation: float | None = None,
     aspect: Fraction | None = None,
     format: str | None = None,
     container_options: dict[str, str] | None = None,
@@ -142,8 +142,6 @@ def write_clip(
                 stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
                 stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
                 stream.codec_context.gop_size = keyframes
-                if rotation is not None:
-                    stream.set_display_rotation(rotation)
                 if aspect is not None:
                     stream.codec_context.sample_aspect_ratio = aspect
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
@@ -151,6 +149,18 @@ def write_clip(
             container.mux(stream.encode(frame))
         assert stream is not None
         container.mux(stream.encode())
+    return path
+
+
+def turn(path: Path, rotation: int) -> Path:
+    """Write into an MP4 file by how many degrees its frames are to be turned counterclockwise, as cameras do."""
+    data = bytearray(path.read_bytes())
+    # The matrix of the track's header, see ISO/IEC 14496-12, 8.3.2: fixed point, the first two columns of two rows.
+    at = data.index(b"tkhd") + 44
+    cosine, sine = round(np.cos(np.radians(rotation))), round(np.sin(np.radians(rotation)))
+    matrix = [cosine << 16, -sine << 16, 0, sine << 16, cosine << 16, 0, 0, 0, 1 << 30]
+    data[at : at + 36] = struct.pack(">9i", *matrix)
+    path.write_bytes(data)
     return path
 
 

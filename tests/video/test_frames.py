@@ -20,7 +20,7 @@ from facerts.errors import VideoError, VideoLimitError
 from facerts.video import VideoLimits, open_frames
 from facerts.video.frames import FrameSampler, clock
 from facerts.video.video_file import FrameClock, upright
-from tests.color_people import BLUE, GREEN, RED, draw, walk, write_clip
+from tests.color_people import BLUE, GREEN, RED, draw, turn, walk, write_clip
 
 
 def corners(pixels: NDArray[np.uint8]) -> list[str]:
@@ -104,8 +104,8 @@ def test_a_clip_that_is_cut_out_of_another_begins_at_zero(tmp_path: Path) -> Non
 def test_a_rotated_clip_is_turned_upright(tmp_path: Path, rotation: int) -> None:
     # The camera stores a turned image, and how to turn it back, counterclockwise.
     stored = np.ascontiguousarray(np.rot90(quarters(), -rotation // 90))
-    write_clip(tmp_path / "clip.mp4", [(n / 10, stored) for n in range(5)], rotation=rotation)
-    (frame, *_) = open_frames(tmp_path / "clip.mp4").frames(10)
+    clip = turn(write_clip(tmp_path / "clip.mp4", [(n / 10, stored) for n in range(5)]), rotation)
+    (frame, *_) = open_frames(clip).frames(10)
     assert frame.pixels.shape == (64, 96, 3)
     assert corners(frame.pixels) == ["r", "g", "b", "-"]
 
