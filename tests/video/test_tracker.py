@@ -132,6 +132,14 @@ def test_unsure_faces_continue_tracks_but_begin_none() -> None:
     assert tracker.update(0.6, [seen(226, score=0.6)])[0] == [0]
 
 
+def test_an_unsure_face_continues_only_what_was_seen_in_the_frame_before() -> None:
+    tracker = Tracker()
+    assert tracker.update(0.0, [seen(0)])[0] == [0]
+    assert tracker.update(0.2, [])[0] == []
+    assert tracker.update(0.4, [seen(0, score=0.5)])[0] == [None]
+    assert tracker.update(0.6, [seen(0)])[0] == [0]
+
+
 def test_a_face_that_is_hidden_for_a_moment_keeps_its_track_and_one_that_is_gone_ends() -> None:
     tracker = Tracker(max_gap=1.0)
     assert tracker.update(0.0, [seen(0)]) == ([0], [])
