@@ -171,10 +171,10 @@ def open_container(
 
 
 def _not_a_video(av: Any, error: Exception) -> str:
-    if isinstance(error, OSError) and not isinstance(
-        error, av.error.InvalidDataError | av.error.ArgumentError | av.error.EOFError
-    ):
-        return f"cannot be opened ({error.strerror or error})"
+    # PyAV's errors are also those of Python with the same meaning.
+    system = ConnectionError, FileNotFoundError, PermissionError, TimeoutError, av.error.HTTPError
+    if isinstance(error, system):
+        return f"cannot be opened ({_reason(error)})"
     return "cannot be opened: not a video of a known format, or damaged or cut off where it says what it contains"
 
 
