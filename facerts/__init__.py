@@ -16,7 +16,7 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Face, Row, Scorer, Verification, annotate, load
+    from facerts.scoring import Face, Row, Scorer, Track, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "FaceOutputs",
     "Row",
     "Scorer",
+    "Track",
     "Verification",
     "__version__",
     "annotate",
@@ -41,6 +42,7 @@ _MODULES = {
     "FaceOutputs": "facerts.embedding",
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",
+    "Track": "facerts.scoring",
     "Verification": "facerts.scoring",
     "annotate": "facerts.scoring",
     "load": "facerts.scoring",

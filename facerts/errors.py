@@ -18,6 +18,14 @@ class ImageError(Error):
     """An image could not be read; batch commands turn it into a row with an error."""
 
 
+class VideoError(Error):
+    """A video could not be opened; batch commands turn it into a row with an error."""
+
+
+class VideoLimitError(VideoError):
+    """A video is more than may be read: too long, or its frames too large or too many."""
+
+
 class DataError(Error):
     """A data set or benchmark on disk is missing, broken, or of another format."""
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.color_people import walk, write_clip
+from tests.detectors import write_yunet
 from tests.foreign import write_description, write_embedder
 from tests.postgres_server import Server
 from tests.scripts import run_script
 
 TOOLS = Path(__file__).parents[1] / "tools"
 FAST = "facerts-small-noteacher"
-# The script's arguments, and what it prints; {model} and {faces} are replaced.
+# The script's arguments, and what it prints; what is in braces is replaced.
 SCRIPTS = {
     "bench_embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ .* ms a crop, .* of foreign"),
     "bench_scoring": ("--model {model} --crops 4 --rounds 1", r"facerts score keeps [\d.]+ of the speed"),
@@ -23,6 +25,7 @@ SLOW = {
     "bench_evaluate": ("--model {model} --rounds 1", r"whole / bare: [\d.]+ \("),
     "bench_people": ("--faces 500 1000", r"time grows with the power -?[\d.]+"),
     "bench_metrics": ("--quick --rounds 1", r"roc / scikit-learn, pairs/s: [\d.]+ \("),
+    "bench_video": ("{clip} --minutes 0.05 --detector {yunet}", r"\| 0:00:03, 240 x 120 \| [\d,]+ \|"),
     "bench_networks": ("mobilefacenet:0.125 --reference {model} --rounds 1 --steps 0 --batch 1", r"\| mobilefacenet"),
     "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--batch-size 8` \| [\d.]+"),
     "bench_classes": (
@@ -46,7 +49,10 @@ def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Pat
     arguments, printed = (SCRIPTS | SLOW)[name]
     model = write_embedder(tmp_path / "foreign.onnx", quality=True)
     write_description(model, name="foreign", quality="output:bright")
-    words = re.findall(r"'[^']*'|\S+", arguments.format(model=model, faces=drawn_faces))
+    clip = write_clip(tmp_path / "clip.mp4", walk(2)) if "{clip}" in arguments else None
+    yunet = write_yunet(tmp_path / "yunet.onnx") if "{yunet}" in arguments else None
+    filled = arguments.format(model=model, faces=drawn_faces, clip=clip, yunet=yunet)
+    words = re.findall(r"'[^']*'|\S+", filled)
     done = run_script(TOOLS / f"{name}.py", *(word.strip("'") for word in words))
     assert done.returncode == 0, done.stderr
     assert re.search(printed, done.stdout), done.stdout

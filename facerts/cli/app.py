@@ -25,6 +25,7 @@ COMMANDS = (
     "export",
     "posthoc",
     "score",
+    "video",
     "embed",
     "verify",
     "gallery",

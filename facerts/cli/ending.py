@@ -34,6 +34,8 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "pyarrow": (("pyarrow",), "parquet"),
     "faiss": (("faiss-cpu",), "faiss"),
     "ray": (("ray",), "ray"),
+    "av": (("av",), "video"),
+    "scipy": (("scipy",), "video"),
     "matplotlib": (("matplotlib",), "report"),
     "jinja2": (("jinja2",), "report"),
     "sklearn": (("scikit-learn",), "sklearn"),

@@ -46,6 +46,8 @@ def serve(
     max_pixels: Annotated[int, typer.Option(min=1)] = 32_000_000,
     max_faces: Annotated[int, typer.Option(min=1)] = 100,
     max_images: Annotated[int, typer.Option(min=1)] = 16,
+    video: Annotated[bool, typer.Option("--video")] = False,
+    max_seconds: float = 60.0,
     queue: Annotated[int, typer.Option(min=1)] = 64,
     timeout: float = 30.0,
     header_timeout: float = 10.0,
@@ -76,6 +78,8 @@ def serve(
         max_pixels: Maximum number of pixels of an image.
         max_faces: Score at most this many faces per image, largest first.
         max_images: Maximum number of images per request.
+        video: Also take clips, at /v1/video; needs facerts[video].
+        max_seconds: Maximum duration of a clip, in seconds.
         queue: Maximum number of requests in progress; further requests get 503.
         timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
         header_timeout: Seconds for a request's headers to arrive.
@@ -99,6 +103,8 @@ def serve(
         max_pixels=max_pixels,
         max_faces=max_faces,
         max_images=max_images,
+        video=video,
+        max_seconds=max_seconds,
         queue=queue,
         timeout=timeout,
         header_timeout=header_timeout,

@@ -14,6 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 # Images whose weighted embeddings are processed at a time, in float64; all of IJB-C's would take 1.9 GB.
 BLOCK = 16384
+# Weights fall with this power of v. Chosen on held-out people by eval/track_templates.py, see docs/results/use.md.
+UNCERTAINTY_POWER = 4
+# Faces from this percentile of quality on have full weight; below, it falls to the minimum. As in galleries.
+FULL_WEIGHT, MIN_WEIGHT = 30.0, 0.01
 
 
 def pool(
@@ -71,6 +75,20 @@ def ranked_weights(quality: ArrayLike) -> NDArray[np.float64]:
     """Weights in (0, 1] from a quality of any range: the share of images that are no better."""
     values = np.asarray(quality, dtype=np.float64)
     return np.asarray(np.searchsorted(np.sort(values), values, side="right") / len(values))
+
+
+def face_weight(uncertainty: float | None, percentile: float | None) -> float:
+    """The weight of a face in a template, by what its model says of it.
+
+    Args:
+        uncertainty: RTS's v; None if the model has none.
+        percentile: of its quality, 0 to 100; counts without an uncertainty, None if the model is not calibrated.
+    """
+    if uncertainty is not None and uncertainty > 0:
+        return float(uncertainty**-UNCERTAINTY_POWER)
+    if percentile is None:
+        return 1.0
+    return min(max(percentile / FULL_WEIGHT, MIN_WEIGHT), 1.0)
 
 
 def _pool_sorted(

@@ -11,7 +11,9 @@ from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.scorer import Scorer, load
+from facerts.scoring.shots import Shot
 from facerts.scoring.sinks import open_sink
+from facerts.scoring.track import Track
 from facerts.scoring.verify import MatchRule, Verification
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "RowBuilder",
     "ScoredFace",
     "Scorer",
+    "Shot",
     "Task",
+    "Track",
     "Verification",
     "annotate",
     "lazy_images",

@@ -26,11 +26,13 @@ FONT = cv2.FONT_HERSHEY_DUPLEX
 # Smaller images are enlarged to at least this longer side, so that a label can be read.
 MIN_SIDE = 448
 MIN_TEXT_HEIGHT = 9
-# Left out of the label of a small face.
-PERCENTILE = "percentile "
+# Left out of the label of a small face, as is the word before the number of a track.
+PERCENTILE, TRACK = "percentile ", "track "
 
 
-def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") -> Pixels:
+def annotate(
+    image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB", titles: Sequence[str] | None = None
+) -> Pixels:
     """An image with the faces that rows say are in it.
 
     Boxes and labels are green for accepted faces, red for rejected ones, and blue without a threshold. The label of an
@@ -38,6 +40,9 @@ def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") ->
 
     Args:
         image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
+        rows: its faces.
+        color: order of the channels of an array: "RGB", or "BGR" for those of OpenCV.
+        titles: of each row, a line that stands above the others, such as a name; None for none.
 
     Returns:
         ``(H', W', 3) uint8`` RGB: a copy of the image, enlarged by a whole number if its sides are below 448 pixels,
@@ -58,15 +63,19 @@ def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") ->
     pixels = given.load()
     factor = max(1, math.ceil(MIN_SIDE / max(pixels.shape[:2])))
     canvas = pixels.copy() if factor == 1 else _enlarged(pixels, factor)
-    framed = [row for row in rows if row.box is not None]
+    labeled = [
+        (row, [*filter(None, [title]), *label(row)])
+        for row, title in zip(rows, titles or [""] * len(rows), strict=True)
+    ]
+    framed = [(row, lines) for row, lines in labeled if row.box is not None]
     # The smallest faces last, and all labels above all boxes, so that little is hidden.
-    for row in framed:
+    for row, _ in framed:
         _draw_face(canvas, row, factor)
-    for row in reversed(framed):
-        _draw_label(canvas, row, factor)
-    for row in rows:
+    for row, lines in reversed(framed):
+        _draw_label(canvas, row, lines, factor)
+    for row, lines in labeled:
         if row.box is None:
-            canvas = _with_caption(canvas, row)
+            canvas = _with_caption(canvas, row, lines)
     return canvas
 
 
@@ -102,14 +111,16 @@ def _draw_face(canvas: Pixels, row: Row, factor: int) -> None:
         cv2.circle(canvas, (x, y), radius, _color(row), 1, cv2.LINE_AA)
 
 
-def _draw_label(canvas: Pixels, row: Row, factor: int) -> None:
+def _draw_label(canvas: Pixels, row: Row, said: Sequence[str], factor: int) -> None:
     """The lines that fit to the face on a plate above its box, or below it at the top of the image."""
     left, top, right, bottom = _box(row, factor)
     height, width = canvas.shape[:2]
     text = round(max(MIN_TEXT_HEIGHT, min((right - left) / 9, max(height, width) / 60)))
     room = 1.1 * (right - left)
-    first, *others = label(row) or [""]
-    first = first if _width(first, text) <= room else first.removeprefix(PERCENTILE)
+    first, *others = [
+        line if _width(line, text) <= room else line.removeprefix(PERCENTILE).removeprefix(TRACK)
+        for line in said or [""]
+    ]
     lines = [first, *(line for line in others if _width(line, text) <= room)]
     plate_height, plate_width = _plate_size(lines, text)
     y = top - plate_height if top >= plate_height else min(bottom, height - plate_height)
@@ -117,9 +128,9 @@ def _draw_label(canvas: Pixels, row: Row, factor: int) -> None:
     _draw_plate(canvas, lines, (max(x, 0), max(y, 0)), text, _color(row))
 
 
-def _with_caption(canvas: Pixels, row: Row) -> Pixels:
+def _with_caption(canvas: Pixels, row: Row, lines: Sequence[str]) -> Pixels:
     """The image in a frame, with the label on a plate below it."""
-    lines, width = label(row), canvas.shape[1]
+    width = canvas.shape[1]
     longest = max(_width(line, 100) for line in [*lines, "percentile 100"]) / 100
     text = max(MIN_TEXT_HEIGHT, min(round(max(canvas.shape[:2]) / 35), int(width * 0.9 / longest)))
     frame = 2 * _line_width(canvas)

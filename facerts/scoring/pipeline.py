@@ -21,6 +21,7 @@ def score_images(
     *,
     detector: FaceFinder | None = None,
     largest: bool = False,
+    max_faces: int | None = None,
     resize_crops: bool = False,
     min_face_size: float = 0,
     batch_size: int = 64,
@@ -32,6 +33,8 @@ def score_images(
 
     Args:
         detector: finds the faces in photos; None if every image is an aligned crop.
+        largest: score only the largest face of each image.
+        max_faces: otherwise, maximum number of faces scored in an image, largest first; None for all.
         min_face_size: see ``prepare``.
         batch_size: minimum crops per batch, as long as there are images.
         workers: threads that load, detect and align; None for one per core.
@@ -51,7 +54,7 @@ def score_images(
             partial(
                 prepare,
                 detector=detector,
-                max_faces=1 if largest else None,
+                max_faces=1 if largest else max_faces,
                 resize_crops=resize_crops,
                 min_face_size=min_face_size,
             ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.providers import AUTO, CORES
+from facerts.scoring.crop_store import CropStore
 from facerts.scoring.face import Face, face_of
 from facerts.scoring.inputs import (
     Color,
@@ -36,7 +38,20 @@ from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.swapped_channels import SwappedChannels
+from facerts.scoring.track import Track
 from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
+from facerts.scoring.video_tracks import (
+    LIVE_JOIN_SECONDS,
+    TrackingState,
+    TrackOptions,
+    VideoTracks,
+    join_cosine,
+    video_detector,
+)
+from facerts.video import FrameSource, ReadReport, VideoInput, VideoLimits, open_frames
+
+# Share of the calibration faces that are not poor in a video: as of those searched for in galleries.
+TRACK_KEEP = 0.99
 
 
 class Scorer:
@@ -170,6 +185,134 @@ class Scorer:
             scored = track(scored, progress, total=len(inputs), unit="images")
         for faces in scored:
             yield from faces
+
+    def video(
+        self,
+        video: VideoInput,
+        *,
+        fps: float = 5.0,
+        best: int = 3,
+        min_faces: int = 2,
+        join: bool = True,
+        join_seconds: float | None = None,
+        min_quality: float | None = None,
+        keep: float | None = None,
+        color: Color = "RGB",
+        limits: VideoLimits | None = None,
+        reconnect: float = 60.0,
+        report: ReadReport | None = None,
+    ) -> Iterator[Track]:
+        """The people in a video one by one, each with times, best shots and a template.
+
+        Those of a file come at its end; those of a stream, a camera or a generator when they have been gone for
+        ``join_seconds``, and at its end. Memory does not grow with the length of the video.
+
+        Args:
+            video: a path; an address (http, rtsp, rtmp, srt, udp …); the number of a camera, or "device:0"; the bytes
+                of a video, or a file that is open in binary mode; ``(H, W, 3) uint8`` arrays, of which ``fps`` make a
+                second; or pairs of a time in seconds and such an array.
+            fps: frames per second that are looked at.
+            best: maximum number of best shots of a track.
+            min_faces: leave out tracks with fewer faces, which are mostly errors of the detector.
+            join: join tracks of one person over cuts and absences, by the model's strictest match threshold; a model
+                without match thresholds joins none.
+            join_seconds: longest absence over which tracks are joined; None for any, and for 60 seconds where the
+                video may have no end.
+            min_quality: faces below this quality are poor, as is what is not a face: they are no best shots, and count
+                in the template only if there are no others.
+            keep: likewise by the model's threshold that keeps this share of its calibration faces; by default 0.99 if
+                the model has it.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+            limits: how much of a file or stream is read; None for frames of at most 64 million pixels.
+            reconnect: seconds without a frame for which a stream or camera that has dropped is opened again and again.
+            report: filled in with how far the video was read; None if nobody wants to know.
+
+        Raises:
+            VideoError: the video cannot be opened, or is more than may be read. One that is damaged or cut off gives
+                the tracks until there, and the report says so.
+            ModelError: there is no detector, or the model has no threshold for this share, or no quality.
+            MissingModelError: the detector is not on this machine and cannot be downloaded.
+            MissingExtraError: PyAV or SciPy is not installed.
+
+        Examples:
+            >>> import facerts, numpy as np
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> from facerts.detection import Detection
+            >>> from facerts.images.align import TEMPLATE
+            >>> scorer = facerts.load()
+            >>> scorer.detector = lambda frame: [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE, 0.9)]
+            >>> (track,) = scorer.video([draw_face(2, 0)] * 10, min_quality=-9)
+            >>> track.start, track.end, track.faces, track.best[0].crop.shape
+            (0.0, 1.8, 10, (112, 112, 3))
+        """
+        source = open_frames(video, color=color, limits=limits, reconnect=reconnect)
+        source.report = source.report if report is None else report
+        options = self.track_options(
+            source, fps=fps, best=best, min_faces=min_faces, join=join, join_seconds=join_seconds
+        )
+        with CropStore() as store:
+            tracks = self.track(source, options, store, min_quality=min_quality, keep=keep)
+            for frame in tracks.frames():
+                yield from frame.tracks
+            yield from tracks.finish()
+
+    def track_options(
+        self, source: FrameSource, *, join: bool = True, join_seconds: float | None = None, **options: Any
+    ) -> TrackOptions:
+        """How ``video`` looks at a video; see there for the options.
+
+        Raises:
+            Error: an option is out of its range.
+        """
+        if join_seconds is None and source.live:
+            join_seconds = LIVE_JOIN_SECONDS
+        cosine = join_cosine(self.embedder.description.calibration) if join else None
+        return TrackOptions(join_cosine=cosine, join_seconds=join_seconds, **options)
+
+    def track(
+        self,
+        source: FrameSource,
+        options: TrackOptions,
+        store: CropStore,
+        state: TrackingState | None = None,
+        *,
+        min_quality: float | None = None,
+        keep: float | None = None,
+        workers: int | None = None,
+    ) -> VideoTracks:
+        """What ``video`` does, frame by frame, and from where an earlier run had come to.
+
+        Args:
+            store: keeps crops.
+            state: of the earlier run; None to begin.
+            min_quality: see ``video``.
+            keep: see ``video``.
+            workers: threads that find faces; None for one per core.
+
+        Raises:
+            ModelError, MissingModelError: see ``video``.
+        """
+        return VideoTracks(
+            self.track_row_builder(min_quality=min_quality, keep=keep),
+            video_detector(self.detector),
+            source,
+            options,
+            store,
+            state,
+            min_face_size=self.min_face_size,
+            workers=workers,
+            parallel_batches=self.parallel_batches if workers is None else 1,
+        )
+
+    def track_row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
+        """The builder of the rows of a video's faces, which rejects those that are poor.
+
+        Raises:
+            ModelError: see ``row_builder``.
+        """
+        if min_quality is None and keep is None and self._keep_name(TRACK_KEEP) is not None:
+            keep = TRACK_KEEP
+        return self.row_builder(min_quality=min_quality, keep=keep)
 
     def verify(
         self,

@@ -36,12 +36,24 @@ from facerts.serving.schemas import (
     Scores,
     SearchOptions,
     VerifyOptions,
+    VideoOptions,
+    VideoResult,
     images_body,
     verify_body,
+    video_body,
 )
 from facerts.serving.service import Service, UnusableImagesError, gallery_errors
 from facerts.serving.settings import Settings
-from facerts.serving.uploads import AnyOptions, Upload, merge_options, read_uploads
+from facerts.serving.uploads import (
+    IMAGE_UPLOADS,
+    VIDEO_UPLOADS,
+    AnyOptions,
+    Upload,
+    UploadKind,
+    merge_options,
+    read_uploads,
+)
+from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -53,7 +65,7 @@ PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
 SCORE_ERRORS: tuple[Code, ...] = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
-    *("unusable_images", "internal", "busy", "timeout"),
+    *("internal", "busy", "timeout"),
 )
 
 
@@ -76,10 +88,13 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     embedder = scorer.embedder
     metrics = Metrics(__version__, embedder.name, embedder.sha256)
     service = Service(scorer, settings, metrics)
+    videos = VideoRequests(service) if settings.video else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        if videos is not None:
+            await videos.close()
         await service.close()
 
     app = FastAPI(
@@ -95,7 +110,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     )
     _add_pages(app)
     _add_health(app, service)
-    _add_api(app, service)
+    _add_api(app, service, videos)
     add_exception_handlers(app)
     limits = BodyLimits(AccessControl(app, settings), settings)
     metrics.queue.set_function(lambda: service.queued)
@@ -149,7 +164,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
         return Health(status="ready")
 
 
-def _add_api(app: FastAPI, service: Service) -> None:
+def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> None:
     settings = service.settings
     guarded: dict[str, Any] = {}
     if settings.token is not None:
@@ -181,13 +196,15 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
 
-    def post(path: str, answer: type[Schema], body: dict[str, Any]) -> Callable[[Route], Route]:
+    def post(
+        path: str, answer: type[Schema], body: dict[str, Any], unusable: Code = "unusable_images"
+    ) -> Callable[[Route], Route]:
         return app.post(
             path,
             operation_id=path.rpartition("/")[2],
             tags=["v1"],
             response_model=answer,
-            responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+            responses=_error_schemas("unauthorized", unusable, *SCORE_ERRORS),
             openapi_extra={"requestBody": body},
             **guarded,
         )
@@ -219,16 +236,28 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """
         return await answer(request, options, service.search, settings.max_images)
 
+    if videos is not None:
+
+        @post("/v1/video", VideoResult, video_body(), "unusable_video")
+        async def video(request: Request, options: Annotated[VideoOptions, Query()]) -> Response:
+            """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
+
+            A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
+            there; if nothing of it can be read, or it is beyond a limit, the response is 422.
+            """
+            return await answer(request, options, videos.track, 1, VIDEO_UPLOADS)
+
     async def answer(
         request: Request,
         options: AnyOptions,
         work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, Schema]],
         max_images: int,
+        kind: UploadKind = IMAGE_UPLOADS,
     ) -> Response:
         service.check_capacity()
         # A request takes a place only once it is complete: slow or endless ones would keep it from others.
         uploads, fields = await read_uploads(
-            request, max_images=max_images, max_fields=len(type(options).model_fields)
+            request, max_images=max_images, max_fields=len(type(options).model_fields), kind=kind
         )
         merged = merge_options(options, request.query_params.keys(), fields)
         try:
@@ -281,6 +310,7 @@ def _model_info(service: Service) -> ModelInfo:
             pixels=settings.max_pixels,
             images=settings.max_images,
             faces=settings.max_faces,
+            seconds=settings.max_seconds if settings.video else None,
         ),
         description=embedder.description,
     )

@@ -27,6 +27,7 @@ STATUS: dict[Code, int] = {
     "wrong_host": 421,
     "invalid": 422,
     "unusable_images": 422,
+    "unusable_video": 422,
     "headers_too_large": 431,
     "internal": 500,
     "busy": 503,

@@ -16,6 +16,12 @@ from facerts.serving.settings import MIN_FPIR
 IMAGES_FIELD = "images"
 FORM_TYPE = "multipart/form-data"
 FILE = {"type": "string", "format": "binary"}
+# Likewise of a video.
+VIDEO_FIELD = "video"
+VIDEO_TYPES = (
+    *("video/mp4", "video/quicktime", "video/x-matroska", "video/matroska", "video/webm", "video/x-msvideo"),
+    *("video/mpeg", "video/mp2t", "video/ogg", "application/octet-stream"),
+)
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/bmp", "application/octet-stream")
 
 Box = Annotated[list[float], Field(min_length=4, max_length=4)]
@@ -35,6 +41,7 @@ Code = Literal[
     "wrong_host",
     "invalid",
     "unusable_images",
+    "unusable_video",
     "internal",
     "busy",
     "timeout",
@@ -43,13 +50,33 @@ FACE_DECISIONS = [
     decision.value for decision in (SearchDecision.MATCH, SearchDecision.UNKNOWN, SearchDecision.TOO_POOR)
 ]
 MAX_CANDIDATES = 10
+MAX_SHOTS = 10
 Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 
 
-class CommonOptions(BaseModel):
-    """How the images of any request are treated: parameters of the URL, or fields of the form."""
+class ThresholdOptions(BaseModel):
+    """Which faces are accepted: parameters of the URL, or fields of the form."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    keep: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Accept faces above the threshold that keeps this share of the model's calibration faces; what is "
+        "not a face is rejected.",
+    )
+    min_quality: float | None = Field(None, description="Accept faces with at least this quality.")
+
+    @model_validator(mode="after")
+    def has_one_threshold(self) -> ThresholdOptions:
+        if self.keep is not None and self.min_quality is not None:
+            raise ValueError("keep and min_quality both set a threshold; give only one")
+        return self
+
+
+class CommonOptions(ThresholdOptions):
+    """How the images of any request are treated: parameters of the URL, or fields of the form."""
 
     aligned: bool | None = Field(
         None,
@@ -61,20 +88,6 @@ class CommonOptions(BaseModel):
         description="Resize aligned crops that are not 112 x 112; otherwise they are an error, because they may be "
         "photos. Default: as the service was started.",
     )
-    keep: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Accept faces above the threshold that keeps this share of the model's calibration faces; what is "
-        "not a face is rejected.",
-    )
-    min_quality: float | None = Field(None, description="Accept faces with at least this quality.")
-
-    @model_validator(mode="after")
-    def has_one_threshold(self) -> CommonOptions:
-        if self.keep is not None and self.min_quality is not None:
-            raise ValueError("keep and min_quality both set a threshold; give only one")
-        return self
 
 
 class Options(CommonOptions):
@@ -119,6 +132,29 @@ class SearchOptions(Options):
         "that may find somebody. Default: as the service was started.",
     )
     k: int = Field(1, ge=1, le=MAX_CANDIDATES, description="Number of candidates of each face.")
+
+
+class VideoOptions(ThresholdOptions):
+    """How a clip is looked at; faces below ``keep`` or ``min_quality``, by default 0.99, are poor."""
+
+    fps: float = Field(5.0, ge=0.1, le=30, description="Frames per second that are looked at.")
+    best: int = Field(3, ge=1, le=MAX_SHOTS, description="Maximum number of best shots of a track.")
+    min_faces: int = Field(
+        2,
+        ge=1,
+        le=100,
+        description="Leave out tracks with fewer faces, which are mostly errors of the detector.",
+    )
+    crops: bool = Field(False, description="Also return the aligned crops of the best shots.")
+    embeddings: bool = Field(False, description="Also return the template of each track.")
+    fpir: float | None = Field(
+        None,
+        ge=MIN_FPIR,
+        lt=1,
+        description="False positive identification rate of the search in the gallery. Default: as the service was "
+        "started.",
+    )
+    k: int = Field(1, ge=1, le=MAX_CANDIDATES, description="Number of candidates of each track.")
 
 
 class Schema(BaseModel):
@@ -260,6 +296,79 @@ class Matches(Schema):
     images: list[ImageMatches] = Field(description="One result for each image, in the order they were sent.")
 
 
+class ShotResult(Schema):
+    """One of the best faces of a track."""
+
+    time: float = Field(description="When it was seen, in seconds since the clip began.")
+    box: Box | None = Field(description="Left, top, right and bottom in pixels of the upright frame.")
+    points: Points | None = Field(
+        description="x and y of the eyes, the nose and the corners of the mouth, from left to right in the frame."
+    )
+    det_score: float | None = Field(description="The detector's score, 0 to 1.")
+    percentile: float | None = Field(
+        description="The quality from 0 to 100: the percentage of the faces in the model's calibration set that scored "
+        "lower."
+    )
+    quality: float | None = Field(description="Higher is better; comparable only within one model.")
+    uncertainty: float | None = Field(description="The uncertainty as the model's method defines it.")
+    reasons: list[Reason] = Field(description="What makes the face poor, most important first.")
+    crop: str | None = Field(
+        description="The aligned crop, 112 x 112, as PNG in base64; null unless requested."
+    )
+
+
+class TrackResult(Schema):
+    """A person in a clip."""
+
+    track: int = Field(description="Number of the track, from 1.")
+    spans: list[Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        description="Begin and end of each time that the face is on screen, in seconds since the clip began."
+    )
+    faces: Count = Field(description="Number of frames in which the face was looked at.")
+    poor_faces: Count = Field(description="How many of them are below the threshold or not a face.")
+    percentile: float | None = Field(description="Of the best face, see its quality.")
+    quality: float | None = Field(description="Of the best face.")
+    too_poor: bool = Field(description="Whether all faces are poor, so that nothing is said of who it is.")
+    reasons: list[Reason] = Field(
+        description="What makes the best face poor, or, if all are, what makes most of them poor."
+    )
+    best: list[ShotResult] = Field(description="The best shots, best first; none are poor.")
+    template: list[float] | None = Field(
+        description="The embeddings' mean, weighted by what the model knows of their quality, of unit length; null "
+        "unless requested."
+    )
+    decision: Annotated[str, Field(json_schema_extra={"enum": FACE_DECISIONS})] | None = Field(
+        description="As in /v1/search; null if the service has no gallery."
+    )
+    candidates: list[Candidate] = Field(
+        description="The most similar people in the gallery, best first, whatever the decision; none for a track that "
+        "is too poor."
+    )
+
+
+class VideoResult(Schema):
+    """The response of /v1/video."""
+
+    model: str = Field(description="Name of the model.")
+    model_sha256: str = Field(description="SHA-256 of the model file.")
+    min_quality: float | None = Field(
+        description="Faces below this quality are poor; null without a threshold."
+    )
+    fpir: float | None = Field(
+        description="The false positive identification rate of the search; null if the service has no gallery."
+    )
+    threshold: float | None = Field(
+        description="The cosine at or above which a template matches a person at that rate."
+    )
+    name: str | None = Field(description="The name of the file, as it was sent.")
+    seconds: float | None = Field(description="Duration of the clip, as it says itself.")
+    read_until: float | None = Field(description="Time of the last frame that was decoded, in seconds.")
+    frames: Count = Field(description="Number of frames that were looked at.")
+    left_out: Count = Field(description="Number of tracks with too few faces.")
+    tracks: list[TrackResult] = Field(description="In the order in which they begin.")
+    error: str | None = Field(description="Why the clip could not be read to its end; null if it was.")
+
+
 class RequestLimits(Schema):
     """The limits of a request."""
 
@@ -267,6 +376,9 @@ class RequestLimits(Schema):
     pixels: Count = Field(description="Maximum number of pixels of an image.")
     images: Count = Field(description="Maximum number of images per request.")
     faces: Count = Field(description="Maximum number of faces scored per image.")
+    seconds: float | None = Field(
+        description="Maximum duration of a clip, in seconds; null if the service takes none."
+    )
 
 
 class GalleryInfo(Schema):
@@ -333,6 +445,21 @@ def images_body(options: type[CommonOptions], max_images: int) -> dict[str, Any]
     """The body of /v1/score or /v1/search in the OpenAPI schema: a form, or one image."""
     content = {FORM_TYPE: {"schema": _form(options, 1, max_images)}}
     return {"required": True, "content": content | {kind: {"schema": FILE} for kind in IMAGE_TYPES}}
+
+
+def video_body() -> dict[str, Any]:
+    """The body of /v1/video in the OpenAPI schema: a form with one clip, or the clip."""
+    fields = VideoOptions.model_json_schema()["properties"]
+    form = {
+        "type": "object",
+        "properties": {VIDEO_FIELD: FILE, **{name: _non_null(schema) for name, schema in fields.items()}},
+        "required": [VIDEO_FIELD],
+        "additionalProperties": False,
+    }
+    return {
+        "required": True,
+        "content": {FORM_TYPE: {"schema": form}} | {kind: {"schema": FILE} for kind in VIDEO_TYPES},
+    }
 
 
 def verify_body() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -148,6 +148,11 @@ class Service:
             raise RequestError(
                 "busy", f"{self.settings.queue} requests are already being worked on; try again later"
             )
+
+    @staticmethod
+    def invalid_options() -> AbstractContextManager[None]:
+        """What turns errors of a request's options into its response."""
+        return _invalid_options()
 
     @contextmanager
     def place(self) -> Iterator[None]:

@@ -36,6 +36,8 @@ class Settings:
         max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
         max_faces: maximum number of faces scored per image, largest first.
         max_images: maximum number of images per request.
+        video: whether the service takes clips, at /v1/video.
+        max_seconds: maximum duration of a clip.
         queue: maximum number of requests worked on at the same time; others get 503.
         timeout: seconds for the body to arrive, again for the response to be computed, and again for it to be read.
         header_timeout: seconds for a request's headers to arrive.
@@ -59,6 +61,8 @@ class Settings:
     max_pixels: int = 32_000_000
     max_faces: int = 100
     max_images: int = 16
+    video: bool = False
+    max_seconds: float = 60.0
     queue: int = 64
     timeout: float = 30.0
     header_timeout: float = 10.0
@@ -79,7 +83,7 @@ class Settings:
                 f"fpir must be a false positive identification rate of at least {MIN_FPIR:g} and below 1, "
                 f"not {self.fpir}"
             )
-        for name in ("timeout", "header_timeout"):
+        for name in ("timeout", "header_timeout", "max_seconds"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):
                 raise Error(f"{name} must be a number of seconds above 0, not {seconds}")

@@ -19,31 +19,64 @@ from facerts.serving.multipart import (
     parse_header,
     split_parts,
 )
-from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
+from facerts.serving.schemas import (
+    FORM_TYPE,
+    IMAGE_TYPES,
+    IMAGES_FIELD,
+    VIDEO_FIELD,
+    VIDEO_TYPES,
+    ThresholdOptions,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 # Bytes of an option in a form.
 MAX_FIELD = 1000
-AnyOptions = TypeVar("AnyOptions", bound=CommonOptions)
+AnyOptions = TypeVar("AnyOptions", bound=ThresholdOptions)
+
+
+@dataclass(frozen=True)
+class UploadKind:
+    """What a request brings.
+
+    Attributes:
+        field: of the form.
+        types: of a body that is one of it.
+        noun: what errors call several.
+        one: what they call one.
+        example: a name of a file.
+    """
+
+    field: str
+    types: tuple[str, ...]
+    noun: str
+    one: str
+    example: str
+
+
+IMAGE_UPLOADS = UploadKind(IMAGES_FIELD, IMAGE_TYPES, "images", "one image", "photo.jpg")
+VIDEO_UPLOADS = UploadKind(VIDEO_FIELD, VIDEO_TYPES, "videos", "one video", "clip.mp4")
 
 
 @dataclass(frozen=True)
 class Upload:
-    """An image as it was sent."""
+    """An image or a video as it was sent."""
 
     name: str | None
     data: bytes
 
 
 async def read_uploads(
-    request: Request, *, max_images: int, max_fields: int
+    request: Request, *, max_images: int, max_fields: int, kind: UploadKind = IMAGE_UPLOADS
 ) -> tuple[list[Upload], dict[str, str]]:
-    """The images of a request, and the other fields of its form.
+    """The images or the video of a request, and the other fields of its form.
 
     Args:
-        request: its body is an image, or a form with files.
+        request: its body is an image or a video, or a form with files.
+        max_images: maximum number of files.
+        max_fields: maximum number of other fields.
+        kind: what the files are.
 
     Raises:
         RequestError: the body is something else, has no images or too many, or is a broken form.
@@ -53,8 +86,8 @@ async def read_uploads(
             "unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}"
         )
     content_type = request.headers.get("content-type", "")
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind == FORM_TYPE:
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == FORM_TYPE:
         try:
             boundary = boundary_of(parse_header(content_type)[1])
             # In a thread, because a large body takes long.
@@ -62,19 +95,20 @@ async def read_uploads(
                 split_parts, await _body(request), boundary, max_images + max_fields
             )
         except TooManyPartsError as error:
-            raise _too_many(max_images) from error
+            raise _too_many(max_images, kind) from error
         except MultipartError as error:
             raise RequestError("bad_request", str(error)) from error
-        return _images_and_fields(parts, max_images)
-    if kind not in IMAGE_TYPES:
+        return _files_and_fields(parts, max_images, kind)
+    if media_type not in kind.types:
         raise RequestError(
             "unsupported_type",
-            f"the body must be {FORM_TYPE} with files in {IMAGES_FIELD!r}, or one image as {', '.join(IMAGE_TYPES)}"
-            + (f", not {kind}" if kind else "; it has no Content-Type"),
+            f"the body must be {FORM_TYPE} with files in {kind.field!r}, or {kind.one} as "
+            f"{', '.join(kind.types)}"
+            + (f", not {media_type}" if media_type else "; it has no Content-Type"),
         )
     data = await _body(request)
     if not data:
-        raise RequestError("bad_request", "the body is empty; it must be an image")
+        raise RequestError("bad_request", f"the body is empty; it must be {kind.one}")
     return [Upload(None, data)], {}
 
 
@@ -102,19 +136,21 @@ def merge_options(query: AnyOptions, named: Collection[str], fields: Mapping[str
         raise RequestError("invalid", problems_text(error.errors())) from error
 
 
-def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload], dict[str, str]]:
+def _files_and_fields(
+    parts: list[Part], max_files: int, kind: UploadKind
+) -> tuple[list[Upload], dict[str, str]]:
     uploads: list[Upload] = []
     fields: dict[str, str] = {}
     for part in parts:
         if part.filename is not None:
-            if part.name != IMAGES_FIELD:
+            if part.name != kind.field:
                 raise RequestError(
-                    "invalid", f"files belong in the field {IMAGES_FIELD!r}, not in {part.name!r}"
+                    "invalid", f"files belong in the field {kind.field!r}, not in {part.name!r}"
                 )
             uploads.append(Upload(part.filename, part.data))
-        elif part.name == IMAGES_FIELD:
+        elif part.name == kind.field:
             raise RequestError(
-                "invalid", f"{IMAGES_FIELD!r} must be files; with curl: -F {IMAGES_FIELD}=@photo.jpg"
+                "invalid", f"{kind.field!r} must be files; with curl: -F {kind.field}=@{kind.example}"
             )
         elif part.name in fields:
             raise RequestError("invalid", f"the field {part.name!r} is there twice")
@@ -123,14 +159,14 @@ def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload]
                 raise RequestError("invalid", f"the field {part.name!r} has more than {MAX_FIELD} bytes")
             fields[part.name] = part.data.decode("utf-8", "replace")
     if not uploads:
-        raise RequestError("bad_request", f"the form has no files in the field {IMAGES_FIELD!r}")
-    if len(uploads) > max_images:
-        raise _too_many(max_images)
+        raise RequestError("bad_request", f"the form has no files in the field {kind.field!r}")
+    if len(uploads) > max_files:
+        raise _too_many(max_files, kind)
     return uploads, fields
 
 
-def _too_many(max_images: int) -> RequestError:
-    return RequestError("invalid", f"more than {max_images} images, the maximum of a request")
+def _too_many(maximum: int, kind: UploadKind) -> RequestError:
+    return RequestError("invalid", f"more than {maximum} {kind.noun}, the maximum of a request")
 
 
 async def _body(request: Request) -> bytes:

@@ -250,7 +250,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
         "gallery": None,
         "template": TEMPLATE.tolist(),
         "template_size": 112,
-        "limits": {"bytes": 32 << 20, "pixels": 32_000_000, "images": 16, "faces": 3},
+        "limits": {"bytes": 32 << 20, "pixels": 32_000_000, "images": 16, "faces": 3, "seconds": None},
         "description": json.loads(scorer.embedder.description.to_json()),
     }
     assert photo_client.get("/v1/model").json() == expected

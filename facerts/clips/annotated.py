@@ -1,0 +1,147 @@
+"""Videos with their tracks drawn in: boxes, numbers, people and percentiles."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import DataError
+from facerts.scoring.annotate import TRACK, annotate
+from facerts.scoring.row import Row
+from facerts.scoring.video_tracks import TrackedFrame
+from facerts.video.frames import FrameSource
+from facerts.video.video_writer import write_video
+
+# All frames of a video are drawn, not only those that were looked at.
+ALL_FRAMES = 1000.0
+# Boxes are drawn between two frames that were looked at if these are at most so far apart, in seconds.
+MAX_GAP = 1.0
+
+
+@dataclass(frozen=True)
+class DrawnTrack:
+    """How a track is drawn.
+
+    Attributes:
+        number: of the track.
+        good: whether it has a face that is not poor: green, otherwise red.
+        person: who it is; None if nobody is known.
+    """
+
+    number: int
+    good: bool
+    person: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What stands above its percentile."""
+        return f"{TRACK}{self.number}" if self.person is None else f"{self.number} {self.person}"
+
+
+def box_line(frame: TrackedFrame) -> str:
+    """The boxes of a frame as a line of a log."""
+    boxes = [
+        [part, face.row.box, face.row.percentile]
+        for part, face in zip(frame.parts, frame.faces, strict=True)
+        if part is not None
+    ]
+    return json.dumps([round(frame.time, 6), boxes]) + "\n"
+
+
+class BoxLog:
+    """The boxes that were seen in a video, by time.
+
+    Args:
+        path: a file of lines of ``box_line``.
+
+    Raises:
+        DataError: it is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._times: list[float] = []
+        self._boxes: list[dict[int, tuple[NDArray[np.float32], float | None]]] = []
+        try:
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    time, boxes = json.loads(line)
+                    self._times.append(time)
+                    self._boxes.append(
+                        {part: (np.array(box, np.float32), percentile) for part, box, percentile in boxes}
+                    )
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{path}: damaged; start over in another folder") from error
+
+    def at(self, time: float) -> Iterator[tuple[int, list[float], float | None]]:
+        """The part, box and percentile of each face at a time, between those that were seen."""
+        after = bisect_right(self._times, time)
+        if after == 0:
+            return
+        before = self._boxes[after - 1]
+        last = after == len(self._times)
+        gap = 0.0 if last else self._times[after] - self._times[after - 1]
+        following = {} if last or gap > MAX_GAP else self._boxes[after]
+        if time - self._times[after - 1] > MAX_GAP:
+            return
+        share = (time - self._times[after - 1]) / gap if gap else 0.0
+        for part, (box, percentile) in before.items():
+            next_box = following.get(part, (box, None))[0]
+            yield part, ((1 - share) * box + share * next_box).tolist(), percentile
+
+
+def draw_tracks(
+    pixels: NDArray[np.uint8],
+    boxes: Sequence[tuple[int, list[float], float | None]],
+    tracks: Mapping[int, DrawnTrack],
+) -> NDArray[np.uint8]:
+    """An image with the boxes of tracks drawn in.
+
+    Args:
+        pixels: ``(H, W, 3) uint8`` RGB.
+        boxes: part, box and percentile of each face.
+        tracks: how each part is drawn; others are not.
+    """
+    drawn = [(tracks[part], box, percentile) for part, box, percentile in boxes if part in tracks]
+    rows = [
+        Row("", face=number, box=box, percentile=percentile, accepted=track.good)
+        for number, (track, box, percentile) in enumerate(drawn)
+    ]
+    return annotate(pixels, rows, titles=[track.title for track, _, _ in drawn])
+
+
+def write_annotated(
+    path: Path,
+    source: FrameSource,
+    log: BoxLog,
+    tracks: Mapping[int, DrawnTrack],
+    until: float,
+    advance: Callable[[float], None] | None = None,
+) -> None:
+    """Write a video again, with its tracks drawn in; without sound.
+
+    Args:
+        path: the .mp4 file.
+        source: the video; opened anew.
+        log: where its faces are.
+        tracks: how each part is drawn.
+        until: time of the last frame to write, in seconds.
+        advance: called with the time of each frame.
+
+    Raises:
+        VideoError: the video cannot be read any more.
+        WriteError: the file cannot be written.
+    """
+    with write_video(path) as writer:
+        for frame in source.frames(ALL_FRAMES):
+            if frame.time > until:
+                break
+            pixels = draw_tracks(frame.pixels, list(log.at(frame.time)), tracks)
+            writer.put(replace(frame, pixels=pixels))
+            if advance is not None:
+                advance(frame.time)

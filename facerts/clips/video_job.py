@@ -1,0 +1,537 @@
+"""Clips to a folder of results, one clip after the other, so that an interrupted run can be continued.
+
+The folder has ``tracks.csv`` with a row for each track, ``clips.csv`` with one for each clip, ``templates.npz``, and
+the best shots in ``crops/``. Until all clips are done, ``unfinished/`` keeps what is done: the rows and templates of
+finished clips, and of the clip in progress the state at its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from pydantic import ConfigDict, TypeAdapter
+
+from facerts.clips.annotated import BoxLog, DrawnTrack, box_line, write_annotated
+from facerts.clips.clip_rows import ClipRow, TrackRow, track_row
+from facerts.errors import DataError, Error, VideoError
+from facerts.galleries import Decision, Gallery
+from facerts.images import encode_png
+from facerts.io.file_names import safe_name
+from facerts.io.files import atomic_write, locked, refuse_link, sync_names, writing
+from facerts.io.json_arrays import Float32Array
+from facerts.io.json_file import read_json
+from facerts.scoring.crop_store import CropStore
+from facerts.scoring.scorer import Scorer
+from facerts.scoring.sinks import check_sink, open_sink
+from facerts.scoring.track import Track
+from facerts.scoring.video_tracks import BATCH_SIZE, TrackingState
+from facerts.video import FrameSource, open_frames
+from facerts.video.frames import VideoLimits
+from facerts.video.open_frames import is_file_name
+
+SCHEMA = "facerts.video-job/1"
+UNFINISHED = "unfinished"
+# Of the boxes that were seen in the clip in progress.
+LOG = "boxes.jsonl"
+# Seconds between two checkpoints of the clip in progress.
+CHECKPOINT_SECONDS = 30.0
+# Files of a folder that are taken for clips.
+SUFFIXES = (
+    *(
+        ".mp4",
+        ".m4v",
+        ".mov",
+        ".mkv",
+        ".webm",
+        ".avi",
+        ".mpg",
+        ".mpeg",
+        ".ts",
+        ".mts",
+        ".m2ts",
+        ".flv",
+        ".wmv",
+    ),
+    *(".ogv", ".3gp", ".mxf", ".vob", ".gif"),
+)
+
+
+@dataclass(frozen=True)
+class TrackSearch:
+    """A gallery in which the person of each track is searched for.
+
+    Attributes:
+        fpir: share of searches for people who are not in the gallery that may find somebody.
+    """
+
+    gallery: Gallery
+    fpir: float = 0.01
+
+
+@dataclass(frozen=True)
+class VideoTask:
+    """What is done with each clip; see ``Scorer.video``.
+
+    Attributes:
+        seconds: look only at so many seconds of each clip; None for all.
+        annotate: folder for the clips with their tracks drawn in; None for none.
+        search: where the person of each track is searched for; None for nowhere.
+    """
+
+    fps: float = 5.0
+    best: int = 3
+    min_faces: int = 2
+    join: bool = True
+    join_seconds: float | None = None
+    min_quality: float | None = None
+    keep: float | None = None
+    seconds: float | None = None
+    reconnect: float = 60.0
+    limits: VideoLimits = field(default_factory=VideoLimits)
+    annotate: Path | None = None
+    search: TrackSearch | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that results depend on besides the clips and the model, as JSON values."""
+        plain = {
+            name: value for name, value in vars(self).items() if name not in ("annotate", "search", "limits")
+        }
+        gallery = None
+        if self.search is not None:
+            enrolled = self.search.gallery
+            digest = hashlib.sha256(np.ascontiguousarray(enrolled.templates).tobytes())
+            digest.update("\0".join(enrolled.people.tolist()).encode("utf-8", "surrogatepass"))
+            gallery = [digest.hexdigest(), self.search.fpir]
+        return {
+            **plain,
+            **asdict(self.limits),
+            "annotate": None if self.annotate is None else str(self.annotate),
+            "gallery": gallery,
+        }
+
+    def track_options(self) -> dict[str, Any]:
+        """The arguments of ``Scorer.track_options``."""
+        names = ("fps", "best", "min_faces", "join", "join_seconds")
+        return {name: getattr(self, name) for name in names}
+
+    def open(self, clip: str) -> FrameSource:
+        """The frames of a clip.
+
+        Raises:
+            VideoError: see ``open_frames``.
+        """
+        return open_frames(clip, limits=self.limits, reconnect=self.reconnect)
+
+
+@dataclass(frozen=True)
+class FinishedClip:
+    """What is kept of a clip that is done.
+
+    Attributes:
+        state: size and modification time of its file; None if it is none.
+        templates: one for each track.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    clip: ClipRow
+    tracks: list[TrackRow]
+    templates: list[Float32Array]
+    state: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """How far the clip in progress has come.
+
+    Attributes:
+        log: bytes of the log of boxes.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    state: TrackingState
+    file: tuple[int, int] | None
+    log: int
+
+
+_FINISHED, _CHECKPOINT = TypeAdapter(FinishedClip), TypeAdapter(_Checkpoint)
+
+
+def video_paths(paths: Sequence[str]) -> list[str]:
+    """The clips that paths name: files, streams and cameras themselves, and the videos in folders.
+
+    Raises:
+        DataError: there are none, or a clip is named twice.
+    """
+    clips: list[str] = []
+    for path in paths:
+        if is_file_name(path) and os.path.isdir(path):
+            inside = sorted(each for each in Path(path).rglob("*") if each.suffix.lower() in SUFFIXES)
+            clips += [str(each) for each in inside if each.is_file()]
+        else:
+            clips.append(path)
+    if not clips:
+        raise DataError(f"no videos in {', '.join(paths)}; give files, or folders of {', '.join(SUFFIXES)}")
+    twice = next((clip for number, clip in enumerate(clips) if clip in clips[:number]), None)
+    if twice is not None:
+        raise DataError(f"{twice} is given twice; name each clip once")
+    return clips
+
+
+class VideoJob:
+    """The folder of results of some clips.
+
+    It is locked from ``begin`` until the end of the ``with`` block.
+
+    Args:
+        out: the folder.
+        settings: everything that results depend on besides the clips; must be JSON serializable.
+        table: suffix of the tables, .csv, .jsonl or .parquet.
+
+    Raises:
+        Error: tables cannot be written as this.
+    """
+
+    def __init__(
+        self, out: str | Path, clips: Sequence[str], settings: dict[str, Any], table: str = ".csv"
+    ) -> None:
+        self.out = Path(out)
+        self.clips = list(clips)
+        self.tables = {name: self.out / f"{name}{table}" for name in ("tracks", "clips")}
+        for path in self.tables.values():
+            check_sink(path)
+        self.folder = self.out / UNFINISHED
+        self.names = _unique_names(self.clips)
+        self.settings = {"schema": SCHEMA, **settings, "clips": self.clips}
+        self._lock = ExitStack()
+
+    def __enter__(self) -> VideoJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def begin(self, *, resume: bool) -> None:
+        """Lock the folder, and create it or check what an earlier run left.
+
+        Raises:
+            Error: another process is writing it; or it has other files, an unfinished run without ``resume``, or one
+                with other settings or clips.
+        """
+        with ExitStack() as lock:
+            lock.enter_context(locked(self.out))
+            self._begin(resume=resume)
+            self._lock = lock.pop_all()
+
+    def _begin(self, *, resume: bool) -> None:
+        refuse_link(self.folder)
+        file = self.folder / "job.json"
+        if file.is_file():
+            if not resume:
+                raise Error(
+                    f"{self.out} has an unfinished run; continue it with --resume, or delete the folder"
+                )
+            earlier = read_json(file)
+            if not isinstance(earlier, dict):
+                raise DataError(
+                    f"{file}: not from a run over videos; delete the folder {self.out} to start over"
+                )
+            changed = [name for name, value in self.settings.items() if earlier.get(name) != value]
+            if changed:
+                raise Error(
+                    f"{self.out} is from a run with different settings ({', '.join(changed)}); use the original "
+                    "settings, or delete the folder"
+                )
+            return
+        if self.out.is_dir() and any(self.out.iterdir()):
+            raise Error(f"{self.out} is not empty; give another folder for --out, or delete it")
+        with atomic_write(file, "w") as stream:
+            json.dump(json.loads(json.dumps(self.settings)), stream, indent=1)
+
+    def finished(self, number: int) -> FinishedClip | None:
+        """What an earlier run kept of a clip; None if it was not done, or its file has changed since.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        path = self._finished_file(number)
+        if not path.is_file():
+            return None
+        try:
+            finished = _FINISHED.validate_json(path.read_bytes())
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path}: damaged; delete it to look at its clip again") from error
+        return finished if finished.state == file_state(self.clips[number]) else None
+
+    def put(self, number: int, finished: FinishedClip) -> None:
+        """Keep a clip that is done; when this returns it survives a power failure."""
+        with atomic_write(self._finished_file(number)) as file:
+            file.write(_FINISHED.dump_json(finished))
+        shutil.rmtree(self.clip_folder(number), ignore_errors=True)
+
+    def clip_folder(self, number: int) -> Path:
+        """Where the clip in progress keeps its state."""
+        return self.folder / f"{number:06d}"
+
+    def save_crops(self, number: int, track: Track) -> tuple[str, ...]:
+        """Save the best shots of a track as PNG.
+
+        Returns:
+            Their files, relative to the folder of results.
+        """
+        written = []
+        for rank, shot in enumerate(track.best, 1):
+            path = Path("crops", self.names[number], f"track{track.number:04d}_{rank}.png")
+            with atomic_write(self.out / path, sync_name=False) as file:
+                file.write(encode_png(shot.crop))
+            written.append(path)
+        sync_names([self.out / path for path in written])
+        return tuple(path.as_posix() for path in written)
+
+    def finish(self) -> list[FinishedClip]:
+        """Join the clips into the tables and remove what is unfinished.
+
+        Raises:
+            DataError: a clip is missing or damaged.
+        """
+        clips = []
+        for number, clip in enumerate(self.clips):
+            finished = self.finished(number)
+            if finished is None:
+                raise DataError(f"{clip} changed while others were looked at; run again with --resume")
+            clips.append(finished)
+        with open_sink(self.tables["tracks"], TrackRow) as put:
+            for finished in clips:
+                for row in finished.tracks:
+                    put(row)
+        with open_sink(self.tables["clips"], ClipRow) as put:
+            for finished in clips:
+                put(finished.clip)
+        _write_templates(self.out / "templates.npz", clips)
+        shutil.rmtree(self.folder)
+        return clips
+
+    def _finished_file(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.json"
+
+
+def run_videos(
+    scorer: Scorer,
+    job: VideoJob,
+    task: VideoTask,
+    advance: Callable[[int, float, float | None], None] | None = None,
+) -> Iterator[FinishedClip]:
+    """Look at the clips of a job that are not done, one by one; those that are done come as they were kept.
+
+    A clip that cannot be read is a row with an error.
+
+    Args:
+        advance: called with the number of a clip, the time until which it was looked at, and its duration.
+
+    Raises:
+        Error: results cannot be written, or the model lacks what the task needs.
+    """
+    for number in range(len(job.clips)):
+        finished = job.finished(number)
+        if finished is None:
+            finished = _run_clip(scorer, job, task, number, advance)
+            job.put(number, finished)
+        yield finished
+
+
+def _run_clip(
+    scorer: Scorer,
+    job: VideoJob,
+    task: VideoTask,
+    number: int,
+    advance: Callable[[int, float, float | None], None] | None,
+) -> FinishedClip:
+    clip = job.clips[number]
+    file = file_state(clip)
+    try:
+        source = task.open(clip)
+        seconds = source.duration
+    except VideoError as error:
+        return FinishedClip(ClipRow(clip, error=str(error)), [], [], file)
+    if task.annotate is not None and source.live:
+        raise Error(f"{clip}: streams and cameras cannot be read twice, as --annotate has to; leave it out")
+    folder = job.clip_folder(number)
+    checkpoint = _read_checkpoint(folder, file)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    results = _Results(job, task, number)
+    stopped: str | None = None
+    with ExitStack() as stack:
+        crops = 0 if checkpoint is None else checkpoint.state.crops
+        store = stack.enter_context(CropStore(None if source.live else folder / "crops.bin", crops))
+        log = stack.enter_context(_open_log(folder / LOG, 0 if checkpoint is None else checkpoint.log))
+        tracks = scorer.track(
+            source,
+            scorer.track_options(source, **task.track_options()),
+            store,
+            None if checkpoint is None else checkpoint.state,
+            min_quality=task.min_quality,
+            keep=task.keep,
+        )
+        written = time.monotonic()
+        # Ctrl-C ends a source that has no end of its own.
+        with suppress(KeyboardInterrupt) if source.live else nullcontext():
+            try:
+                for frame in tracks.frames():
+                    with writing(folder):
+                        log.write(box_line(frame).encode())
+                    for track in frame.tracks:
+                        results.add(track)
+                    if advance is not None:
+                        advance(number, frame.time, seconds)
+                    if task.seconds is not None and frame.time >= task.seconds:
+                        break
+                    # Between two batches, so that the rest is scored as it would have been.
+                    between = tracks.state.frames % BATCH_SIZE == 0
+                    if not source.live and between and time.monotonic() - written >= CHECKPOINT_SECONDS:
+                        _write_checkpoint(folder, tracks.state, store, log, file)
+                        written = time.monotonic()
+            except VideoError as problem:
+                stopped = str(problem)
+        for track in tracks.finish():
+            results.add(track)
+    report = source.report
+    if stopped is None and report.problem is not None:
+        stopped = f"{source.name}: {report.problem}"
+    until = tracks.state.time if report.until is None else report.until
+    if task.annotate is not None and until is not None:
+        path = task.annotate / f"{job.names[number]}.mp4"
+        write_annotated(path, task.open(clip), BoxLog(folder / LOG), results.drawn, until)
+    row = ClipRow(
+        clip,
+        seconds=None if seconds is None else round(seconds, 3),
+        read_until=None if until is None else round(until, 3),
+        frames=tracks.state.frames,
+        faces=tracks.state.faces,
+        tracks=len(results.rows),
+        too_poor=results.too_poor,
+        left_out=tracks.state.left_out,
+        damaged=report.damaged,
+        error=stopped,
+    )
+    return FinishedClip(row, results.rows, results.templates, file)
+
+
+@dataclass
+class _Results:
+    """What is kept of the tracks of a clip; their crops are on disk.
+
+    Attributes:
+        drawn: how each unbroken track is drawn.
+    """
+
+    job: VideoJob
+    task: VideoTask
+    number: int
+    rows: list[TrackRow] = field(default_factory=list)
+    templates: list[Float32Array] = field(default_factory=list)
+    drawn: dict[int, DrawnTrack] = field(default_factory=dict)
+    too_poor: int = 0
+
+    def add(self, track: Track) -> None:
+        """Save the crops of a track, and search for its person."""
+        search, match = self.task.search, None
+        if search is not None:
+            (match,) = search.gallery.match([track.as_face()], fpir=search.fpir)
+        crops = self.job.save_crops(self.number, track)
+        fpir = None if search is None else search.fpir
+        self.rows.append(track_row(track, self.job.clips[self.number], crops, match, fpir))
+        self.templates.append(track.template)
+        self.too_poor += track.too_poor
+        person = match.person if match is not None and match.decision is Decision.MATCH else None
+        self.drawn |= dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person))
+
+
+def _write_checkpoint(
+    folder: Path, state: TrackingState, store: CropStore, log: IO[bytes], file: tuple[int, int] | None
+) -> None:
+    store.sync()
+    with writing(folder):
+        log.flush()
+        os.fsync(log.fileno())
+    with atomic_write(folder / "state.json") as stream:
+        stream.write(_CHECKPOINT.dump_json(_Checkpoint(state, file, log.tell())))
+
+
+def _read_checkpoint(folder: Path, file: tuple[int, int] | None) -> _Checkpoint | None:
+    """The checkpoint of a clip whose file has not changed since; None if there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / "state.json"
+    if not path.is_file():
+        return None
+    try:
+        checkpoint = _CHECKPOINT.validate_json(path.read_bytes())
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: damaged; delete its folder to start the clip over") from error
+    return checkpoint if checkpoint.file == file else None
+
+
+def _open_log(path: Path, size: int) -> IO[bytes]:
+    """The log of boxes, as far as the checkpoint has it."""
+    with writing(path):
+        file = open(path, "r+b" if size else "w+b")  # noqa: SIM115
+        file.truncate(size)
+        file.seek(size)
+    return file
+
+
+def file_state(clip: str) -> tuple[int, int] | None:
+    """Size and modification time of a clip's file; None if it is none."""
+    if not is_file_name(clip):
+        return None
+    try:
+        status = os.stat(clip)
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _unique_names(clips: Sequence[str]) -> list[str]:
+    """A name for each clip that a folder can have."""
+    names: list[str] = []
+    for clip in clips:
+        base = safe_name(Path(clip).name or "clip")
+        name, number = base, 2
+        while name in names:
+            name, number = f"{base}_{number}", number + 1
+        names.append(name)
+    return names
+
+
+def _write_templates(path: Path, clips: Sequence[FinishedClip]) -> None:
+    rows = [row for finished in clips for row in finished.tracks]
+    templates = [template for finished in clips for template in finished.templates]
+    if not rows:
+        return
+    with atomic_write(path) as file:
+        np.savez_compressed(
+            file,
+            clips=np.array([row.clip for row in rows]),
+            tracks=np.array([row.track for row in rows], dtype=np.int32),
+            templates=np.stack(templates),
+            quality=np.array(
+                [np.nan if row.quality is None else row.quality for row in rows], dtype=np.float32
+            ),
+            percentile=np.array(
+                [np.nan if row.percentile is None else row.percentile for row in rows], dtype=np.float32
+            ),
+        )

@@ -1,0 +1,170 @@
+"""Clips to the tracks of their people, each in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from facerts.errors import VideoError
+from facerts.galleries import Match
+from facerts.images import encode_png
+from facerts.scoring.crop_store import CropStore
+from facerts.scoring.prepare import storable
+from facerts.scoring.scorer import Scorer
+from facerts.scoring.shots import Shot
+from facerts.scoring.track import Track
+from facerts.scoring.video_tracks import video_detector
+from facerts.serving.error_responses import RequestError
+from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOptions, VideoResult
+from facerts.serving.service import Service
+from facerts.serving.uploads import Upload
+from facerts.video import ReadReport, VideoLimits
+from facerts.video.open_frames import IN_MEMORY
+from facerts.video.tracker import import_assignment
+from facerts.video.video_file import VideoFile, import_av
+
+# Clips that are looked at at the same time; others wait. Each takes a core, and images are not to wait for them.
+CLIPS = 1
+# Frames per second of a clip that are decoded at most.
+MAX_FRAME_RATE = 120
+
+
+class VideoRequests:
+    """Follows the faces of the clips of requests.
+
+    Args:
+        service: whose model, gallery and limits are used.
+
+    Raises:
+        ModelError: the service has no detector.
+        MissingExtraError: PyAV or SciPy is not installed.
+    """
+
+    def __init__(self, service: Service) -> None:
+        import_av()
+        import_assignment()
+        video_detector(service.scorer.detector)
+        self._service = service
+        self._threads = ThreadPoolExecutor(CLIPS, thread_name_prefix="videos")
+
+    async def close(self) -> None:
+        """Finish what has begun, and stop."""
+        self._threads.shutdown()
+
+    async def track(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
+        """The tracks of one clip.
+
+        Raises:
+            RequestError: the clip cannot be read or is beyond a limit, or the options do not fit this model or service.
+            ModelError: the model fails on a frame.
+        """
+        (upload,) = uploads
+        if options.fpir is not None and self._service.gallery is None:
+            raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
+        with self._service.invalid_options():
+            self._service.scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
+        abandoned = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._track, upload, options, abandoned
+            )
+        finally:
+            # The thread of a request that nobody waits for any more stops at the next frame.
+            abandoned.set()
+
+    def _track(self, upload: Upload, options: VideoOptions, abandoned: threading.Event) -> VideoResult:
+        settings, scorer = self._service.settings, self._service.scorer
+        limits = VideoLimits(
+            max_pixels=settings.max_pixels,
+            max_seconds=settings.max_seconds,
+            max_frames=round(MAX_FRAME_RATE * settings.max_seconds),
+        )
+        source = VideoFile(IN_MEMORY, upload.data, limits)
+        try:
+            seconds = source.duration
+            tracks, found = self._followed(scorer, source, options, abandoned)
+        except VideoError as error:
+            raise RequestError("unusable_video", _without_name(str(error))) from error
+        report = source.report
+        gallery = self._service.gallery
+        fpir = None if gallery is None else options.fpir or settings.fpir
+        matches: Sequence[Match | None] = [None] * len(tracks)
+        if gallery is not None and fpir is not None:
+            matches = gallery.match([track.as_face() for track in tracks], fpir=fpir, k=options.k)
+        return VideoResult(
+            model=scorer.embedder.name,
+            model_sha256=scorer.embedder.sha256,
+            min_quality=scorer.track_row_builder(
+                min_quality=options.min_quality, keep=options.keep
+            ).min_quality,
+            fpir=fpir,
+            threshold=None if gallery is None or fpir is None else gallery.threshold(fpir).cosine,
+            name=None if upload.name is None else storable(upload.name),
+            seconds=seconds,
+            read_until=report.until,
+            frames=found[0],
+            left_out=found[1],
+            tracks=[_result(track, match, options) for track, match in zip(tracks, matches, strict=True)],
+            error=report.problem,
+        )
+
+    def _followed(
+        self, scorer: Scorer, source: VideoFile, options: VideoOptions, abandoned: threading.Event
+    ) -> tuple[list[Track], tuple[int, int]]:
+        """The tracks of a clip; the number of frames that were looked at, and of tracks that were left out."""
+        source.report = ReadReport()
+        settings = scorer.track_options(
+            source,
+            fps=options.fps,
+            best=options.best,
+            min_faces=options.min_faces,
+            max_faces=self._service.settings.max_faces,
+        )
+        with CropStore() as store:
+            run = scorer.track(
+                source, settings, store, min_quality=options.min_quality, keep=options.keep, workers=1
+            )
+            for _ in run.frames():
+                if abandoned.is_set():
+                    raise RequestError("timeout", "nobody waits for this response any more")
+            return list(run.finish()), (run.state.frames, run.state.left_out)
+
+
+def _without_name(message: str) -> str:
+    return message.removeprefix(f"{IN_MEMORY}: ")
+
+
+def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:
+    return TrackResult(
+        track=track.number,
+        spans=[list(span) for span in track.spans],
+        faces=track.faces,
+        poor_faces=track.poor_faces,
+        percentile=track.percentile,
+        quality=track.quality,
+        too_poor=track.too_poor,
+        reasons=list(track.reasons),
+        best=[_shot(shot, options) for shot in track.best],
+        template=[float(str(value)) for value in track.template] if options.embeddings else None,
+        decision=None if match is None else match.decision.value,
+        candidates=[]
+        if match is None
+        else [Candidate(person=storable(person), cosine=cosine) for person, cosine in match.candidates],
+    )
+
+
+def _shot(shot: Shot, options: VideoOptions) -> ShotResult:
+    return ShotResult(
+        time=shot.time,
+        box=None if shot.box is None else shot.box.tolist(),
+        points=None if shot.points is None else shot.points.tolist(),
+        det_score=shot.det_score,
+        percentile=shot.percentile,
+        quality=shot.quality,
+        uncertainty=shot.uncertainty,
+        reasons=list(shot.reasons),
+        crop=base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None,
+    )

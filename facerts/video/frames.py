@@ -1,0 +1,131 @@
+"""Frames of a video with their times, and which of them to look at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.images.limits import MAX_PIXELS
+
+# Times are counted in ticks of a stream; a frame that is this much early, in parts of a period, belongs to the next.
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An image at a time.
+
+    Attributes:
+        time: seconds since the video began.
+        pixels: ``(H, W, 3) uint8`` RGB, upright and with square pixels.
+    """
+
+    time: float
+    pixels: NDArray[np.uint8]
+
+
+@dataclass
+class ReadReport:
+    """How far a video was read; it changes while its frames are read.
+
+    Attributes:
+        until: time of the last frame that was decoded, in seconds; None before the first.
+        frames: number of frames that were decoded, looked at or not.
+        damaged: number of packets and frames that were damaged.
+        reconnects: how many times a stream that had dropped was opened again.
+        problem: why the video could not be read to its end; None if it was.
+    """
+
+    until: float | None = None
+    frames: int = 0
+    damaged: int = 0
+    reconnects: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class VideoLimits:
+    """How much of a video is read; what goes beyond is an error.
+
+    Attributes:
+        max_pixels: maximum number of pixels of a frame, checked before it is decoded.
+        max_seconds: maximum duration; None for none.
+        max_frames: maximum number of decoded frames; None for none.
+    """
+
+    max_pixels: int = MAX_PIXELS
+    max_seconds: float | None = None
+    max_frames: int | None = None
+
+
+class FrameSource(Protocol):
+    """A video, a stream, a camera or images in memory.
+
+    Attributes:
+        report: how far it was read.
+    """
+
+    report: ReadReport
+
+    @property
+    def name(self) -> str:
+        """What errors and rows call it."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """Whether frames come as they are recorded, without an end that is known."""
+        ...
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds, as the video itself says; None if it does not."""
+        ...
+
+    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+        """The first frame of each period of ``1 / fps`` seconds that has one, in order.
+
+        A problem within the video ends the frames, and the report says so.
+
+        Args:
+            start: continue after the frame of this time; None to begin with the first.
+
+        Raises:
+            VideoError: the video cannot be opened, or goes beyond a limit.
+        """
+        ...
+
+
+def clock(seconds: float) -> str:
+    """A time in a video: "0:01:05.2"."""
+    tenths = round(10 * seconds)
+    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"
+
+
+class FrameSampler:
+    """Chooses the first frame of each period of time, so that frame rates that vary make no difference.
+
+    Args:
+        fps: periods per second.
+        start: time of the last frame that was looked at before; None for none.
+    """
+
+    def __init__(self, fps: float, start: float | None = None) -> None:
+        self._fps = fps
+        self._next = 0 if start is None else self._period(start) + 1
+
+    def wants(self, time: float) -> bool:
+        """Whether to look at the next frame, which is at this time."""
+        period = self._period(time)
+        if period < self._next:
+            return False
+        self._next = period + 1
+        return True
+
+    def _period(self, time: float) -> int:
+        return math.floor(time * self._fps + TOLERANCE)

@@ -1,0 +1,113 @@
+"""Streams by their address, opened again when they drop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+from facerts.errors import VideoError, VideoLimitError
+from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, clock
+from facerts.video.reconnection import Reconnection
+from facerts.video.video_file import (
+    CONTAINERS,
+    decode_frames,
+    open_container,
+    stated_duration,
+    video_stream,
+)
+
+SCHEMES = ("http", "https", "rtmp", "rtmps", "rtp", "rtsp", "rtsps", "srt", "tcp", "udp")
+# No file of this machine, whatever a playlist names.
+PROTOCOLS = ("http", "https", "httpproxy", "tcp", "tls", "udp", "rtp", "rtmp", "rtmps", "srt", "crypto")
+STREAM_CONTAINERS = (*CONTAINERS, "hls", "rtsp", "rtp", "sdp", "mpjpeg", "live_flv", "aac", "mp3")
+# Seconds until a stream must be open, and within which data must come.
+OPEN_SECONDS, READ_SECONDS = 15.0, 15.0
+
+
+@dataclass
+class VideoStream:
+    """A stream.
+
+    Args:
+        address: where it is, with its protocol.
+
+    Attributes:
+        limits: what is read of it.
+        reconnect: seconds without a frame for which a stream that has dropped is opened again and again.
+        report: how far it was read.
+    """
+
+    address: str
+    limits: VideoLimits = field(default_factory=VideoLimits)
+    reconnect: float = 60.0
+    report: ReadReport = field(default_factory=ReadReport)
+    live: bool = True
+
+    @property
+    def name(self) -> str:
+        """The address without a password."""
+        return without_password(self.address)
+
+    @property
+    def duration(self) -> float | None:
+        """None: it is known only once a stream is open."""
+        return None
+
+    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+        """See ``FrameSource``; a stream with an end goes on where it dropped, others with the time that has passed."""
+        sampler = FrameSampler(fps, start)
+        attempts = Reconnection(self.reconnect)
+        began: float | None = None
+        while True:
+            try:
+                with open_container(
+                    self.address,
+                    self.name,
+                    self.limits,
+                    protocols=PROTOCOLS,
+                    containers=STREAM_CONTAINERS,
+                    timeout=(OPEN_SECONDS, READ_SECONDS),
+                    options={"rtsp_transport": "tcp"} if self.address.startswith("rtsp") else None,
+                ) as container:
+                    ends = stated_duration(container, video_stream(container, self.name)) is not None
+                    for frame in decode_frames(
+                        container,
+                        self.name,
+                        sampler,
+                        self.limits,
+                        self.report,
+                        start=self.report.until or start if ends else None,
+                        offset=None if ends else 0.0 if began is None else time.monotonic() - began,
+                    ):
+                        began = time.monotonic() - frame.time if began is None else began
+                        attempts.reset()
+                        yield frame
+                if ends and self.report.problem is None:
+                    return
+                problem = self.report.problem
+            except VideoLimitError:
+                raise
+            except VideoError as error:
+                if began is None:
+                    # Never open at all: rather a wrong address than a drop.
+                    raise
+                problem = str(error).removeprefix(f"{self.name}: ")
+            if not attempts.wait():
+                self.report.problem = self._problem(problem)
+                return
+            self.report.reconnects += 1
+
+    def _problem(self, problem: str | None) -> str:
+        until = clock(self.report.until or 0)
+        why = "" if problem is None else f" ({problem})"
+        return f"ended or dropped at {until}, and did not come back within {self.reconnect:g} seconds{why}"
+
+
+def without_password(address: str) -> str:
+    """An address as it may be printed."""
+    parts = urlsplit(address)
+    if "@" not in parts.netloc:
+        return address
+    return urlunsplit(parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}"))

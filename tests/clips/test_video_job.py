@@ -1,0 +1,307 @@
+"""Clips to folders of results, by the command and in Python."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_job, video_paths
+from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
+from facerts.errors import DataError, Error
+from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.scoring import Scorer
+from facerts.scoring.annotate import ACCEPTED, REJECTED
+from facerts.scoring.sinks import from_cell
+from tests.color_people import color_scorer, draw, walk, write_clip
+from tests.command import run
+
+
+@pytest.fixture
+def scorer(monkeypatch: pytest.MonkeyPatch) -> Scorer:
+    """What every command loads."""
+    scorer = color_scorer()
+    monkeypatch.setattr("facerts.scoring.load", lambda *_, **__: scorer)
+    return scorer
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> Path:
+    """A folder of a whole clip, one that is cut off, one without a face, one that is no video, and another file."""
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    write_clip(folder / "a.mp4", walk(4))
+    data = write_clip(tmp_path / "whole.mkv", walk(8)).read_bytes()
+    (folder / "b.mkv").write_bytes(data[: len(data) // 2])
+    write_clip(folder / "c.mp4", [(number / 25, draw([])) for number in range(50)])
+    (folder / "d.mp4").write_bytes(b"not a video")
+    (folder / "notes.txt").write_text("not a clip")
+    return folder
+
+
+def decoded(path: Path) -> NDArray[np.uint8]:
+    with av.open(str(path)) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return [{name: from_cell(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def test_the_command_writes_tables_crops_and_templates(
+    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "tracks"
+    assert run("video", clips, "--out", out) == 1
+    told = capsys.readouterr()
+    rows = read_table(out / "tracks.csv")
+    assert [Path(row["clip"]).name for row in rows] == ["a.mp4", "a.mp4", "b.mkv", "b.mkv"]
+    assert [row["track"] for row in rows] == ["1", "2", "1", "2"]
+    assert [float(side) for side in rows[0]["spans"].split()] == pytest.approx([0, 3.8], abs=0.01)
+    for row in rows:
+        for name in row["crops"].split(";"):
+            assert cv2.imread(str(out / name)).shape == (112, 112, 3)
+    of_clips = read_table(out / "clips.csv")
+    assert [Path(row["clip"]).name for row in of_clips] == ["a.mp4", "b.mkv", "c.mp4", "d.mp4"]
+    assert [row["tracks"] for row in of_clips] == ["2", "2", "0", "0"]
+    assert [row["frames"] for row in of_clips][0::2] == ["20", "10"]
+    whole, cut, empty, none = (row["error"] for row in of_clips)
+    assert whole == empty == ""
+    assert "cut off; it could be read until 0:00:0" in cut
+    assert " of 0:00:08.0" in cut
+    assert 2 < float(of_clips[1]["read_until"]) < 6
+    assert "not a video" in none
+    arrays = np.load(out / "templates.npz")
+    assert arrays["templates"].shape == (4, 3)
+    assert arrays["templates"].argmax(axis=1).tolist() == [0, 1, 0, 1]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "clips.csv",
+        "crops",
+        "templates.npz",
+        "tracks.csv",
+    ]
+    assert "people" in told.out
+    assert "cut off" in told.err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_json_and_other_tables(
+    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run("video", clips / "a.mp4", "--out", tmp_path / "one", "--json", "--table", "jsonl", "--best", 1)
+        == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert told["people"] == 2
+    lines = [json.loads(line) for line in (tmp_path / "one" / "tracks.jsonl").read_text().splitlines()]
+    assert lines == told["tracks"]
+    assert [len(line["crops"]) for line in lines] == [1, 1]
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "two", "--table", "parquet", "--seconds", 1) == 0
+    assert (tmp_path / "two" / "tracks.parquet").is_file()
+
+
+def test_people_are_searched_for_in_a_gallery(
+    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
+    empty = np.full(6, np.nan, np.float32)
+    names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
+    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
+    gallery = Gallery.from_enrollments("colors", scorer.embedder.sha256, enrolled)
+    write_gallery(tmp_path / "people.npz", gallery)
+    options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
+    rows = read_table(tmp_path / "tracks" / "tracks.csv")
+    assert (rows[0]["decision"], rows[0]["person"]) == ("match", "Rosa")
+    assert rows[1]["decision"] == "unknown"
+    assert {row["fpir"] for row in rows} == {"0.01"}
+    assert "Rosa" in capsys.readouterr().out
+    other = Gallery.from_enrollments("another", "d" * 64, enrolled)
+    write_gallery(tmp_path / "others.npz", other)
+    assert (
+        run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
+    )
+    assert "of the model another" in capsys.readouterr().err
+
+
+def test_annotated_clips_have_every_frame_with_its_boxes(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
+    out = tmp_path / "drawn"
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", "--annotate", out) == 0
+    with av.open(str(out / "a.mp4.mp4")) as container:
+        frames = list(container.decode(video=0))
+    assert len(frames) == 100
+    assert [float(frame.time or 0) for frame in frames] == pytest.approx(np.arange(100) / 25, abs=2e-3)
+    # Small clips are enlarged so that labels can be read.
+    pixels = frames[52].to_ndarray(format="rgb24").astype(int)
+    assert pixels.shape == (240, 480, 3)
+    green = np.abs(pixels - ACCEPTED).sum(axis=2) < 60
+    assert green.sum() > 300
+
+
+def test_boxes_between_two_frames_lie_between_theirs(tmp_path: Path) -> None:
+    lines = [[0.0, [[0, [0, 0, 10, 10], 50.0]]], [0.4, [[0, [40, 0, 50, 10], 60.0], [1, [5, 5, 9, 9], None]]]]
+    path = tmp_path / "boxes.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    log = BoxLog(path)
+    assert list(log.at(-0.1)) == []
+    ((part, box, percentile),) = log.at(0.1)
+    assert (part, percentile) == (0, 50)
+    assert box == pytest.approx([10, 0, 20, 10], abs=1e-4)
+    assert [part for part, _, _ in log.at(0.6)] == [0, 1]
+    assert list(log.at(5)) == []
+    path.write_text("{}\n[")
+    with pytest.raises(DataError, match="damaged"):
+        BoxLog(path)
+
+
+def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
+    image = np.full((480, 640, 3), 90, np.uint8)
+    boxes = [
+        (0, [100.0, 100, 200, 200], 40.0),
+        (1, [300.0, 100, 400, 200], 1.0),
+        (2, [10.0, 300, 90, 380], 5.0),
+    ]
+    drawn = draw_tracks(image, boxes, {0: DrawnTrack(1, True, "Anna"), 1: DrawnTrack(2, False)})
+    assert (drawn[150, 100] == ACCEPTED).all()
+    assert (drawn[150, 300] == REJECTED).all()
+    assert (drawn[290:390] == 90).all()
+    assert (drawn[60:100, 100:200] != 90).any()
+
+
+def test_a_killed_run_goes_on_and_gives_what_one_without_a_break_gives(
+    scorer: Scorer,
+    clips: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "tracks"
+    paths = [clips / "a.mp4", clips / "c.mp4", tmp_path / "whole.mkv"]
+    assert run("video", *paths, "--out", whole, "--annotate", tmp_path / "drawn whole") == 0
+    monkeypatch.setattr(video_job, "CHECKPOINT_SECONDS", 0)
+    real = video_job.box_line
+    seen: list[float] = []
+
+    def killed(frame: Any) -> str:
+        seen.append(frame.time)
+        if len(seen) == 20 + 10 + 27:
+            raise KeyboardInterrupt
+        return real(frame)
+
+    monkeypatch.setattr(video_job, "box_line", killed)
+    options = ["--out", out, "--annotate", tmp_path / "drawn"]
+    assert run("video", *paths, *options) == 130
+    assert (out / "unfinished" / "000002" / "state.json").is_file()
+    assert run("video", *paths, *options) == 2
+    assert "continue it with --resume" in capsys.readouterr().err
+    assert run("video", *paths, *options, "--fps", 2, "--resume") == 2
+    assert "different settings (fps)" in capsys.readouterr().err
+    again: list[float] = []
+    monkeypatch.setattr(video_job, "box_line", lambda frame: (again.append(frame.time), real(frame))[1])
+    assert run("video", *paths, *options, "--resume") == 0
+    # The last clip goes on after its last checkpoint, and the others are not looked at again.
+    assert again[0] == pytest.approx(24 / 5, abs=0.01)
+    for name in ("tracks.csv", "clips.csv"):
+        assert (out / name).read_text() == (whole / name).read_text()
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*.png"))
+    assert files == sorted(path.relative_to(out) for path in out.rglob("*.png"))
+    assert all((whole / file).read_bytes() == (out / file).read_bytes() for file in files)
+    one, other = np.load(whole / "templates.npz"), np.load(out / "templates.npz")
+    assert all((one[name] == other[name]).all() for name in one)
+    drawn = [decoded(tmp_path / folder / "whole.mkv.mp4") for folder in ("drawn", "drawn whole")]
+    assert drawn[0].shape == drawn[1].shape == (200, 240, 480, 3)
+    # Encoders of several threads are not exact.
+    assert np.abs(drawn[0].astype(int) - drawn[1]).mean() < 1
+
+
+def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
+    paths = [str(clips / "a.mp4"), str(clips / "c.mp4")]
+    with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        job.begin(resume=False)
+        assert len(next(iter(run_videos(scorer, job, VideoTask()))).tracks) == 2
+    shutil.copy(clips / "c.mp4", clips / "a.mp4")
+    with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        job.begin(resume=True)
+        assert [len(each.tracks) for each in run_videos(scorer, job, VideoTask())] == [0, 0]
+        job.finish()
+
+
+@pytest.mark.parametrize("name", ["000000.json", "000001/state.json", "job.json"])
+def test_damaged_files_of_an_unfinished_run_are_named(
+    scorer: Scorer, clips: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
+    monkeypatch.setattr(video_job, "CHECKPOINT_SECONDS", 0)
+    with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        job.begin(resume=False)
+        next(iter(run_videos(scorer, job, VideoTask())))
+    path = tmp_path / "tracks" / "unfinished" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"broken": ')
+
+    def go_on() -> None:
+        with VideoJob(tmp_path / "tracks", paths, {}) as job:
+            job.begin(resume=True)
+            list(run_videos(scorer, job, VideoTask()))
+
+    with pytest.raises(DataError, match=path.name):
+        go_on()
+
+
+def test_folders_that_are_not_empty_are_refused(
+    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("video", clips / "a.mp4", "--out", clips) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "x", "--best", 0) == 2
+    assert run("video", tmp_path / "none.mp4", "--out", tmp_path / "y") == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_clips_are_files_folders_streams_and_cameras(clips: Path, tmp_path: Path) -> None:
+    given = [str(clips), "rtsp://camera/1", "device:0", "missing.mp4"]
+    names = [str(clips / name) for name in ("a.mp4", "b.mkv", "c.mp4", "d.mp4")]
+    assert video_paths(given) == [*names, *given[1:]]
+    with pytest.raises(DataError, match="given twice"):
+        video_paths([str(clips), str(clips / "a.mp4")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no videos in"):
+        video_paths([str(tmp_path / "empty")])
+
+
+def test_clips_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    job = VideoJob(tmp_path / "out", ["a/clip.mp4", "b/clip.mp4", "rtsp://camera/", ".."], {})
+    assert len(set(job.names)) == 4
+    assert job.names[:2] == ["clip.mp4", "clip.mp4_2"]
+    assert not any("/" in name or name == ".." for name in job.names)
+
+
+def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
+    with VideoJob(tmp_path / "out", ["device:9"], {}) as job:
+        job.begin(resume=False)
+        with pytest.raises(Error, match="cannot be read twice"):
+            list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
+
+
+def test_settings_tell_galleries_apart() -> None:
+    empty = np.full(2, np.nan, np.float32)
+    faces, names = np.eye(2, dtype=np.float32), np.array(["a", "b"])
+    one = Gallery.from_enrollments(
+        "m", "c" * 64, Enrollments(names, names, faces, empty, empty, np.array(["", ""]))
+    )
+    other = Gallery.from_enrollments(
+        "m", "c" * 64, Enrollments(names[::-1], names, faces, empty, empty, np.array(["", ""]))
+    )
+    settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]
+    assert json.dumps(settings[0]) != json.dumps(settings[1])
+    assert json.dumps(VideoTask().settings())

@@ -1,0 +1,174 @@
+"""Videos of people who are squares of one color, and a scorer that knows them by it.
+
+A square of pure color on gray is a face; its hue is the person, and its brightness, 0 to 1, the quality. So tests know
+everything that should be found, whatever a codec does to the pixels.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.detection import Detection
+from facerts.embedding import FaceOutputs
+from facerts.images.align import TEMPLATE
+from facerts.scoring import Scorer
+
+HEIGHT, WIDTH, SIDE = 120, 240, 40
+RED, GREEN, BLUE = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+# Color, left and top of each face.
+Scene = Sequence[tuple[tuple[float, float, float], float, float]]
+
+
+def draw(scene: Scene, height: int = HEIGHT, width: int = WIDTH, side: int = SIDE) -> NDArray[np.uint8]:
+    frame = np.full((height, width, 3), 90, np.uint8)
+    for color, left, top in scene:
+        left, top = round(left), round(top)
+        frame[max(top, 0) : max(top + side, 0), max(left, 0) : max(left + side, 0)] = 255 * np.array(color)
+    return frame
+
+
+class ColorDetector:
+    """Finds the squares, the largest first."""
+
+    identity = "squares of color"
+
+    def __init__(self, score: Callable[[Detection], float] = lambda face: 0.9) -> None:
+        self._score = score
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        colors = image.max(axis=2).astype(int) - image.min(axis=2)
+        faces = []
+        for channel in range(3):
+            mask = ((colors > 50) & (image.argmax(axis=2) == channel)).astype(np.uint8)
+            mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
+            _, _, stats, _ = cv2.connectedComponentsWithStats(mask)
+            for left, top, width, height, area in stats[1:].tolist():
+                if area < 100:
+                    continue
+                box = np.array([left, top, left + width, top + height], dtype=np.float64)
+                points = box[:2] + TEMPLATE * np.array([width, height]) / 112
+                face = Detection(box, points, 0.9)
+                faces.append(Detection(box, points, self._score(face)))
+        return sorted(faces, key=lambda face: face.area, reverse=True)
+
+
+class ColorCalibration:
+    """Percentiles of brightness, and match thresholds of colors."""
+
+    quantiles = tuple(np.linspace(0, 1, 101).tolist())
+    matching = SimpleNamespace(
+        flip=False,
+        thresholds={
+            rate: SimpleNamespace(similarity=cosine, fnmr=0.1, ci95=(0.0, 0.2), kept={})
+            for rate, cosine in (("0.01", 0.6), ("0.0001", 0.8))
+        },
+    )
+    groups: dict[str, Any] = {}  # noqa: RUF012
+
+    def quality_at(self, percentile: float) -> float:
+        return percentile / 100
+
+    def percentile(self, quality: float) -> float:
+        return round(100 * quality, 2)
+
+
+@dataclass
+class ColorEmbedder:
+    """The color of a crop as its embedding, and its brightness as quality; v is the inverse of that."""
+
+    name: str = "colors"
+    sha256: str = "c" * 64
+    batch_size: int = 16
+    providers: list[str] = field(default_factory=lambda: ["CPUExecutionProvider"])
+    description: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            thresholds={"0.99": SimpleNamespace(quality=0.35)}, calibration=ColorCalibration()
+        )
+    )
+    session: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            get_session_options=lambda: SimpleNamespace(intra_op_num_threads=1)
+        )
+    )
+    runs: int = 0
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        self.runs += 1
+        colors = crops[:, 30:82, 30:82].reshape(len(crops), -1, 3).mean(axis=1) / 255
+        quality = np.maximum(colors.max(axis=1), 1e-3).astype(np.float32)
+        length = np.maximum(np.linalg.norm(colors, axis=1, keepdims=True), 1e-6)
+        return FaceOutputs(
+            (colors / length).astype(np.float32),
+            length[:, 0].astype(np.float32),
+            quality,
+            (1 / quality).astype(np.float32),
+        )
+
+
+def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:
+    return Scorer(ColorEmbedder(), detector or ColorDetector(), **options)  # type: ignore[arg-type]
+
+
+def write_clip(
+    path: Path | Any,
+    frames: Iterable[tuple[float, NDArray[np.uint8]]],
+    *,
+    codec: str = "libx264",
+    aspect: Fraction | None = None,
+    format: str | None = None,
+    container_options: dict[str, str] | None = None,
+    keyframes: int = 12,
+) -> Any:
+    """Encode frames at their times, in seconds."""
+    name = str(path) if isinstance(path, Path) else path
+    settings = {"crf": "18", "preset": "ultrafast"} if codec == "libx264" else {}
+    with av.open(name, "w", format=format, options=container_options or {}) as container:
+        stream = None
+        for time, pixels in frames:
+            if stream is None:
+                stream = container.add_stream(codec, rate=30, options=settings)
+                stream.height, stream.width = pixels.shape[:2]
+                stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+                stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+                stream.codec_context.gop_size = keyframes
+                if aspect is not None:
+                    stream.codec_context.sample_aspect_ratio = aspect
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.time_base, frame.pts = Fraction(1, 1000), round(1000 * time)
+            container.mux(stream.encode(frame))
+        assert stream is not None
+        container.mux(stream.encode())
+    return path
+
+
+def turn(path: Path, rotation: int) -> Path:
+    """Write into an MP4 file by how many degrees its frames are to be turned counterclockwise, as cameras do."""
+    data = bytearray(path.read_bytes())
+    # The matrix of the track's header, see ISO/IEC 14496-12, 8.3.2: fixed point, the first two columns of two rows.
+    at = data.index(b"tkhd") + 44
+    cosine, sine = round(np.cos(np.radians(rotation))), round(np.sin(np.radians(rotation)))
+    matrix = [cosine << 16, -sine << 16, 0, sine << 16, cosine << 16, 0, 0, 0, 1 << 30]
+    data[at : at + 36] = struct.pack(">9i", *matrix)
+    path.write_bytes(data)
+    return path
+
+
+def walk(seconds: float, fps: float = 25.0, start: float = 0.0) -> list[tuple[float, NDArray[np.uint8]]]:
+    """A red and a green person who walk past each other, red from the left."""
+    times = start + np.arange(round(seconds * fps)) / fps
+    share = (times - start) / max(seconds, 1e-9)
+    return [
+        (float(time), draw([(RED, 10 + 160 * at, 20), (GREEN, 180 - 160 * at, 70)]))
+        for time, at in zip(times, share, strict=True)
+    ]

@@ -1,0 +1,281 @@
+"""Frames to tracks: who, when, the best shots, the template, and how little is kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries import Decision, Enrollments, Gallery
+from facerts.metrics.pooling import face_weight, pool
+from facerts.scoring import Row, Scorer, Track
+from facerts.scoring.crop_store import SIZE, CropStore
+from facerts.scoring.shots import HeldShot, add_shot
+from facerts.scoring.video_tracks import TrackingState
+from facerts.video import ReadReport, open_frames
+from tests.color_people import BLUE, GREEN, RED, ColorDetector, Scene, color_scorer, draw, walk, write_clip
+
+DARK_RED = (0.31, 0, 0)
+Frames = list[tuple[float, NDArray[np.uint8]]]
+
+
+def at(*scenes: Scene, start: float = 0.0, fps: float = 5.0) -> Frames:
+    return [(start + number / fps, draw(scene)) for number, scene in enumerate(scenes)]
+
+
+def who(track: Track) -> str:
+    return "rgb"[int(track.template.argmax())]
+
+
+def test_two_people_who_pass_each_other(tmp_path: Path) -> None:
+    report = ReadReport()
+    clip = write_clip(tmp_path / "clip.mp4", walk(4))
+    red, green = color_scorer().video(clip, report=report)
+    assert (who(red), who(green)) == ("r", "g")
+    for track in (red, green):
+        assert track.spans == ((0.0, pytest.approx(3.8)),)
+        assert track.faces == 20
+        assert track.poor_faces == 0
+        assert track.path == str(clip)
+        assert track.template.dtype == np.float32
+        assert np.linalg.norm(track.template) == pytest.approx(1)
+    assert (report.frames, report.problem) == (100, None)
+    assert red.best[0].crop.shape == (112, 112, 3)
+    assert red.best[0].crop[56, 56].argmax() == 0
+
+
+def test_someone_who_leaves_and_returns_is_one_track_and_so_is_one_before_and_after_a_cut() -> None:
+    here, away = [(RED, 20, 20)], [(BLUE, 150, 20)]
+    frames = at(*[here] * 5, *[[]] * 15, *[[(RED, 150, 60)]] * 5, *[away] * 5, *[here] * 5)
+    red, blue = color_scorer().video(frames)
+    assert (who(red), who(blue)) == ("r", "b")
+    assert np.array(red.spans) == pytest.approx(np.array([[0, 0.8], [4, 4.8], [6, 6.8]]))
+    assert red.faces == 15
+    assert len(red.parts) == 3
+    assert red.seconds == pytest.approx(2.4)
+    assert [who(track) for track in color_scorer().video(frames, join=False)] == ["r", "r", "b", "r"]
+    assert [who(track) for track in color_scorer().video(frames, join_seconds=2)] == ["r", "r", "b"]
+
+
+def test_two_who_look_alike_and_are_seen_together_are_never_joined() -> None:
+    pair = [(RED, 10, 20), (RED, 180, 20)]
+    tracks = list(color_scorer().video(at(*[pair] * 6, *[[]] * 10, *[[(RED, 100, 20)]] * 6)))
+    assert [len(track.parts) for track in tracks] in ([1, 2], [2, 1])
+    first, second = tracks
+    assert first.spans[0] == second.spans[0] == (0.0, 1.0)
+
+
+def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones() -> None:
+    frames = at(*[[(RED, 20, 20)]] * 3, *[[(DARK_RED, 20, 20)]] * 5)
+    (track,) = color_scorer().video(frames)
+    assert (track.faces, track.poor_faces) == (8, 5)
+    assert not track.too_poor
+    assert all(shot.quality == 1 for shot in track.best)
+    assert (track.percentile, track.reasons) == (100, track.best[0].reasons)
+
+
+def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
+    red, green = np.eye(3, dtype=np.float32)[:2]
+    empty = np.full(6, np.nan, np.float32)
+    names = np.array(["Rosa"] * 3 + ["Grete"] * 3)
+    paths = np.array(list("abcdef"))
+    faces = np.array([red] * 3 + [green] * 3)
+    enrolled = Enrollments(names, paths, faces, empty, empty, np.array([""] * 6))
+    gallery = Gallery.from_enrollments("colors", "c" * 64, enrolled)
+    frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
+    poor, good = color_scorer().video(frames, join=False)
+    if who(poor) == who(good) and not poor.too_poor:
+        poor, good = good, poor
+    assert poor.too_poor
+    assert poor.best == ()
+    assert set(poor.reasons) >= {"below_threshold"}
+    assert poor.quality == pytest.approx(0.31, abs=0.01)
+    assert "below the threshold" in repr(poor) or "under exposed" in repr(poor)
+    matches = gallery.match([poor.as_face(), good.as_face()], fpir=0.5)
+    assert [match.decision for match in matches] == [Decision.TOO_POOR, Decision.MATCH]
+    assert matches[1].person == "Rosa"
+
+
+def test_templates_weight_faces_by_what_the_model_knows() -> None:
+    # Two colors that are alike enough to be followed; the brighter counts for more.
+    scenes = [[((1, 0, 0), 20, 20)], [((0.5, 0.2, 0), 20, 20)], [((0.8, 0.1, 0), 20, 20)]]
+    scorer = color_scorer()
+    frames = at(*scenes)
+    (track,) = scorer.video(frames)
+    faces = [next(iter(scorer.score_each(pixels))) for _, pixels in frames]
+    weights = [float(face.row.uncertainty or 0) ** -4 for face in faces]
+    expected = pool([face.embedding for face in faces], [0, 0, 0], weights=weights)[0]
+    assert track.template == pytest.approx(expected, abs=1e-6)
+    plain = pool([face.embedding for face in faces], [0, 0, 0])[0]
+    assert np.abs(track.template - plain).max() > 0.03
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "percentile", "weight"),
+    [(2.0, 50.0, 1 / 16), (None, 15.0, 0.5), (None, 80.0, 1.0), (None, 0.0, 0.01), (None, None, 1.0)],
+)
+def test_the_weight_of_a_face(uncertainty: float | None, percentile: float | None, weight: float) -> None:
+    assert face_weight(uncertainty, percentile) == pytest.approx(weight)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 30), st.floats(0, 1), st.sampled_from([0.0, 30.0, -30.0])),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 4),
+)
+def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, float]], most: int) -> None:
+    shots: list[HeldShot] = []
+    for time, quality, yaw in sorted(seen):
+        points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
+        row = Row("clip", face=0, quality=quality, points=points)
+        add_shot(shots, HeldShot(time, row, None, np.zeros(2, np.float32)), most)
+    assert 1 <= len(shots) <= most
+    assert shots[0].rank[0] == max(quality for _, quality, _ in seen)
+    assert shots == sorted(shots, key=lambda shot: shot.rank, reverse=True)
+    assert not any(one.resembles(other) for at, one in enumerate(shots) for other in shots[:at])
+
+
+def test_best_shots_are_the_brightest_of_every_two_seconds() -> None:
+    brightness = [0.5 + 0.4 * np.sin(step / 3) for step in range(60)]
+    frames = at(*[[((value, 0, 0), 20, 20)] for value in brightness])
+    (track,) = color_scorer().video(frames, best=3)
+    tops = [step for step in range(1, 59) if brightness[step - 1] < brightness[step] > brightness[step + 1]]
+    assert sorted(shot.time for shot in track.best) == pytest.approx([step / 5 for step in tops][:3])
+
+
+def test_a_camera_gives_tracks_as_they_end_and_forgets_them() -> None:
+    drawn = []
+
+    def camera() -> Iterator[NDArray[np.uint8]]:
+        for step in range(400):
+            drawn.append(step)
+            scene = [(BLUE, 150, 60)] + ([(RED, 20, 20)] if step % 100 < 10 else [])
+            yield draw(scene)
+
+    tracks = color_scorer().video(camera(), join_seconds=4)
+    first = next(tracks)
+    # It ended after ten frames, and was awaited for four seconds; frames are read a little ahead.
+    assert who(first) == "r"
+    assert len(drawn) < 60
+    rest = list(tracks)
+    assert [who(track) for track in [first, *rest]] == ["r", "r", "r", "r", "b"]
+    assert [track.number for track in [first, *rest]] == [1, 2, 3, 4, 5]
+
+
+def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
+    scorer = color_scorer()
+    people = RED, GREEN, BLUE
+    source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
+    options = scorer.track_options(source, fps=5.0, best=3, min_faces=2, join=True, join_seconds=None)
+    sizes = []
+    with CropStore() as store:
+        tracks = scorer.track(source, options, store)
+        for frame in tracks.frames():
+            held = [shot for builder in tracks.state.followed.values() for shot in builder.shots]
+            held += [shot for builder in tracks.state.ended for shot in builder.shots]
+            sizes.append(sum(shot.crop is not None for shot in held))
+            assert len(frame.faces) == 1
+        assert max(sizes) <= 2 * options.best
+        assert len(tracks.state.ended) + len(tracks.state.followed) <= 4
+        assert {who(track) for track in tracks.finish()} == {"r", "g", "b"}
+
+
+def test_a_run_that_goes_on_from_a_state_gives_the_same_tracks(tmp_path: Path) -> None:
+    scenes = [
+        [(RED, 20 + step, 20)] * (step % 40 < 30) + [((0, 0.4 + step / 200, 0), 180 - step, 60)]
+        for step in range(80)
+    ]
+    frames = at(*scenes)
+    scorer = color_scorer()
+    whole = list(scorer.video(frames))
+    kept = TypeAdapter(TrackingState)
+    for stop in (4, 36, 76):
+        options = scorer.track_options(open_frames(frames), fps=5.0, best=3, min_faces=2)
+        with CropStore(tmp_path / f"{stop}.bin") as store:
+            begun = scorer.track(open_frames(frames), options, store)
+            for frame in begun.frames():
+                if round(5 * frame.time) == stop:
+                    break
+            text = kept.dump_json(begun.state)
+            store.sync()
+        state = kept.validate_json(text)
+        with CropStore(tmp_path / f"{stop}.bin", state.crops) as store:
+            rest = scorer.track(open_frames(frames), options, store, state)
+            times = [frame.time for frame in rest.frames()]
+            assert times[0] == pytest.approx((stop + 1) / 5)
+            tracks = list(rest.finish())
+        assert [track.spans for track in tracks] == [track.spans for track in whole]
+        for one, other in zip(tracks, whole, strict=True):
+            assert (one.template == other.template).all()
+            assert [shot.time for shot in one.best] == [shot.time for shot in other.best]
+            assert all((a.crop == b.crop).all() for a, b in zip(one.best, other.best, strict=True))
+
+
+def test_a_store_gives_back_what_was_put_into_it(tmp_path: Path) -> None:
+    crops = np.random.default_rng(0).integers(0, 255, (5, 112, 112, 3), np.uint8)
+    with CropStore(tmp_path / "crops.bin") as store:
+        assert [store.put(crop) for crop in crops] == [0, 1, 2, 3, 4]
+        store.discard(1)
+        assert store.put(crops[0]) == 5
+        assert (store.get(3) == crops[3]).all()
+    with CropStore(tmp_path / "crops.bin", 3) as store:
+        assert len(store) == 3
+        assert store.put(crops[4]) == 3
+        assert (store.get(3) == crops[4]).all()
+    assert (tmp_path / "crops.bin").stat().st_size == 4 * SIZE
+    with pytest.raises(DataError, match="crops are missing"):
+        CropStore(tmp_path / "crops.bin", 9)
+    with CropStore() as store:
+        assert [store.put(crops[0]), store.put(crops[1])] == [0, 1]
+        store.discard(0)
+        assert store.put(crops[2]) == 0
+
+
+def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:
+    frames = at([(RED, 20, 20)], *[[]] * 10, *[[(GREEN, 20, 20)]] * 3)
+    assert [who(track) for track in color_scorer().video(frames)] == ["g"]
+    assert [who(track) for track in color_scorer().video(frames, min_faces=1)] == ["r", "g"]
+
+
+def test_no_face_is_no_track() -> None:
+    assert list(color_scorer().video(at(*[[]] * 10))) == []
+    assert list(color_scorer().video([])) == []
+
+
+def test_small_faces_and_channels_of_opencv() -> None:
+    frames = at(*[[(RED, 20, 20)]] * 4)
+    assert list(color_scorer(min_face_size=60).video(frames)) == []
+    (track,) = color_scorer().video([(time, pixels[..., ::-1]) for time, pixels in frames], color="BGR")
+    assert who(track) == "r"
+
+
+def test_options_that_make_no_sense_are_errors() -> None:
+    scorer = color_scorer()
+    for options, message in (
+        ({"fps": 0}, "fps must be above 0"),
+        ({"best": 0}, "best must be at least 1"),
+        ({"min_faces": 0}, "min_faces must be at least 1"),
+        ({"join_seconds": -1}, "join_seconds must be 0 or more"),
+    ):
+        with pytest.raises(Error, match=message):
+            list(scorer.video([], **options))
+    with pytest.raises(ModelError, match="faces in videos have to be found"):
+        list(Scorer(scorer.embedder).video([]))
+
+
+def test_unsure_detections_continue_tracks() -> None:
+    # A detector that is unsure on the right side of the image.
+    detector = ColorDetector(lambda face: 0.9 if face.box[0] < 100 else 0.4)
+    frames = at(*[[(RED, 20 + 8 * step, 20)] for step in range(20)], *[[]] * 10, *[[(GREEN, 150, 20)]] * 4)
+    (track,) = color_scorer(detector).video(frames)
+    assert (who(track), track.faces) == ("r", 20)

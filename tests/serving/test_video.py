@@ -1,0 +1,170 @@
+"""Clips over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import httpx
+import numpy as np
+import pytest
+
+from facerts.errors import Error, ModelError
+from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.images import encode_png
+from facerts.scoring import Scorer
+from facerts.serving import Settings, build
+from tests.color_people import color_scorer, draw, walk, write_clip
+from tests.serving.conftest import started
+
+
+@pytest.fixture(scope="module")
+def gallery_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gallery") / "people.npz"
+    red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
+    empty = np.full(6, np.nan, np.float32)
+    names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
+    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
+    write_gallery(path, Gallery.from_enrollments("colors", "c" * 64, enrolled))
+    return path
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mkv", walk(4)).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def client(gallery_file: Path) -> Iterator[httpx.Client]:
+    settings = Settings(video=True, gallery=gallery_file, max_seconds=5, min_quality=0.2, fmr=None)
+    with started(color_scorer(), settings) as (_, client):
+        yield client
+
+
+def test_a_clip_gives_its_tracks(client: httpx.Client, clip: bytes) -> None:
+    form = {"fps": "2", "crops": "true", "embeddings": "true", "best": "1"}
+    response = client.post("/v1/video", files={"video": ("clip.mkv", clip)}, data=form)
+    assert response.status_code == 200, response.text
+    result = response.json()
+    assert (result["name"], result["frames"], result["error"]) == ("clip.mkv", 8, None)
+    assert result["seconds"] == pytest.approx(4, abs=0.1)
+    red, green = result["tracks"]
+    assert red["spans"] == [[0, pytest.approx(3.52, abs=0.05)]]
+    assert (red["faces"], red["too_poor"]) == (8, False)
+    assert (red["decision"], red["candidates"][0]["person"]) == ("match", "Rosa")
+    assert green["decision"] == "unknown"
+    assert np.argmax(red["template"]) == 0
+    (shot,) = red["best"]
+    crop = cv2.imdecode(np.frombuffer(base64.b64decode(shot["crop"]), np.uint8), cv2.IMREAD_COLOR)
+    assert crop.shape == (112, 112, 3)
+
+
+def test_a_clip_alone_is_a_body(client: httpx.Client, clip: bytes) -> None:
+    response = client.post(
+        "/v1/video?min_faces=30", content=clip, headers={"Content-Type": "video/x-matroska"}
+    )
+    assert response.status_code == 200
+    result = response.json()
+    assert (result["tracks"], result["left_out"], result["frames"]) == ([], 2, 20)
+
+
+def test_a_clip_that_is_cut_off_gives_what_could_be_read(client: httpx.Client, clip: bytes) -> None:
+    result = client.post("/v1/video", files={"video": clip[: len(clip) // 2]}).json()
+    assert "cut off; it could be read until" in result["error"]
+    assert len(result["tracks"]) == 2
+    assert 1 < result["read_until"] < 3
+
+
+def test_what_cannot_be_used_is_an_error(client: httpx.Client, clip: bytes, tmp_path: Path) -> None:
+    long = write_clip(tmp_path / "long.mkv", walk(8, fps=5)).read_bytes()
+    playlist = b"#EXTM3U\n#EXTINF:9,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n"
+    for data, status, code, message in (
+        (b"nothing", 422, "unusable_video", "not a video of a known format"),
+        (playlist, 422, "unusable_video", "not a video of a known format"),
+        (long, 422, "unusable_video", "longer than 5 seconds, the maximum"),
+    ):
+        response = client.post("/v1/video", files={"video": data})
+        assert (response.status_code, response.json()["code"]) == (status, code)
+        assert message in response.json()["error"]
+    for files, options, status, message in (
+        ({"images": clip}, "", 422, "files belong in the field 'video'"),
+        ([("video", clip), ("video", clip)], "", 422, "more than 1 videos"),
+        ({"video": clip}, "?fps=1000", 422, "fps"),
+        ({"video": clip}, "?keep=0.5&min_quality=1", 422, "give only one"),
+        ({"video": clip}, "?colour=red", 422, "colour"),
+    ):
+        response = client.post(f"/v1/video{options}", files=files)
+        assert response.status_code == status
+        assert message in response.json()["error"]
+    response = client.post("/v1/video", content=clip, headers={"Content-Type": "image/png"})
+    assert response.status_code == 415
+    assert "one video as video/mp4" in response.json()["error"]
+
+
+def test_images_are_scored_while_a_clip_is_looked_at(gallery_file: Path, clip: bytes) -> None:
+    scorer = color_scorer()
+    busy, free = threading.Event(), threading.Event()
+    real = scorer.detector
+    assert real is not None
+
+    class Slow:
+        identity = "slow for videos"
+
+        def __call__(self, image: np.ndarray) -> object:  # type: ignore[type-arg]
+            if image.shape[:2] == (120, 240):
+                busy.set()
+                free.wait(20)
+            return real(image)
+
+    scorer.detector = Slow()  # type: ignore[assignment]
+    image = encode_png(draw([((1, 0, 0), 20, 20)], 100, 200))
+    with started(scorer, Settings(video=True)) as (_, client):
+        answers: list[httpx.Response] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(client.post("/v1/video", files={"video": clip}))
+        )
+        thread.start()
+        assert busy.wait(20)
+        response = client.post("/v1/score", files={"images": image})
+        assert response.status_code == 200
+        assert answers == []
+        free.set()
+        thread.join()
+    assert answers[0].status_code == 200
+
+
+def test_a_clip_that_takes_too_long_is_given_up(clip: bytes) -> None:
+    scorer = color_scorer()
+    real = scorer.detector
+    assert real is not None
+    looked = []
+
+    class Slow:
+        identity = "slow"
+
+        def __call__(self, image: np.ndarray) -> object:  # type: ignore[type-arg]
+            if image.shape[:2] == (120, 240):
+                looked.append(1)
+                time.sleep(0.3)
+            return real(image)
+
+    scorer.detector = Slow()  # type: ignore[assignment]
+    with started(scorer, Settings(video=True, timeout=0.5)) as (_, client):
+        response = client.post("/v1/video", files={"video": clip})
+        assert (response.status_code, response.json()["code"]) == (504, "timeout")
+    # The service has stopped, and so has its thread, long before the twentieth frame.
+    assert len(looked) < 20
+
+
+def test_a_service_takes_videos_only_if_it_is_told_to(clip: bytes) -> None:
+    with started(color_scorer(), Settings()) as (_, client):
+        assert client.post("/v1/video", files={"video": clip}).status_code == 404
+        assert "/v1/video" not in client.get("/openapi.json").json()["paths"]
+    with pytest.raises(ModelError, match="faces in videos have to be found"):
+        build(Scorer(color_scorer().embedder), Settings(video=True))
+    with pytest.raises(Error, match="max_seconds must be"):
+        Settings(max_seconds=0)

@@ -1,0 +1,197 @@
+"""Streams from a server of this machine, that drop and come back."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from facerts.errors import VideoError
+from facerts.video import camera as camera_file
+from facerts.video import open_frames
+from facerts.video.reconnection import Reconnection
+from facerts.video.video_stream import without_password
+from tests.color_people import GREEN, draw, walk, write_clip
+from tests.ports import free_port
+
+
+class Server(ThreadingHTTPServer):
+    """Serves bytes by path; of each path's first requests only so many bytes, as if the connection had dropped.
+
+    Attributes:
+        content: bytes by path.
+        drops: how many bytes the next answers of a path have.
+        ranges: whether parts of the content can be asked for.
+        requests: paths that were asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", free_port()), Handler)
+        self.content: dict[str, bytes] = {}
+        self.drops: dict[str, list[int]] = {}
+        self.ranges = True
+        self.requests: list[str] = []
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server_port}{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.requests.append(self.path)
+        content = self.server.content.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(asked[1]) if asked and self.server.ranges else 0
+        drops = self.server.drops.get(self.path) or []
+        until = drops.pop(0) if drops else len(content)
+        self.send_response(206 if asked and self.server.ranges else 200)
+        if self.server.ranges:
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[start : max(start, until)])
+        self.close_connection = True
+
+    def log_message(self, format: str, *values: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Waits between attempts, which are only noted."""
+    waits: list[float] = []
+    now = time.monotonic
+
+    monkeypatch.setattr(
+        "facerts.video.reconnection.time",
+        SimpleNamespace(monotonic=lambda: now() + sum(waits), sleep=waits.append),
+    )
+    return waits
+
+
+def test_a_stream_with_an_end_goes_on_where_it_dropped(tmp_path: Path, no_waiting: list[float]) -> None:
+    data = write_clip(tmp_path / "clip.mkv", walk(8)).read_bytes()
+    with serving() as server:
+        server.content["/clip.mkv"] = data
+        server.drops["/clip.mkv"] = [len(data) // 2, len(data) * 3 // 4]
+        source = open_frames(server.url("/clip.mkv"))
+        times = [frame.time for frame in source.frames(5)]
+    assert times == pytest.approx(np.arange(40) / 5, abs=2e-3)
+    assert source.report.problem is None
+    assert source.report.reconnects >= 1
+
+
+def test_a_stream_without_an_end_that_stays_away_ends(tmp_path: Path, no_waiting: list[float]) -> None:
+    data = write_clip(tmp_path / "clip.ts", walk(4), format="mpegts").read_bytes()
+    with serving() as server:
+        server.ranges = False
+        server.content["/live.ts"] = data
+        source = open_frames(server.url("/live.ts"), reconnect=20)
+        times = []
+        for frame in source.frames(5):
+            times.append(frame.time)
+            if len(times) == 15:
+                del server.content["/live.ts"]
+    assert times == sorted(times)
+    assert len(times) >= 15
+    assert source.live
+    assert "did not come back within 20 seconds" in str(source.report.problem)
+    assert no_waiting[:4] == [0.5, 1, 2, 4]
+    assert sum(no_waiting) == pytest.approx(20, abs=1)
+
+
+def test_a_stream_that_is_not_there_is_an_error_at_once(no_waiting: list[float]) -> None:
+    with serving() as server, pytest.raises(VideoError, match="cannot be opened"):
+        list(open_frames(server.url("/nothing.mp4")).frames(5))
+    with pytest.raises(VideoError, match="cannot be opened"):
+        list(open_frames(f"http://127.0.0.1:{free_port()}/clip.mp4").frames(5))
+    assert no_waiting == []
+
+
+def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path: Path) -> None:
+    secret = write_clip(tmp_path / "secret.ts", walk(2), format="mpegts")
+    with serving() as server:
+        head = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:9\n#EXTINF:2,\n"
+        server.content["/own.m3u8"] = f"{head}{server.url('/part.ts')}\n#EXT-X-ENDLIST\n".encode()
+        server.content["/part.ts"] = secret.read_bytes()
+        server.content["/foreign.m3u8"] = f"{head}file://{secret}\n#EXT-X-ENDLIST\n".encode()
+        assert len(list(open_frames(server.url("/own.m3u8"), reconnect=0).frames(5))) == 10
+        with pytest.raises(VideoError):
+            list(open_frames(server.url("/foreign.m3u8"), reconnect=0).frames(5))
+
+
+def test_addresses_are_printed_without_their_password() -> None:
+    assert without_password("rtsp://user:secret@camera:554/1?x=2") == "rtsp://…@camera:554/1?x=2"
+    assert without_password("http://camera/1") == "http://camera/1"
+    assert "secret" not in open_frames("rtsp://user:secret@camera/1").name
+
+
+def test_attempts_end(no_waiting: list[float]) -> None:
+    attempts = Reconnection(6)
+    assert [attempts.wait() for _ in range(4)] == [True, True, True, True]
+    assert no_waiting == pytest.approx([0.5, 1, 2, 2.5], abs=0.01)
+    assert not attempts.wait()
+    attempts.reset()
+    assert attempts.wait()
+    assert not Reconnection(0).wait()
+
+
+def test_a_camera_that_is_unplugged_for_a_moment_goes_on(
+    monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
+) -> None:
+    image = draw([(GREEN, 20, 20)])
+    opened = []
+
+    class Capture:
+        def __init__(self, number: int) -> None:
+            opened.append(number)
+            self._left = 0 if len(opened) == 2 else 3 if len(opened) < 4 else 0
+
+        def isOpened(self) -> bool:  # noqa: N802
+            return True
+
+        def read(self) -> tuple[bool, Any]:
+            self._left -= 1
+            return self._left >= 0, image[..., ::-1]
+
+        def release(self) -> None:
+            pass
+
+    clock = iter(np.arange(1000) / 2)
+    monkeypatch.setattr(camera_file, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(cv2, "VideoCapture", Capture)
+    source = open_frames(2, reconnect=3)
+    frames = list(source.frames(10))
+    assert set(opened) == {2}
+    assert source.name == "device:2"
+    assert [frame.time for frame in frames] == [0.5, 1, 1.5, 2, 2.5, 3]
+    assert all((frame.pixels == image).all() for frame in frames)
+    assert "gone at 0:00:03.0, and did not come back within 3 seconds" in str(source.report.problem)
