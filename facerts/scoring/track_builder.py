@@ -26,6 +26,7 @@ class TrackBuilder:
         faces: number of faces.
         poor_faces: how many of them are rejected.
         good_sum: ``(d,)`` weighted sum of the embeddings of the others; None if there are none.
+        good_weight: sum of their weights.
         poor_sum: likewise of those rejected.
         top_quality: of all faces; None if the model has no quality.
         top_percentile: likewise.
@@ -38,6 +39,7 @@ class TrackBuilder:
     faces: int = 0
     poor_faces: int = 0
     good_sum: Float64Array | None = None
+    good_weight: float = 0.0
     poor_sum: Float64Array | None = None
     top_quality: float | None = None
     top_percentile: float | None = None
@@ -55,9 +57,13 @@ class TrackBuilder:
         return max(end for _, end in self.spans)
 
     @property
-    def template(self) -> Float32Array | None:
-        """``(d,)`` of unit length, of the faces that are not poor; None if all are."""
-        return None if self.good_sum is None else _unit(self.good_sum)
+    def mean(self) -> Float64Array | None:
+        """``(d,)`` weighted mean of the faces that are not poor; None if all are.
+
+        The product of two means is the mean cosine of their faces, to which match thresholds of single faces apply.
+        That of unit templates is higher, also for different people.
+        """
+        return None if self.good_sum is None else self.good_sum / self.good_weight
 
     def add(self, time: float, face: ScoredFace, most: int) -> None:
         """Add the face of a frame.
@@ -72,7 +78,8 @@ class TrackBuilder:
         self.faces += 1
         if row.quality is not None and (self.top_quality is None or row.quality > self.top_quality):
             self.top_quality, self.top_percentile = row.quality, row.percentile
-        weighted = embedding.astype(np.float64) * face_weight(row.uncertainty, row.percentile)
+        weight = face_weight(row.uncertainty, row.percentile)
+        weighted = embedding.astype(np.float64) * weight
         if row.rejected:
             self.poor_faces += 1
             self.poor_sum = _added(self.poor_sum, weighted)
@@ -80,6 +87,7 @@ class TrackBuilder:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
             return
         self.good_sum = _added(self.good_sum, weighted)
+        self.good_weight += weight
         add_shot(self.shots, HeldShot(time, row, face.norm, embedding, face.crop), most)
 
     def overlaps(self, other: TrackBuilder) -> bool:
@@ -100,6 +108,7 @@ class TrackBuilder:
         self.faces += other.faces
         self.poor_faces += other.poor_faces
         self.good_sum = _added(self.good_sum, other.good_sum)
+        self.good_weight += other.good_weight
         self.poor_sum = _added(self.poor_sum, other.poor_sum)
         if other.top_quality is not None and (
             self.top_quality is None or other.top_quality > self.top_quality
@@ -154,14 +163,14 @@ def joined_best(tracks: Sequence[TrackBuilder], new: TrackBuilder, min_cosine: f
     """The track that a new one continues: the most similar of those never on screen at the same time.
 
     Args:
-        min_cosine: cosine similarity of templates from which two are one person.
+        min_cosine: mean cosine similarity of their faces from which two are one person.
     """
-    template = new.template
-    others = [(track, track.template) for track in tracks]
+    mean = new.mean
+    others = [(track, track.mean) for track in tracks]
     known = [(track, its) for track, its in others if its is not None]
-    if template is None or not known:
+    if mean is None or not known:
         return None
-    cosines = np.stack([its for _, its in known]) @ template
+    cosines = np.stack([its for _, its in known]) @ mean
     order: list[int] = np.argsort(-cosines, kind="stable").tolist()
     for at in order:
         if cosines[at] < min_cosine:

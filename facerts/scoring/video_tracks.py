@@ -38,7 +38,7 @@ class TrackOptions:
         fps: frames per second that are looked at.
         best: maximum number of best shots of a track.
         min_faces: leave out tracks with fewer faces, which are mostly errors of the detector.
-        join_cosine: cosine similarity of templates from which two tracks are joined; None joins none.
+        join_cosine: mean cosine similarity of faces from which two tracks are joined; None joins none.
         join_seconds: longest absence over which tracks are joined; None for any.
         max_faces: maximum number of faces that are scored in a frame, largest first; None for all.
 
