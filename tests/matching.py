@@ -50,6 +50,7 @@ def matching(**changes: Any) -> dict[str, Any]:
         "identities": 100,
         "flip": False,
         "interval": "bootstrap over subjects",
+        "same_person": [-12.7, 40.0, 0.0, 0.0],
         "thresholds": {"0.01": at(0.2, 0.01, 0.1, 0.05), "0.001": at(0.5, 0.001, 0.2, 0.125)},
     } | changes
 

@@ -176,6 +176,7 @@ COMMANDS: dict[str, Arguments] = {
     "score": lambda world: (world.flat, "--model", world.model),
     "serve": lambda world: ("--model", world.flat),
     "train": lambda world: (world.flat,),
+    "video": lambda world: (world.flat, "--model", world.matcher, "--out", world.out),
     "verify": lambda world: (*sorted(world.flat.iterdir())[:2], "--model", world.model),
 }
 # These print no names but the package's own.

@@ -26,6 +26,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("gallery", "search"): ("people.npz", "faces", "--model", "model.onnx", "--fpir", "0.5"),
     ("gallery", "check"): ("people.npz",),
     ("gallery", "best"): ("people.npz", "-k", "2"),
+    ("people", "list"): ("people",),
 }
 
 
@@ -52,6 +53,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ("--model", folder / "model.onnx", "--out", folder / "people.npz", "--keep-poor")
     assert run("gallery", "build", folder / "faces", *options) == 0
     (folder / "faces" / "=broken.jpg").write_bytes(b"no image")
+    found = run(
+        "people", "find", folder / "faces", "--model", folder / "model.onnx", "--out", folder / "people"
+    )
+    assert found == 1
     return folder
 
 
