@@ -31,11 +31,10 @@ from facerts.datasets import Source
 from facerts.datasets.changed import degradation
 from facerts.errors import DataError
 from facerts.evaluation.similarity import compare_images
-from facerts.galleries.enroll import FULL_WEIGHT, MIN_WEIGHT
 from facerts.images.corruptions import degrade
 from facerts.images.measures import measure_crop
 from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.pooling import pool, ranked_weights
+from facerts.metrics.pooling import FULL_WEIGHT, MIN_WEIGHT, pool, ranked_weights
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, load
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
+from facerts.metrics.pooling import FULL_WEIGHT, MIN_WEIGHT
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
@@ -22,10 +23,6 @@ Images = str | Path | Sequence[str | Path] | Source
 # Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
 ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
-# Images from this percentile of quality on have full weight in a template; below, the weight falls to the minimum.
-# Chosen on 150 held-out people, see docs/results/use.md.
-FULL_WEIGHT = 30.0
-MIN_WEIGHT = 0.01
 # Between the reasons of an image.
 SEPARATOR = ";"
 

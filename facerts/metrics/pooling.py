@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 # Images whose weighted embeddings are processed at a time, in float64; all of IJB-C's would take 1.9 GB.
 BLOCK = 16384
-# Weights fall with this power of v. Chosen on held-out people by eval/track_templates.py, see docs/results/use.md.
+# Weights fall with this power of v. Chosen on held-out people by eval/track_templates.py, see docs/video.md.
 UNCERTAINTY_POWER = 4
-# Faces from this percentile of quality on have full weight; below, it falls to the minimum. As in galleries.
+# Faces from this percentile of quality on have full weight in a template; below, it falls to the minimum. Chosen on 150
+# held-out people, see docs/results/use.md.
 FULL_WEIGHT, MIN_WEIGHT = 30.0, 0.01
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, ModelError
-from facerts.galleries.enroll import FULL_WEIGHT, MIN_WEIGHT
+from facerts.metrics.pooling import FULL_WEIGHT, MIN_WEIGHT
 from facerts.metrics.same_person import SamePerson, quality_level
 from facerts.onnx.contract import Description
 from facerts.people.neighbors import nearest, similar_pairs
