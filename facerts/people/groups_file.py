@@ -130,8 +130,9 @@ def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
     faces = len(arrays["face_image"])
     if any(len(arrays[name]) != faces for name in PER_FACE) or arrays["box"].shape[1] != 4:
         return "its arrays of faces differ in length, or boxes have not 4 numbers"
-    if faces * FACE_BYTES > limit:
-        return f"{faces:,} faces take more memory than a file of its size may"
+    pairs = len(arrays["alike"])
+    if (faces + pairs) * FACE_BYTES > limit:
+        return f"{faces:,} faces and {pairs:,} pairs of groups take more memory than a file of its size may"
     if faces and not 0 <= arrays["face_image"].min() <= arrays["face_image"].max() < len(arrays["sha256"]):
         return "a face is in an image that is not listed"
     highest = arrays["highest"]

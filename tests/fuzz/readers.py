@@ -375,6 +375,8 @@ def _people() -> list[Files]:
         "group": [1, 3, -1],
         "probability": [1.0, 0.5, 0.2],
         "suggested": [1, 3, 1],
+        "alike": [[1, 3]],
+        "alike_probability": [0.3],
     }
     box = [0.0, 0.0, 9.0, 9.0]
     decisions: list[dict[str, Any]] = [

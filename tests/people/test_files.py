@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from facerts.errors import DataError
 from facerts.people import find_people, merge_people, name_person, read_people
 from facerts.people.decisions import Action, read_decisions
 from facerts.people.found_faces import read_found_faces, write_found_faces
+from facerts.people.people_folder import save
 from tests.people.photos import open_scorer, write_people
 
 
@@ -160,3 +162,13 @@ def test_a_table_survives_being_written_and_read(folder: Path) -> None:
                 values, vars(found)[name], equal_nan=np.asarray(values).dtype.kind == "f"
             ), name
     assert read_people(folder).person("Zoë <3").number == 3
+
+
+def test_pairs_that_may_be_one_person_are_kept_until_they_are_merged(folder: Path) -> None:
+    people = read_people(folder)
+    one, other = (person.number for person in people.persons[:2])
+    save(replace(people, groups=replace(people.groups, alike=((one, other, 0.25), (one, 10**6, 0.2)))))
+    (pair,) = read_people(folder).alike
+    assert (pair[0].number, pair[1].number, pair[2]) == (one, other, 0.25)
+    merge_people(folder, [one, other])
+    assert read_people(folder).alike == ()
