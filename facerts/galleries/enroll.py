@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
-from facerts.metrics.pooling import FULL_WEIGHT, MIN_WEIGHT
+from facerts.metrics.pooling import face_weights
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
@@ -68,8 +68,7 @@ class Enrollments:
     @property
     def weight(self) -> NDArray[np.float64]:
         """``(N,)`` weight of each image in its person's template, above 0 and at most 1."""
-        percentile = self.percentile.astype(np.float64)
-        return np.nan_to_num(np.clip(percentile / FULL_WEIGHT, MIN_WEIGHT, 1.0), nan=1.0)
+        return face_weights(self.percentile)
 
     @property
     def entries(self) -> list[tuple[str, str]]:

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 # Images whose weighted embeddings are processed at a time, in float64; all of IJB-C's would take 1.9 GB.
 BLOCK = 16384
-# Weights fall with this power of v. Chosen on held-out people by eval/track_templates.py, see docs/video.md.
-UNCERTAINTY_POWER = 4
 # Faces from this percentile of quality on have full weight in a template; below, it falls to the minimum. Chosen on 150
 # held-out people, see docs/results/use.md.
 FULL_WEIGHT, MIN_WEIGHT = 30.0, 0.01
@@ -78,18 +76,14 @@ def ranked_weights(quality: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(np.searchsorted(np.sort(values), values, side="right") / len(values))
 
 
-def face_weight(uncertainty: float | None, percentile: float | None) -> float:
-    """The weight of a face in a template, by what its model says of it.
+def face_weights(percentile: ArrayLike) -> NDArray[np.float64]:
+    """Weights of faces in a template, from the percentiles of their quality.
 
     Args:
-        uncertainty: RTS's v; None if the model has none.
-        percentile: of its quality, 0 to 100; counts without an uncertainty, None if the model is not calibrated.
+        percentile: 0 to 100, of any shape; NaN where the model is not calibrated, which gives full weight.
     """
-    if uncertainty is not None and uncertainty > 0:
-        return float(uncertainty**-UNCERTAINTY_POWER)
-    if percentile is None:
-        return 1.0
-    return min(max(percentile / FULL_WEIGHT, MIN_WEIGHT), 1.0)
+    share = np.clip(np.asarray(percentile, dtype=np.float64) / FULL_WEIGHT, MIN_WEIGHT, 1.0)
+    return np.nan_to_num(share, nan=1.0)
 
 
 def _pool_sorted(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, ModelError
-from facerts.metrics.pooling import FULL_WEIGHT, MIN_WEIGHT
+from facerts.metrics.pooling import face_weights
 from facerts.metrics.same_person import SamePerson, quality_level
 from facerts.onnx.contract import Description
 from facerts.people.neighbors import nearest, similar_pairs
@@ -150,8 +150,7 @@ class _Clusters:
         self.embedding, self.same_person = embedding, same_person
         self.needed = float(np.log(max(total, FEW_IMAGES) / OTHER_IMAGES))
         self.face_level = quality_level(percentile)
-        share = np.nan_to_num(percentile.astype(np.float64) / FULL_WEIGHT, nan=1.0)
-        self.face_weight = np.where(usable, np.clip(share, MIN_WEIGHT, 1.0), 0.0)
+        self.face_weight = np.where(usable, face_weights(percentile), 0.0)
         self.cluster = np.arange(total)
         self.person, self.decided = _united(total, known, together)
         self.fixed = np.zeros(total, dtype=bool)

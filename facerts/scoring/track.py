@@ -25,7 +25,7 @@ class Track:
         faces: number of frames in which the face was looked at.
         poor_faces: how many of them are below the threshold or not a face.
         best: the best shots, best first; none are poor.
-        template: ``(d,) float32`` of unit length: the mean of the embeddings, weighted by what the model knows of
+        template: ``(d,) float32`` of unit length: the mean of the embeddings, weighted by the percentiles of
             their quality; of the poor faces only if all are poor.
         percentile: of the best face.
         quality: of the best face.

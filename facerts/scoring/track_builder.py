@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from facerts.io.json_arrays import Float32Array, Float64Array
-from facerts.metrics.pooling import face_weight
+from facerts.metrics.pooling import face_weights
 from facerts.scoring.crop_store import CropStore
 from facerts.scoring.reasons import in_order
 from facerts.scoring.row_builder import ScoredFace
@@ -78,7 +78,7 @@ class TrackBuilder:
         self.faces += 1
         if row.quality is not None and (self.top_quality is None or row.quality > self.top_quality):
             self.top_quality, self.top_percentile = row.quality, row.percentile
-        weight = face_weight(row.uncertainty, row.percentile)
+        weight = float(face_weights(np.nan if row.percentile is None else row.percentile))
         weighted = embedding.astype(np.float64) * weight
         if row.rejected:
             self.poor_faces += 1

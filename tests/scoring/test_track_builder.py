@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from facerts.images import CROP_SIZE
-from facerts.metrics.pooling import face_weight
+from facerts.metrics.pooling import face_weights
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.track_builder import TrackBuilder, joined_best
@@ -30,7 +30,7 @@ def test_tracks_are_joined_by_the_mean_cosine_of_their_faces() -> None:
     faces = unit(center + 1.2 * random.normal(size=(8, 32)))
     percentiles = [80.0, 3.0, 15.0, 60.0]
     one, other = track(faces[:4], 0, percentiles), track(faces[4:], 5, percentiles)
-    weights = np.array([face_weight(None, percentile) for percentile in percentiles])
+    weights = face_weights(percentiles)
     cosine = float(np.average(faces[:4] @ faces[4:].T, weights=np.outer(weights, weights)))
     assert cosine < 0.6 * float(unit(weights @ faces[:4][None])[0] @ unit(weights @ faces[4:][None])[0])
     assert joined_best([one], other, cosine - 1e-6) is one

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries import Decision, Enrollments, Gallery
-from facerts.metrics.pooling import face_weight, pool
+from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Row, Scorer, Track
 from facerts.scoring.crop_store import SIZE, CropStore
 from facerts.scoring.shots import HeldShot, add_shot
@@ -103,14 +103,14 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     assert matches[1].person == "Rosa"
 
 
-def test_templates_weight_faces_by_what_the_model_knows() -> None:
+def test_templates_weight_faces_by_their_percentile() -> None:
     # Two colors that are alike enough to be followed; the brighter counts for more.
-    scenes = [[((1, 0, 0), 20, 20)], [((0.5, 0.2, 0), 20, 20)], [((0.8, 0.1, 0), 20, 20)]]
+    scenes = [[((1, 0, 0), 20, 20)], [((0.2, 0.1, 0), 20, 20)], [((0.8, 0.1, 0), 20, 20)]]
     scorer = color_scorer()
     frames = at(*scenes)
-    (track,) = scorer.video(frames)
+    (track,) = scorer.video(frames, min_quality=0.1)
     faces = [next(iter(scorer.score_each(pixels))) for _, pixels in frames]
-    weights = [float(face.row.uncertainty or 0) ** -4 for face in faces]
+    weights = [min(max((face.row.percentile or 0) / 30, 0.01), 1) for face in faces]
     expected = pool([face.embedding for face in faces], [0, 0, 0], weights=weights)[0]
     assert track.template == pytest.approx(expected, abs=1e-6)
     plain = pool([face.embedding for face in faces], [0, 0, 0])[0]
@@ -118,11 +118,10 @@ def test_templates_weight_faces_by_what_the_model_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uncertainty", "percentile", "weight"),
-    [(2.0, 50.0, 1 / 16), (None, 15.0, 0.5), (None, 80.0, 1.0), (None, 0.0, 0.01), (None, None, 1.0)],
+    ("percentile", "weight"), [(15.0, 0.5), (30.0, 1.0), (80.0, 1.0), (0.0, 0.01), (float("nan"), 1.0)]
 )
-def test_the_weight_of_a_face(uncertainty: float | None, percentile: float | None, weight: float) -> None:
-    assert face_weight(uncertainty, percentile) == pytest.approx(weight)
+def test_the_weight_of_a_face(percentile: float, weight: float) -> None:
+    assert face_weights(percentile) == pytest.approx(weight)
 
 
 @given(
