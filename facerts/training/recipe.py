@@ -22,7 +22,7 @@ from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
-from facerts.training.nn import BACKBONES, is_backbone, takes_any_size
+from facerts.training.nn import BACKBONES, is_backbone
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -154,7 +154,7 @@ class Backbone(Section):
 
     Attributes:
         name: name of the backbone; ``torchvision/NAME`` is a classifier of torchvision's without its last layers.
-        input_size: side in pixels to which the network resizes the crops; for ``patch…`` and torchvision's only.
+        input_size: side in pixels to which the network resizes the crops.
         width: number of channels, relative to the published network.
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
@@ -185,15 +185,6 @@ class Backbone(Section):
         if not is_backbone(name):
             raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
         return name
-
-    @model_validator(mode="after")
-    def fits_the_input(self) -> Backbone:
-        if self.input_size != CROP_SIZE and not takes_any_size(self.name):
-            raise ValueError(
-                f"input_size {self.input_size}: {self.name} takes {CROP_SIZE} x {CROP_SIZE} pixels only; choose one of "
-                "the patch networks, or of torchvision's"
-            )
-        return self
 
     @model_validator(mode="after")
     def adapts_an_embedding(self) -> Backbone:

@@ -23,10 +23,10 @@ __all__ = [
     "for_inference",
     "is_backbone",
     "recompute_activations",
-    "takes_any_size",
 ]
 
-# Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
+# Every trunk takes `width` and `dropout`, and all but the patch networks, which pool maps of any size, `input_size`;
+# the attribute `features` is the number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetwork]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
@@ -43,11 +43,6 @@ def is_backbone(name: str) -> bool:
     return name in BACKBONES or name.startswith(PREFIX)
 
 
-def takes_any_size(name: str) -> bool:
-    """Whether a backbone takes crops of other sizes than 112 x 112."""
-    return name in PATCH_PLANS or name.startswith(PREFIX)
-
-
 def build_network(
     backbone: str,
     *,
@@ -60,7 +55,7 @@ def build_network(
     """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method.
 
     Args:
-        input_size: side in pixels to which the network resizes the crops; see ``takes_any_size``.
+        input_size: side in pixels to which the network resizes the crops.
 
     Raises:
         MissingExtraError: the backbone is torchvision's, which cannot be imported.
@@ -70,6 +65,8 @@ def build_network(
     if backbone.startswith(PREFIX):
         name = backbone.removeprefix(PREFIX)
         trunk = TorchvisionTrunk(name, width=width, dropout=dropout, input_size=input_size)
-    else:
+    elif backbone in PATCH_PLANS:
         trunk = BACKBONES[backbone](width=width, dropout=dropout)
+    else:
+        trunk = BACKBONES[backbone](width=width, dropout=dropout, input_size=input_size)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {}, input_size)

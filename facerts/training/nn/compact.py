@@ -25,9 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from facerts.images import CROP_SIZE
 from facerts.training.nn.residual_block import ResidualBlock
+from facerts.training.nn.sizes import last_side
 
-FINAL_SIZE = 7  # 28 halved twice
 # Channels are multiples of this, the width of matrix units.
 CHANNEL_MULTIPLE = 16
 
@@ -193,14 +194,17 @@ BLOCKS: dict[str, Callable[[int, int, int, int], ResidualBlock]] = {
 
 
 class Compact(nn.Module):
-    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+    """The trunk: ``(B, 3, S, S)`` to ``(B, features)``.
 
     Args:
         width: factor on every number of channels, rounded to a multiple of 16.
         dropout: probability of dropout before the features are flattened.
+        input_size: S.
     """
 
-    def __init__(self, plan: str, *, width: float = 1.0, dropout: float = 0.0) -> None:
+    def __init__(
+        self, plan: str, *, width: float = 1.0, dropout: float = 0.0, input_size: int = CROP_SIZE
+    ) -> None:
         super().__init__()
 
         def scaled(channels: int) -> int:
@@ -223,7 +227,7 @@ class Compact(nn.Module):
             pooled += outputs if design.pooled else 0
         squeezed = scaled(design.squeezed)
         self.last = nn.Sequential(conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten())
-        self.features = squeezed * FINAL_SIZE**2 + pooled
+        self.features = squeezed * last_side(input_size) ** 2 + pooled
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -12,7 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from facerts.images import CROP_SIZE
 from facerts.training.nn.residual_block import ResidualBlock
+from facerts.training.nn.sizes import last_side
 
 BLOCKS_PER_STAGE = {
     18: (2, 2, 2, 2),
@@ -23,7 +25,6 @@ BLOCKS_PER_STAGE = {
     200: (6, 26, 60, 6),
 }
 STAGE_CHANNELS = (64, 128, 256, 512)
-FINAL_SIZE = 7  # 112 halved four times
 # With fewer, the CPU build of PyTorch 2.13 writes out of bounds in the backward pass of a strided 1 x 1 convolution
 # in channels-last layout.
 MIN_CHANNELS = 16
@@ -72,16 +73,24 @@ class IResNetBlock(ResidualBlock):
 
 
 class IResNet(nn.Sequential):
-    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+    """The trunk: ``(B, 3, S, S)`` to ``(B, features)``.
 
     Args:
         width: factor on the channels of every stage; the minimum is 16 channels.
         se: add SqueezeExcite to every block.
         lite: move the stride of the first stage to the stem.
+        input_size: S.
     """
 
     def __init__(
-        self, depth: int, *, width: float = 1.0, se: bool = False, lite: bool = False, dropout: float = 0.0
+        self,
+        depth: int,
+        *,
+        width: float = 1.0,
+        se: bool = False,
+        lite: bool = False,
+        dropout: float = 0.0,
+        input_size: int = CROP_SIZE,
     ) -> None:
         stem, *_ = channels = [max(MIN_CHANNELS, round(width * full)) for full in STAGE_CHANNELS]
         stem_stride, *strides = (2, 1, 2, 2, 2) if lite else (1, 2, 2, 2, 2)
@@ -100,7 +109,7 @@ class IResNet(nn.Sequential):
             inputs = outputs
         layers += [nn.BatchNorm2d(inputs), nn.Dropout(dropout), nn.Flatten()]
         super().__init__(*layers)
-        self.features = inputs * FINAL_SIZE**2
+        self.features = inputs * last_side(input_size) ** 2
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.normal_(module.weight, std=0.1)

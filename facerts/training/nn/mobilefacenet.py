@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from facerts.images import CROP_SIZE
 from facerts.training.nn.residual_block import ResidualBlock
-
-FINAL_SIZE = 7  # 112 halved four times
+from facerts.training.nn.sizes import last_side
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,21 @@ class Bottleneck(ResidualBlock):
 
 
 class MobileFaceNet(nn.Sequential):
-    """The trunk: ``(B, 3, 112, 112)`` to ``(B, 512 · width)``.
+    """The trunk: ``(B, 3, S, S)`` to ``(B, 512 · width)``.
 
     Args:
         widened: the common variant instead of the paper's.
+        input_size: S.
     """
 
-    def __init__(self, *, widened: bool = False, width: float = 1.0, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        widened: bool = False,
+        width: float = 1.0,
+        dropout: float = 0.0,
+        input_size: int = CROP_SIZE,
+    ) -> None:
         def scaled(channels: int) -> int:
             return max(8, round(width * channels))
 
@@ -106,7 +114,7 @@ class MobileFaceNet(nn.Sequential):
         features = scaled(512)
         layers += [conv(inputs, features, 1), nn.PReLU(features)]
         layers += [
-            nn.Conv2d(features, features, FINAL_SIZE, groups=features, bias=False),
+            nn.Conv2d(features, features, last_side(input_size), groups=features, bias=False),
             nn.BatchNorm2d(features),
             nn.Dropout(dropout),
             nn.Flatten(),

@@ -43,7 +43,7 @@ PATCH_PLANS = {
 
 
 class PatchNetwork(nn.Module):
-    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+    """The trunk: ``(B, 3, S, S)`` with any S to ``(B, features)``.
 
     Args:
         plan: name from ``PATCH_PLANS``.

@@ -138,6 +138,13 @@ def test_patch_networks_read_smaller_crops(name: str) -> None:
     torch.testing.assert_close(small.eval()(images)["score"], expected)
 
 
-def test_other_networks_take_one_size_only(make_recipe: MakeRecipe) -> None:
-    with pytest.raises(Error, match=r"input_size 96: iresnet18 takes 112 x 112 pixels only"):
-        make_recipe("backbone={name: iresnet18, input_size: 96}")
+@pytest.mark.parametrize(
+    "name", ["iresnet18", "iresnet18_lite", "compact", "compact_pooled", "mobilefacenet"]
+)
+@pytest.mark.parametrize("size", [40, 64, 112, 120])
+def test_other_networks_read_crops_of_any_size(name: str, size: int) -> None:
+    network = build_network(name, embedding_size=8, width=0.25, input_size=size).eval()
+    images = torch.randn(2, 3, 112, 112)
+    resized = F.interpolate(images, (size, size), mode="bilinear", align_corners=False)
+    expected = network.embedding(network.trunk(images if size == 112 else resized))
+    torch.testing.assert_close(network(images)["embedding"], expected)

@@ -1,0 +1,10 @@
+"""Sizes of the trunks' maps."""
+
+from __future__ import annotations
+
+HALVINGS = 4
+
+
+def last_side(input_size: int) -> int:
+    """Side of the last map: 7 of 112. A strided convolution with padding rounds up."""
+    return -(-input_size // 2**HALVINGS)
