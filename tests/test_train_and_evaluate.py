@@ -321,3 +321,14 @@ def test_the_papers_runs_have_complete_recipes_that_differ(plan: Callable[..., A
         assert all(recipes.count(recipe) == 1 for recipe in recipes), path
         assert {recipe["seed"] for recipe in recipes} == {1, 2}
         assert len({recipe["optim"]["batch_size"] for recipe in recipes}) == 1
+
+
+def test_the_papers_settings_change_all_runs(plan: Callable[..., Any]) -> None:
+    papers = SCRIPT.parent / "papers"
+    settings = list((papers / "settings").glob("*.args"))
+    assert settings
+    for path in settings:
+        _, _, runs = plan(f"@{papers / 'randomness.args'}", "--out", "o")
+        _, _, changed = plan(f"@{papers / 'randomness.args'}", f"@{path}", "--out", "o")
+        assert len(runs) == len(changed) == 8
+        assert all(run.recipe != other.recipe for run, other in zip(runs, changed, strict=True))
