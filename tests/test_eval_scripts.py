@@ -158,7 +158,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory, results: dict[str, Path]) ->
     return folder
 
 
-PAPER_TABLE = ["--benchmark", "first", "--faces", "faces", "first_people", "--replicates", 20]
+PAPER_TABLE = ["--faces", "faces", "first_people", "--replicates", 20]
 
 
 def paper_tables(*arguments: object) -> tuple[list[list[str]], list[list[str]]]:
@@ -188,7 +188,7 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     plain, red = (content(results[name]) for name in ("plain", "red"))
     header, reference, b, norm = means
     assert header == [
-        *("", "seeds", "first, accuracy", "non-faces, AUROC", "non-faces, TNR@TPR95"),
+        *("", "seeds", "first, accuracy", "first, TAR@FAR0.01", "non-faces, AUROC", "non-faces, TNR@TPR95"),
         *("faces, AUROC", "first_people, AUROC", "degraded, AUROC", "first, FNMR to 20 % rejected"),
     ]  # fmt: skip
     assert (reference[:2], b[:2], norm[:2]) == (["reference", "2"], ["b", "2"], ["its norm", "2"])
@@ -200,22 +200,23 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
         )
         return [
             result["verification"]["first"]["accuracy"]["value"],
+            result["verification"]["first"]["tar_at_far"]["0.01"]["value"],
             *(ood["auroc"], ood["tnr_at_tpr"]["0.95"]),
             *(ood["per_source"][name]["auroc"] for name in ("faces", "first_people")),
             curve["area"]["0.2"],
         ]
 
-    places = [2, 3, 4, 5, 6, 8]
+    places = [2, 3, 4, 5, 6, 7, 9]
     for row, score in ((reference, "quality"), (norm, "norm")):
         expected = [student(both, ".2f") for both in zip(of(plain, score), of(red, score), strict=True)]
         assert [row[place] for place in places] == expected
     assert [row[:2] for row in differences[1:]] == [["b", "2"], ["its norm", "2"]]
     for place, ours, theirs in zip(places, of(red), of(plain), strict=True):
         assert differences[1][place].partition(" {")[0] == student([ours - theirs, 0], "+.2f")
-        assert ("{" in differences[1][place]) == (place < 8)
+        assert ("{" in differences[1][place]) == (place < 9)
     # The second runs are the same, so that half of the difference of the first ones remains, on any images.
-    low, high = differences[1][3].partition(" {")[2].rstrip("}").split(", ")
-    assert float(low) <= 50 * (of(red)[1] - of(plain)[1]) <= float(high)
+    low, high = differences[1][4].partition(" {")[2].rstrip("}").split(", ")
+    assert float(low) <= 50 * (of(red)[2] - of(plain)[2]) <= float(high)
     shown = texts(tmp_path / "f.svg")
     assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
@@ -279,7 +280,7 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
         ([seeds, "norm=a:norm", "norm=b:norm"], "2 rows have the name 'norm'"),
         (
             [seeds, "a", *PAPER_TABLE, "--measures", "accuracy"],
-            "must be one of 'first, accuracy', 'non-faces",
+            "must be one of 'first, accuracy', 'first, TAR",
         ),
         ([apart, "a", "b", *PAPER_TABLE], "no seed in common"),
         ([other, "a", "b", *PAPER_TABLE], "b_seed1 was measured on other images than"),
