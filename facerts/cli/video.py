@@ -103,7 +103,7 @@ def video(
                     total = None if of is None else min(of, seconds or math.inf)
                     begun = round(time) if time > 1 else 0
                     shown[number] = bar.add_task(
-                        paths[number], total=total, completed=begun, unit="seconds of video"
+                        job.shown[number], total=total, completed=begun, unit="seconds of video"
                     )
                 bar.update(shown[number], completed=time)
 

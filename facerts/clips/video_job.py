@@ -37,7 +37,7 @@ from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import BATCH_SIZE, TrackingState
 from facerts.video import FrameSource, open_frames
 from facerts.video.frames import VideoLimits
-from facerts.video.open_frames import is_file_name
+from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/1"
 UNFINISHED = "unfinished"
@@ -185,7 +185,7 @@ def video_paths(paths: Sequence[str]) -> list[str]:
         raise DataError(f"no videos in {', '.join(paths)}; give files, or folders of {', '.join(SUFFIXES)}")
     twice = next((clip for number, clip in enumerate(clips) if clip in clips[:number]), None)
     if twice is not None:
-        raise DataError(f"{twice} is given twice; name each clip once")
+        raise DataError(f"{shown_name(twice)} is given twice; name each clip once")
     return clips
 
 
@@ -199,6 +199,9 @@ class VideoJob:
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
 
+    Attributes:
+        shown: the clips, as tables and messages call them: addresses of streams are without passwords.
+
     Raises:
         Error: tables cannot be written as this.
     """
@@ -208,12 +211,13 @@ class VideoJob:
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)
+        self.shown = list(map(shown_name, self.clips))
         self.tables = {name: self.out / f"{name}{table}" for name in ("tracks", "clips")}
         for path in self.tables.values():
             check_sink(path)
         self.folder = self.out / UNFINISHED
-        self.names = _unique_names(self.clips)
-        self.settings = {"schema": SCHEMA, **settings, "clips": self.clips}
+        self.names = _unique_names(self.shown)
+        self.settings = {"schema": SCHEMA, **settings, "clips": self.shown}
         self._lock = ExitStack()
 
     def __enter__(self) -> VideoJob:
@@ -357,15 +361,15 @@ def _run_clip(
     number: int,
     advance: Callable[[int, float, float | None], None] | None,
 ) -> FinishedClip:
-    clip = job.clips[number]
+    clip, shown = job.clips[number], job.shown[number]
     file = file_state(clip)
     try:
         source = task.open(clip)
         seconds = source.duration
     except VideoError as error:
-        return FinishedClip(ClipRow(clip, error=str(error)), [], [], file)
+        return FinishedClip(ClipRow(shown, error=str(error)), [], [], file)
     if task.annotate is not None and source.live:
-        raise Error(f"{clip}: streams and cameras cannot be read twice, as --annotate has to; leave it out")
+        raise Error(f"{shown}: streams and cameras cannot be read twice, as --annotate has to; leave it out")
     folder = job.clip_folder(number)
     checkpoint = _read_checkpoint(folder, file)
     with writing(folder):
@@ -414,7 +418,7 @@ def _run_clip(
         path = task.annotate / f"{job.names[number]}.mp4"
         write_annotated(path, task.open(clip), BoxLog(folder / LOG), results.drawn, until)
     row = ClipRow(
-        clip,
+        shown,
         seconds=None if seconds is None else round(seconds, 3),
         read_until=None if until is None else round(until, 3),
         frames=tracks.state.frames,
@@ -451,7 +455,7 @@ class _Results:
             (match,) = search.gallery.match([track.as_face()], fpir=search.fpir)
         crops = self.job.save_crops(self.number, track)
         fpir = None if search is None else search.fpir
-        self.rows.append(track_row(track, self.job.clips[self.number], crops, match, fpir))
+        self.rows.append(track_row(track, self.job.shown[self.number], crops, match, fpir))
         self.templates.append(track.template)
         self.too_poor += track.too_poor
         person = match.person if match is not None and match.decision is Decision.MATCH else None

@@ -15,7 +15,7 @@ from facerts.video.camera import PREFIX, Camera
 from facerts.video.frame_images import FrameImages
 from facerts.video.frames import FrameSource, VideoLimits
 from facerts.video.video_file import VideoFile
-from facerts.video.video_stream import SCHEMES, VideoStream
+from facerts.video.video_stream import SCHEMES, VideoStream, without_password
 
 VideoInput: TypeAlias = "str | Path | int | bytes | BinaryIO | Iterable[NDArray[np.uint8]] | FrameSource"
 
@@ -68,7 +68,7 @@ def _named(video: str | Path, limits: VideoLimits, reconnect: float) -> FrameSou
     if isinstance(video, str) and (address := _ADDRESS.match(text)):
         if address[1].lower() not in SCHEMES:
             raise VideoError(
-                f"{text}: streams come by {', '.join(SCHEMES)}; give the path of a file without ://"
+                f"{shown_name(text)}: streams come by {', '.join(SCHEMES)}; give the path of a file without ://"
             )
         return VideoStream(text, limits, reconnect)
     return VideoFile(text, Path(video), limits)
@@ -77,3 +77,8 @@ def _named(video: str | Path, limits: VideoLimits, reconnect: float) -> FrameSou
 def is_file_name(video: str) -> bool:
     """Whether a text names a file or folder, rather than a stream or a camera."""
     return not (video.startswith(PREFIX) or _ADDRESS.match(video))
+
+
+def shown_name(video: str) -> str:
+    """A text that names a video, as it may be printed and stored: an address is without its password."""
+    return video if is_file_name(video) else without_password(video)

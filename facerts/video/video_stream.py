@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit, urlunsplit
 
 from facerts.errors import VideoError, VideoLimitError
 from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, clock
@@ -24,6 +24,8 @@ PROTOCOLS = ("http", "https", "httpproxy", "tcp", "tls", "udp", "rtp", "rtmp", "
 STREAM_CONTAINERS = (*CONTAINERS, "hls", "rtsp", "rtp", "sdp", "mpjpeg", "live_flv", "aac", "mp3")
 # Seconds until a stream must be open, and within which data must come.
 OPEN_SECONDS, READ_SECONDS = 15.0, 15.0
+# Who opens a stream, with a password.
+_USER = re.compile(r"(?<=://)[^/?#]*@")
 
 
 @dataclass
@@ -107,7 +109,4 @@ class VideoStream:
 
 def without_password(address: str) -> str:
     """An address as it may be printed."""
-    parts = urlsplit(address)
-    if "@" not in parts.netloc:
-        return address
-    return urlunsplit(parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}"))
+    return _USER.sub("…@", address, count=1)

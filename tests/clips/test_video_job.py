@@ -286,6 +286,22 @@ def test_clips_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
     assert not any("/" in name or name == ".." for name in job.names)
 
 
+def test_passwords_of_streams_are_stored_and_told_nowhere(
+    scorer: Scorer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = "http://user:secret@127.0.0.1:1"
+    assert run("video", address, f"{address}/1", "--out", tmp_path / "out", "--json") == 1
+    told = capsys.readouterr()
+    assert "http://…@127.0.0.1:1/1" in told.out
+    written = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    with VideoJob(tmp_path / "job", [address], {}) as job:
+        job.begin(resume=False)
+        written += [(job.folder / "job.json").read_text(), *job.names]
+    assert "secret" not in "".join([*written, told.out, told.err])
+    with pytest.raises(DataError, match="…@127"):
+        video_paths([address, address])
+
+
 def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
     with VideoJob(tmp_path / "out", ["device:9"], {}) as job:
         job.begin(resume=False)

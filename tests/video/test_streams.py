@@ -151,7 +151,11 @@ def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path: Path) ->
 def test_addresses_are_printed_without_their_password() -> None:
     assert without_password("rtsp://user:secret@camera:554/1?x=2") == "rtsp://…@camera:554/1?x=2"
     assert without_password("http://camera/1") == "http://camera/1"
+    assert without_password("rtsp://user:sec@ret@camera/1") == "rtsp://…@camera/1"
+    assert without_password("rtsp://user:secret@[::1/1") == "rtsp://…@[::1/1"
     assert "secret" not in open_frames("rtsp://user:secret@camera/1").name
+    with pytest.raises(VideoError, match=r"rtspx://…@camera/1: streams come by"):
+        open_frames("rtspx://user:secret@camera/1")
 
 
 def test_attempts_end(no_waiting: list[float]) -> None:
