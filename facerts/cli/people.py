@@ -82,9 +82,9 @@ def find_(
     errors = [error for error in found.people.found.error.tolist() if error]
     warn_first(errors, "people.csv lists")
     if found.vanished:
-        warn(
-            f"{len(found.vanished):,} photos of the last run are not there any more, first {found.vanished[0]}"
-        )
+        count = len(found.vanished)
+        photos = "1 photo of the last run is" if count == 1 else f"{count:,} photos of the last run are"
+        warn(f"{photos} not there any more, first {found.vanished[0]}")
     page = _write_page(found.people)
     summary = {**found.people.summary(), "scored": found.scored, "vanished": len(found.vanished), **page}
     if json:

@@ -14,6 +14,7 @@ from facerts.galleries.gallery import Gallery
 from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.scoring.copies import write_copy
+from facerts.scoring.prepare import stored_file
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
     """
     written = []
     for image in images:
-        path = Path(image.path)
+        path = stored_file(image.path)
         if not (path.is_file() and is_image_name(path.name)):
             raise DataError(
                 f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"

@@ -238,10 +238,16 @@ def undo_decision(folder: str | Path) -> Corrected:
             if row >= 0 and face.was is not None:
                 group[row] = face.was
         append_decision(folder / DECISIONS, PeopleDecision(Action.UNDO, time=now()))
-        numbers = sorted(set(group[rows[rows >= 0]].tolist()) - {-1})
+        rows = rows[rows >= 0]
+        numbers = sorted(set(group[rows].tolist()) - {-1})
+        if last.action not in (Action.REMOVE, Action.RESTORE):
+            # What it was before somebody said so is not known; the next run tells.
+            probability = people.groups.probability.copy()
+            probability[rows] = np.nan
+            people = replace(people, groups=replace(people.groups, probability=probability))
         corrected = _with_groups(people, group, left)
         save(corrected)
-    return Corrected(corrected, tuple(numbers), int((rows >= 0).sum()), last.action.value)
+    return Corrected(corrected, tuple(numbers), len(rows), last.action.value)
 
 
 def checked_name(name: str) -> str:
@@ -283,7 +289,8 @@ def _correct(folder: str | Path, decide: Callable[[People], _Change]) -> Correct
         before = standing(read_decisions(folder / DECISIONS))
         append_decision(folder / DECISIONS, decision)
         probability = people.groups.probability.copy()
-        probability[change.moved] = 1  # somebody said so
+        if number > 0:
+            probability[change.moved] = 1  # somebody said so
         people = replace(people, groups=replace(people.groups, highest=highest, probability=probability))
         corrected = _with_groups(people, group, [*before, decision])
         save(corrected)

@@ -22,6 +22,7 @@ from facerts.galleries.gallery import Gallery
 from facerts.people.constraints import Constraints, PersonKnown
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
+from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
 
 # Digits of an image's SHA-256 in the name of a face; more where images share them.
@@ -279,6 +280,7 @@ class People:
         return {os.path.abspath(path): photo for photo, path in enumerate(self.found.path.tolist())}
 
     def _row_of(self, face: str) -> int:
+        face = storable(face)
         if match := _ID.fullmatch(face):
             rows = [
                 row

@@ -36,6 +36,7 @@ from facerts.people.grouping import group_faces, same_person_of
 from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
 from facerts.people.people import People, PersonFace, is_face, usable_faces
 from facerts.people.settle import keep_numbers, settle
+from facerts.scoring.prepare import stored_file
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import open_sink
 
@@ -243,11 +244,8 @@ def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -
 
 def _is_gone(path: str) -> bool:
     """Whether neither a file nor the archive that it was in is there."""
-    return not any(os.path.lexists(each) for each in (path, *_files_above(path)))
-
-
-def _files_above(path: str) -> list[str]:
-    return [str(parent) for parent in Path(path).parents if parent.is_file()]
+    file = stored_file(path)
+    return not (os.path.lexists(file) or any(parent.is_file() for parent in file.parents))
 
 
 def _joined(earlier: FoundFaces, found: FoundFaces) -> FoundFaces:

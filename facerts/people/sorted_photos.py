@@ -15,6 +15,7 @@ from facerts.people.people import People
 from facerts.people.people_folder import CROPS
 from facerts.people.people_gallery import shown_people
 from facerts.scoring.copies import write_copy
+from facerts.scoring.prepare import stored_file
 
 
 def copy_photos(
@@ -65,7 +66,7 @@ def _photos(people: People, row: int) -> list[tuple[str, bytes]]:
     found = people.found
     copies = []
     for photo in found.photos_of(row).tolist():
-        path = Path(str(found.path[photo]))
+        path = stored_file(str(found.path[photo]))
         data = _read(path)
         if hashlib.sha256(data).hexdigest() != found.sha256[found.face_image[row]]:
             raise DataError(f"{path}: changed since it was read; run facerts people find again")

@@ -114,6 +114,7 @@ def write_people_page(people: People) -> Path:
         summary=people.summary(),
         images=sum(map(len, faces.values())) + sum(1 + len(card.others) for card in cards + hidden),
         people=cards,
+        linked={person.number for person in [*several[:MAX_PEOPLE], *once[:MAX_ONCE], *ignored[:MAX_PEOPLE]]},
         more_people=len(several) - len(cards),
         once_people=once,
         unclear_total=len(unclear),
@@ -144,7 +145,7 @@ def _card(people: People, person: Person, alike: dict[int, tuple[Person, float]]
         others,
         len(person.rows) - 1 - len(others),
         other,
-        f"{100 * probability:.0f} %",
+        _percent(probability),
         _commands(people, person, other, folder),
     )
 
@@ -189,6 +190,11 @@ def _thumbnail(people: People, row: int) -> Thumbnail:
         "–" if np.isnan(percentile) else str(int(percentile)),
         status is FaceStatus.ATTACHED,
         suggested,
-        "" if np.isnan(probability) else f"{100 * probability:.0f} %",
+        "" if np.isnan(probability) else _percent(probability),
         reasons,
     )
+
+
+def _percent(probability: float) -> str:
+    """A share in percent, which no line ends within."""
+    return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,9 @@ from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
 from facerts.onnx.session import ProviderError
 from facerts.scoring.reasons import crop_reasons, detection_reasons
+
+# How ``storable`` writes a byte of a file's name that is not valid text.
+_ESCAPED_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 
 
 @dataclass(frozen=True)
@@ -126,3 +132,11 @@ def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArr
 def storable(text: str) -> str:
     """Text that every file format can store: undecodable bytes of file names and NUL characters are escaped."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def stored_file(text: str) -> Path:
+    """The file whose name is stored as such text, see ``storable``; one of exactly this name comes first."""
+    path = Path(text)
+    if os.path.lexists(path):
+        return path
+    return Path(_ESCAPED_BYTE.sub(lambda escaped: chr(0xDC00 + int(escaped[1], 16)), text))

@@ -31,6 +31,7 @@ from facerts.galleries import (
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.images import encode_png
 from facerts.scoring import Row, ScoredFace, Scorer
+from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
 from tests.hostile.bounded import read_bounded
@@ -362,6 +363,15 @@ def test_any_name_of_a_person_becomes_a_folder_of_the_copies(tmp_path: Path) -> 
     assert len({path.parent for path in written}) == len(people)
     assert {path.parent.parent for path in written} == {tmp_path / "best"}
     assert copy_images(images, tmp_path / "best") == []
+
+
+def test_copies_are_found_whatever_the_names_of_images(tmp_path: Path) -> None:
+    image = tmp_path / "\udcff.jpg"
+    image.write_bytes(b"image")
+    (copied,) = copy_images(
+        [BestImage("Ann", 1, storable(str(image)), 1.0, None, None, ())], tmp_path / "best"
+    )
+    assert (copied.name, copied.read_bytes()) == (image.name, b"image")
 
 
 def test_frames_are_added_under_names_of_their_content(scorer: Scorer, people: Path) -> None:

@@ -334,6 +334,42 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
         undo_decision(out)
 
 
+def test_only_a_decision_that_holds_makes_a_face_certain(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    write_photo(photos / "dim.png", face(1, 21, light=0.8))
+
+    def probability(people: People) -> float | None:
+        return next(row.probability for row in people.faces() if Path(row.path).name == "dim.png")
+
+    start = find_people(scorer, photos, out).people
+    before, faces = probability(start), [path(start, "dim.png")]
+    assert before != 1
+    remove_faces(out, faces)
+    assert probability(remove_faces(out, faces, restore=True).people) == before
+    undo_decision(out)
+    assert probability(undo_decision(out).people) == before
+    assert probability(move_faces(out, faces, None).people) == 1
+    assert probability(undo_decision(out).people) is None
+    assert probability(find_people(scorer, photos, out).people) == before
+
+
+def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    odd = photos / "o\udcffd.png"
+    (photos / "p0_0.png").rename(odd)
+    out = tmp_path / "people"
+    people = find_people(scorer, photos, out).people
+    assert (people.found.path == str(photos / "o\\udcffd.png")).sum() == 1
+    assert len(copy_photos(people, tmp_path / "sorted")) == 17
+    (copied,) = (tmp_path / "sorted").rglob(odd.name)
+    assert copied.read_bytes() == odd.read_bytes()
+    assert remove_faces(out, [str(odd)]).faces == 1
+    (photos / "new").mkdir()
+    write_photo(photos / "new" / "new.png", face(9, 0))
+    assert find_people(scorer, photos / "new", out, add=True).vanished == ()
+
+
 def test_impossible_corrections_change_nothing(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "people"
     people = find_people(scorer, photos, out).people

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -126,6 +127,19 @@ def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(
     assert len(page.all("img", "src")) < len(whole.all("img", "src"))
     assert "… and 1 more in people.csv" in page.text
     assert re.search(r"… and \d+ (people|person) more in people.csv", page.text)
+
+
+def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = read_people(folder)
+    first, *_, last = (person.number for person in people.persons if person.photos > 1 and not person.ignored)
+    likely = replace(people, groups=replace(people.groups, alike=((first, last, 0.42),)))
+    for shown, links in ((people_page.MAX_PEOPLE, 2), (1, 0)):
+        monkeypatch.setattr(people_page, "MAX_PEOPLE", shown)
+        page = Page(write_people_page(likely).read_text(encoding="utf-8"))
+        assert "(42\N{NO-BREAK SPACE}%)" in page.text
+        assert sum(link.startswith("#person-") for link in page.all("a", "href")) == links
 
 
 def test_without_jinja_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
