@@ -311,7 +311,7 @@ def copy(
 def to_gallery(
     folder: Folder,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="GALLERY")],
     k: Annotated[int, typer.Option("-k", min=1)] = 5,
     named_only: Annotated[bool, typer.Option("--named-only")] = False,
     json: Json = False,
@@ -321,18 +321,17 @@ def to_gallery(
     Example: facerts people to-gallery people/ --out people.npz
 
     Args:
-        out: Gallery file to write (.npz).
+        out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
         k: Number of faces of each person.
         named_only: Leave out people without a name; otherwise they are called person-12.
     """
-    from facerts.galleries import write_gallery
-    from facerts.io.files import locked
+    from facerts.galleries import open_gallery
     from facerts.people import gallery_of_people, read_people
 
+    place = open_gallery(out)
     gallery = gallery_of_people(read_people(folder), k, named_only=named_only)
-    with locked(out):
-        write_gallery(out, gallery)
-    result = {"people": len(gallery.people), "images": len(gallery.enrollments), "file": str(out)}
+    place.write(gallery)
+    result = {"people": len(gallery.people), "images": len(gallery.enrollments), "file": place.name}
     print_json(result) if json else fields_table(result)
 
 

@@ -40,7 +40,7 @@ def video(
     join_seconds: Annotated[float | None, typer.Option(min=0)] = None,
     min_quality: float | None = None,
     keep: float | None = None,
-    gallery: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None,
     fpir: float = 0.01,
     annotate: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     seconds: Annotated[float | None, typer.Option(min=0)] = None,
@@ -66,7 +66,8 @@ def video(
         min_quality: Minimum quality of a face that is not poor.
         keep: Likewise by the model's threshold that keeps this share of its calibration faces; by default 0.99. Poor
             faces are no best shots, and a track that has no others is too poor to be searched for.
-        gallery: Gallery file (.npz) in which the person of each track is searched for.
+        gallery: Gallery in which the person of each track is searched for: a file (.npz), or the address of one in a
+            database, which is read into memory.
         fpir: Share of searches for people who are not in the gallery that may find somebody, above 0 and below 1.
         annotate: Folder to save the clips in with their tracks drawn in, as .mp4 without sound.
         seconds: Look only at so many seconds of each clip.
@@ -131,16 +132,16 @@ def video(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _search(scorer: Scorer, file: Path, fpir: float) -> TrackSearch:
-    """A gallery of this model.
+def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
+    """A gallery of this model, as it is now.
 
     Raises:
         DataError, ModelError: it cannot be read, has too few people, or is of another model.
     """
     from facerts.clips import TrackSearch
-    from facerts.galleries import read_gallery
+    from facerts.galleries import open_gallery
 
-    gallery = read_gallery(file)
+    gallery = open_gallery(place).read()
     gallery.check_model(scorer)
     threshold = gallery.threshold(fpir)
     if threshold.searches * fpir < 1:

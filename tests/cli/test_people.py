@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from facerts.galleries import read_gallery
+from facerts.galleries import open_gallery, read_gallery
 from tests.command import run
 from tests.people.photos import open_scorer, write_people
+from tests.postgres_server import Server
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -20,7 +21,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_people_are_found_corrected_copied_and_enrolled(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, postgres: Server
 ) -> None:
     open_scorer(tmp_path)
     photos, out = tmp_path / "photos", tmp_path / "people"
@@ -81,6 +82,9 @@ def test_people_are_found_corrected_copied_and_enrolled(
     gallery = tmp_path / "people.npz"
     assert run("people", "to-gallery", out, "--out", gallery, "-k", "1", "--json") == 0
     assert printed(capsys)["people"] == len(read_gallery(gallery).people)
+    address = postgres.address(gallery="of_photos")
+    assert run("people", "to-gallery", out, "--out", address, "-k", "1", "--json") == 0
+    assert open_gallery(printed(capsys)["file"]).read().entries == read_gallery(gallery).entries
     assert run("gallery", "search", gallery, photos / "p0_0.png", *model, "--fpir", "0.5", "--json") == 0
     assert printed(capsys)["matches"][0]["decision"] == "match"
     for arguments in (("list", out), ("show", out, "Anna")):

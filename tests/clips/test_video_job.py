@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_job, video_paths
 from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.galleries import Enrollments, Gallery, open_gallery, write_gallery
 from facerts.scoring import Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
 from tests.color_people import color_scorer, draw, walk, write_clip
 from tests.command import run
+from tests.postgres_server import Server
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_json_and_other_tables(
 
 
 def test_people_are_searched_for_in_a_gallery(
-    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
     empty = np.full(6, np.nan, np.float32)
@@ -126,6 +127,11 @@ def test_people_are_searched_for_in_a_gallery(
     assert rows[1]["decision"] == "unknown"
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
+    address = postgres.address(gallery="of_clips")
+    open_gallery(address).write(gallery)
+    options = ["--gallery", address, "--fpir", 0.01]
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
+    assert read_table(tmp_path / "again" / "tracks.csv") == rows
     other = Gallery.from_enrollments("another", "d" * 64, enrolled)
     write_gallery(tmp_path / "others.npz", other)
     assert (
