@@ -51,7 +51,7 @@ def box_line(frame: TrackedFrame) -> str:
         for part, face in zip(frame.parts, frame.faces, strict=True)
         if part is not None
     ]
-    return json.dumps([round(frame.time, 6), boxes]) + "\n"
+    return json.dumps([frame.time, boxes]) + "\n"
 
 
 class BoxLog:

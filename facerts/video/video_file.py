@@ -49,6 +49,8 @@ MAX_STRETCH = 4.0
 # Frames that are decoded at the same time hold memory.
 DECODER_THREADS = 2
 NO_CAMERA_TIME = 1 / 25
+# Times that are exact in a file's ticks, such as 1.2, are so in seconds; finer than what tells periods apart.
+TIME_DIGITS = 9
 
 
 def import_av() -> Any:
@@ -281,7 +283,7 @@ class FrameClock:
                 # The stamps begin anew, as in files that were joined end to end.
                 self._zero = stamp - following
                 time = following
-        self.passed = max(time, 0.0)
+        self.passed = round(max(time, 0.0), TIME_DIGITS)
         return self.passed
 
 

@@ -15,12 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_job, video_paths
-from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
+from facerts.clips.annotated import BoxLog, DrawnTrack, box_line, draw_tracks
 from facerts.errors import DataError, Error
 from facerts.galleries import Enrollments, Gallery, open_gallery, write_gallery
-from facerts.scoring import Scorer
+from facerts.scoring import Row, ScoredFace, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
+from facerts.scoring.video_tracks import TrackedFrame
 from tests.color_people import color_scorer, draw, walk, write_clip
 from tests.command import run
 from tests.postgres_server import Server
@@ -168,6 +169,13 @@ def test_boxes_between_two_frames_lie_between_theirs(tmp_path: Path) -> None:
     path.write_text("{}\n[")
     with pytest.raises(DataError, match="damaged"):
         BoxLog(path)
+
+
+def test_a_frame_that_was_looked_at_has_its_own_boxes_whatever_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.jsonl"
+    face = ScoredFace(Row("", face=0, box=[1, 2, 3, 4]))
+    path.write_text(box_line(TrackedFrame(2 / 30, [face], [0], [])))
+    assert list(BoxLog(path).at(2 / 30)) == [(0, [1, 2, 3, 4], None)]
 
 
 def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:

@@ -289,6 +289,7 @@ def test_times_never_go_back() -> None:
     stamps = [2000, 2100, 2200, 2000, 2100, None, 2500]
     read = [times.time_of(SimpleNamespace(pts=stamp)) for stamp in stamps]
     assert read == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8])
+    assert read == [round(time, 6) for time in read]
 
 
 def test_images_in_memory_have_the_times_that_they_are_given() -> None:
