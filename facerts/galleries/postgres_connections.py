@@ -39,6 +39,13 @@ class PostgresConnections:
         with self._transaction(psycopg.IsolationLevel.READ_COMMITTED, read_only=False) as connection:
             yield connection
 
+    @contextmanager
+    def trying(self) -> Iterator[Connection]:
+        """A transaction whose changes are taken back at the end of the block, to see whether they are possible."""
+        with self.writing() as connection:
+            yield connection
+            raise psycopg.Rollback
+
     def close(self) -> None:
         """Close the connections that nobody uses."""
         while self._idle:
@@ -132,11 +139,6 @@ class PostgresConnections:
             raise DataError(
                 f"{shown}: there is no gallery of this name and format; check the name, or facerts gallery build "
                 "writes one"
-            ) from error
-        except errors.DuplicateTable as error:
-            raise DataError(
-                f"{shown}: the schema of this name has tables of something else ({first_line(error)}); choose another "
-                "name"
             ) from error
         except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
             raise WriteError(

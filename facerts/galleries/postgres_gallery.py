@@ -152,8 +152,8 @@ class PostgresGallery(StoredGallery):
         self, scorer: Scorer, images: Images, *, min_quality: float | None = None, progress: str = ""
     ) -> Enrolled:
         # Better to know now than when all images have been scored.
-        with self.connections.reading():
-            pass
+        with self.connections.trying() as connection:
+            self.tables.create(connection, size=1)
         built = Gallery.build(scorer, images, min_quality=min_quality, progress=progress)
         self.write(built)
         with self.connections.reading() as connection:

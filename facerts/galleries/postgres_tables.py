@@ -145,13 +145,24 @@ class PostgresTables:
         return GalleryState(**row)
 
     def create(self, connection: Connection, size: int) -> None:
-        """Make empty tables for a gallery, which others cannot see before ``put_in_place``."""
+        """Make empty tables for a gallery, which others cannot see before ``put_in_place``.
+
+        Raises:
+            DataError: the schema has tables of something else, or a gallery of another format.
+        """
         # Two processes that build the same gallery take turns.
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtext('facerts'), hashtext(%s))", (self._address.gallery,)
         )
         if not self._exists(connection, ""):
             connection.execute(self.statement("CREATE SCHEMA {schema}"))
+        elif self._exists(connection, "about"):
+            self.state(connection)
+        elif other := next((name for name in NAMES if self._exists(connection, name)), None):
+            raise DataError(
+                f"{self._address.shown}: the schema of this name has a table {other} of something else; choose another "
+                "name"
+            )
         storage = "PLAIN" if size <= MAX_INLINE else "EXTERNAL"
         connection.execute(self.statement(TABLES, size=size, storage=storage))
 

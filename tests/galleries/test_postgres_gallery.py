@@ -574,7 +574,7 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: PostgresGall
     postgres.execute(f"CREATE SCHEMA {name}_theirs")
     postgres.execute(f"CREATE TABLE {name}_theirs.people (x int)")
     theirs = PostgresGallery(postgres.address(gallery=f"{name}_theirs"))
-    with pytest.raises(DataError, match=r"tables of something else.*choose another name"):
+    with pytest.raises(DataError, match=r"a table people of something else; choose another name"):
         theirs.write(known)
     with pytest.raises(DataError, match="no gallery of this name"):
         theirs.summary()
@@ -591,6 +591,27 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: PostgresGall
     for use in (odd.summary, lambda: odd.write(known)):
         with pytest.raises(DataError, match="not a gallery of format"):
             use()
+
+
+def test_a_build_that_cannot_be_written_ends_before_images_are_scored(
+    postgres: Server, address: str, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> Gallery:
+        raise AssertionError
+
+    monkeypatch.setattr(Gallery, "build", build)
+    name = address.rpartition("=")[2]
+    postgres.execute("CREATE ROLE nobodys LOGIN")
+    with pytest.raises(WriteError, match="permission denied"):
+        open_gallery(postgres.address(user="nobodys", gallery=name)).build(scorer, "people")
+    postgres.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.strangers (x int)")
+    with pytest.raises(DataError, match="a table strangers of something else"):
+        open_gallery(address).build(scorer, "people")
+    postgres.execute(f"DROP SCHEMA {name} CASCADE")
+    with pytest.raises(AssertionError):
+        open_gallery(address).build(scorer, "people")
+    # Nothing is left of the attempt.
+    assert postgres.execute(f"SELECT to_regnamespace('{name}')") == [(None,)]
 
 
 def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, address: str) -> None:
