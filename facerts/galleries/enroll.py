@@ -16,7 +16,6 @@ from facerts.metrics.pooling import face_weights
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
 Images = str | Path | Sequence[str | Path] | Source
@@ -148,31 +147,6 @@ def enroll_images(
     named = lazy_inputs(images, color, by_content=True)
     people = [storable(person)] * len(named)
     return enroll(scorer, named, people, min_quality, color=color, progress=progress)
-
-
-def score_probes(
-    scorer: Scorer,
-    images: ImageInputs,
-    *,
-    min_quality: float | None = None,
-    largest: bool = False,
-    color: Color = "RGB",
-    progress: str = "",
-) -> list[ScoredFace]:
-    """Score the faces to search for.
-
-    Args:
-        images: see ``Scorer.score``.
-        min_quality: reject faces below this quality, and what is not a face; None for the model's threshold that keeps
-            0.99 of calibration faces, if it has one; -inf for none.
-        largest: only the largest face of each photo.
-        color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-    """
-    if min_quality is None:
-        min_quality = default_threshold(scorer, PROBE_KEEP)
-    return list(
-        scorer.score_each(images, min_quality=min_quality, largest=largest, color=color, progress=progress)
-    )
 
 
 def check_model(scorer: Scorer, model: str, sha256: str) -> None:

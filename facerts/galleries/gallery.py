@@ -18,9 +18,9 @@ from facerts.galleries.enroll import (
     Rejected,
     check_model,
     enroll_images,
-    score_probes,
 )
 from facerts.galleries.match import Match, match_faces
+from facerts.galleries.people_search import PeopleSearch
 from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
 from facerts.metrics.pooling import pool
 from facerts.scoring.inputs import Color, ImageInputs
@@ -35,7 +35,7 @@ NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed
 
 
 @dataclass(frozen=True)
-class Gallery:
+class Gallery(PeopleSearch):
     """People to search for. It never changes: ``add`` and ``remove`` return another one, so threads may share it.
 
     Attributes:
@@ -133,15 +133,6 @@ class Gallery:
         return nearest_other_rows(self.templates, self.enrollments.embedding[rows], self.row[rows])
 
     def threshold(self, fpir: float) -> SearchThreshold:
-        """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
-
-        Args:
-            fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
-
-        Raises:
-            Error: the rate is not between 0 and 1.
-            DataError: there are fewer than two people.
-        """
         check_rate(fpir)
         return self._threshold(fpir)
 
@@ -153,39 +144,7 @@ class Gallery:
         # A threshold takes longer than a search, and the requests of a service ask for few different rates.
         return lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, self.row[rows], len(self.people)))
 
-    def search(
-        self,
-        scorer: Scorer,
-        images: ImageInputs,
-        *,
-        fpir: float = 0.01,
-        k: int = 1,
-        min_quality: float | None = None,
-        largest: bool = False,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> list[Match]:
-        """The most similar person of each face in each image, and whether it is a match.
-
-        Args:
-            images: see ``Scorer.score``.
-            min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
-                threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
-            largest: search only for the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-
-        Raises:
-            DataError: there are no images, or fewer than two people in the gallery.
-            ModelError: the gallery is of another model.
-        """
-        self.check_model(scorer)
-        faces = score_probes(
-            scorer, images, min_quality=min_quality, largest=largest, color=color, progress=progress
-        )
-        return self.match(faces, fpir=fpir, k=k)
-
     def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
-        """As ``search``, for faces that the gallery's model has scored already."""
         size = self.templates.shape[1]
         return match_faces(faces, size, self.threshold(fpir).cosine, partial(self.nearest_people, k=k))
 
@@ -268,11 +227,6 @@ class Gallery:
         return self._among(entries) | np.isin(self.enrollments.person, sorted(names) or [""])
 
     def check_model(self, scorer: Scorer) -> None:
-        """Refuse a model other than the gallery's.
-
-        Raises:
-            ModelError: the SHA-256 differs.
-        """
         check_model(scorer, self.model, self.model_sha256)
 
     @property

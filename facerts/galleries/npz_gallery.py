@@ -127,29 +127,6 @@ class NpzGallery(StoredGallery):
     def threshold(self, fpir: float) -> SearchThreshold:
         return self.read().threshold(fpir)
 
-    def search(
-        self,
-        scorer: Scorer,
-        images: ImageInputs,
-        *,
-        fpir: float = 0.01,
-        k: int = 1,
-        min_quality: float | None = None,
-        largest: bool = False,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> list[Match]:
-        return self.read().search(
-            scorer,
-            images,
-            fpir=fpir,
-            k=k,
-            min_quality=min_quality,
-            largest=largest,
-            color=color,
-            progress=progress,
-        )
-
     def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         return self.read().match(faces, fpir=fpir, k=k)
 

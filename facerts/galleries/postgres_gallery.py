@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.galleries.check import listed_entries
-from facerts.galleries.enroll import Enrollments, Images, check_model, enroll_images, score_probes
+from facerts.galleries.enroll import Enrollments, Images, check_model, enroll_images
 from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery import NOBODY_LEFT, Gallery
 from facerts.galleries.match import Match, match_faces
@@ -224,24 +224,6 @@ class PostgresGallery(StoredGallery):
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match; see ``PostgresStrangers`` for how it follows changes of the gallery."""
         return self._strangers.threshold(fpir)
-
-    def search(
-        self,
-        scorer: Scorer,
-        images: ImageInputs,
-        *,
-        fpir: float = 0.01,
-        k: int = 1,
-        min_quality: float | None = None,
-        largest: bool = False,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> list[Match]:
-        self.check_model(scorer)
-        faces = score_probes(
-            scorer, images, min_quality=min_quality, largest=largest, color=color, progress=progress
-        )
-        return self.match(faces, fpir=fpir, k=k)
 
     def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         threshold = self.threshold(fpir).cosine

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from facerts.galleries.enroll import SEPARATOR, Images, Rejected
 from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery import Gallery
-from facerts.galleries.match import Match
-from facerts.galleries.unmated import SearchThreshold
+from facerts.galleries.people_search import PeopleSearch
 from facerts.scoring.inputs import Color, ImageInputs
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
 
@@ -73,7 +71,7 @@ class Removed:
     images: int
 
 
-class StoredGallery(Protocol):
+class StoredGallery(PeopleSearch):
     """A gallery in a file or a database, which ``open_gallery`` opens; threads may share it.
 
     Attributes:
@@ -82,23 +80,29 @@ class StoredGallery(Protocol):
 
     name: str
 
+    @abstractmethod
     def summary(self) -> GallerySummary:
         """What is in the gallery."""
 
+    @abstractmethod
     def image_counts(self) -> dict[str, int]:
         """The number of images of each person, ordered by name."""
 
+    @abstractmethod
     def read(self) -> Gallery:
         """All of the gallery as it is now, such as for ``check_gallery`` and ``best_images``."""
 
+    @abstractmethod
     def write(self, gallery: Gallery) -> None:
         """Put a gallery in place of what is there."""
 
+    @abstractmethod
     def build(
         self, scorer: Scorer, images: Images, *, min_quality: float | None = None, progress: str = ""
     ) -> Enrolled:
         """Enroll images in place of what is there; see ``Gallery.build``."""
 
+    @abstractmethod
     def add(
         self,
         scorer: Scorer,
@@ -111,9 +115,11 @@ class StoredGallery(Protocol):
     ) -> Enrolled:
         """Enroll more images; see ``Gallery.add``."""
 
+    @abstractmethod
     def merge(self, gallery: Gallery) -> None:
         """Add the images of another gallery of the same model; see ``Gallery.merged``."""
 
+    @abstractmethod
     def remove(
         self,
         *,
@@ -125,29 +131,6 @@ class StoredGallery(Protocol):
 
         The last good image of a person stays if it is only among the findings, see ``correct_gallery``.
         """
-
-    def check_model(self, scorer: Scorer) -> None:
-        """Refuse a model other than the gallery's; see ``Gallery.check_model``."""
-
-    def threshold(self, fpir: float) -> SearchThreshold:
-        """The minimum cosine of a match; see ``Gallery.threshold``."""
-
-    def search(
-        self,
-        scorer: Scorer,
-        images: ImageInputs,
-        *,
-        fpir: float = 0.01,
-        k: int = 1,
-        min_quality: float | None = None,
-        largest: bool = False,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> list[Match]:
-        """The most similar people of each face in each image; see ``Gallery.search``."""
-
-    def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
-        """As ``search``, for faces that the gallery's model has scored already."""
 
 
 def people_without_image(rejected: Iterable[Rejected], enrolled: Iterable[str]) -> tuple[str, ...]:
