@@ -263,8 +263,9 @@ def best(
 
     known = _open(place, out).read()
     images = best_images(known, k)
+    summary = {"people": len(known.people)}
     if copy is not None:
-        copy_images(images, copy)
+        summary["copied"] = len(copy_images(images, copy))
     columns: Columns[BestImage] = {
         "person": lambda image: image.person,
         "rank": lambda image: str(image.rank),
@@ -273,7 +274,7 @@ def best(
         "own cosine": lambda image: _number(image.own_cosine),
         "reasons": lambda image: _joined(image.reasons),
     }
-    _print_rows("images", images, BestImage, {"people": len(known.people)}, columns, out, json)
+    _print_rows("images", images, BestImage, summary, columns, out, json)
 
 
 @gallery.command()

@@ -115,7 +115,7 @@ def print_table(table: ResultTable, title: str | None = None) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(_text(entry) for entry in value) or "none"
     if isinstance(value, bool) or value is None:

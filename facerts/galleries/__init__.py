@@ -8,6 +8,7 @@ from facerts.galleries.gallery import Gallery
 from facerts.galleries.gallery_file import read_gallery, write_gallery
 from facerts.galleries.match import Decision, Match
 from facerts.galleries.open_gallery import open_gallery
+from facerts.galleries.people_search import PeopleSearch
 from facerts.galleries.stored_gallery import Enrolled, GallerySummary, Removed, StoredGallery
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Limits",
     "Listed",
     "Match",
+    "PeopleSearch",
     "Reason",
     "Rejected",
     "Removed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,10 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert copied.exists()
 
     assert run("gallery", "best", gallery, "-k", "2", "--copy", tmp_path / "best", "--json") == 0
-    best = printed(capsys)["images"]
+    shown = printed(capsys)
+    best = shown["images"]
     copies = sorted((tmp_path / "best").rglob("*.jpg"))
-    assert len(best) == len(copies) == 6
+    assert len(best) == len(copies) == shown["copied"] == 6
     assert {path.parent.name for path in copies} == {path.name for path in people.iterdir()}
 
     # A person's last image is kept, and named.
@@ -83,6 +85,8 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     options = ("--model", model, "--json")
     assert run("gallery", "add", gallery, copied, "--person", "new one", *options) == 0
     assert printed(capsys)["people"] == 4
+    assert run("gallery", "add", gallery, copied, "--person", "new one", *options[:2]) == 0
+    assert re.search(r"rejected +none", capsys.readouterr().out)
     third = sorted(path.name for path in people.iterdir())[2]
     assert run("gallery", "list", gallery, "--json") == 0
     listed = printed(capsys)
