@@ -30,7 +30,7 @@ class DrawnTrack:
 
     Attributes:
         number: of the track.
-        good: whether it has a face that is not poor: green, otherwise red.
+        good: whether it has a face that is not poor: green, otherwise orange.
         person: who it is; None if nobody is known.
     """
 

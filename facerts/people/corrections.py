@@ -31,8 +31,8 @@ from facerts.people.people import People, Person
 from facerts.people.people_folder import DECISIONS, read_people, save, settled
 
 MAX_NAME = 200
-# What a gallery or a page calls people without a name.
-_NUMBERED = re.compile(r"person[-_ ]?\d+", re.IGNORECASE)
+# What galleries and the page call people without a name, and what commands call one who is not there yet.
+_TAKEN = re.compile(r"person[-_ ]?\d+|new", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def checked_name(name: str) -> str:
     """A name without spaces around it.
 
     Raises:
-        Error: it is empty, too long, several lines, or would be taken for a number.
+        Error: it is empty, too long, several lines, or would be taken for a number or a new person.
     """
     name = unicodedata.normalize("NFC", name).strip()
     if not name:
@@ -265,8 +265,8 @@ def checked_name(name: str) -> str:
         raise Error(
             f"the name {printable(name)} has control characters or undecodable ones; give one without"
         )
-    if name.isdecimal() or _NUMBERED.fullmatch(name):
-        raise Error(f"the name {name} would be taken for a person's number; give one that is no number")
+    if name.isdecimal() or _TAKEN.fullmatch(name):
+        raise Error(f"the name {name} would be taken for a person's number, or a new person; give another")
     return name
 
 

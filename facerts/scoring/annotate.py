@@ -16,7 +16,7 @@ from facerts.scoring.row import Row
 Pixels = NDArray[np.uint8]
 Rgb = tuple[int, int, int]
 
-# Okabe and Ito's green, red and blue, which most color-blind people tell apart.
+# Okabe and Ito's green, orange (their vermilion) and blue, which most color-blind people tell apart.
 ACCEPTED: Rgb = (0, 158, 115)
 REJECTED: Rgb = (213, 94, 0)
 UNDECIDED: Rgb = (0, 114, 178)
@@ -35,8 +35,8 @@ def annotate(
 ) -> Pixels:
     """An image with the faces that rows say are in it.
 
-    Boxes and labels are green for accepted faces, red for rejected ones, and blue without a threshold. The label of an
-    aligned crop, or of an image without a face, stands below the image.
+    Boxes and labels are green for accepted faces, orange for rejected ones, and blue without a threshold. The label of
+    an aligned crop, or of an image without a face, stands below the image.
 
     Args:
         image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.

@@ -402,6 +402,7 @@ NAMES = {
     "12": "number",
     "Person 3": "number",
     "person-3": "number",
+    "New": "a new person",
 }
 
 
