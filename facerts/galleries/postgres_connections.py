@@ -17,6 +17,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 # The first version that goes on where an index has found deleted templates.
 MIN_PGVECTOR = (0, 8)
 MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
+# What the index finds, of which the templates themselves choose the best; of strangers as of others.
+CANDIDATES = 10
 
 
 class PostgresConnections:

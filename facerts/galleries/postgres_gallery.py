@@ -22,6 +22,7 @@ from facerts.galleries.gallery import NOBODY_LEFT, Gallery
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.postgres_address import parse_address
 from facerts.galleries.postgres_connections import (
+    CANDIDATES,
     MAX_EF_SEARCH,
     Connection,
     PostgresConnections,
@@ -46,8 +47,6 @@ from facerts.scoring.scorer import Scorer
 
 # Rows that a server sends at a time.
 BLOCK = 10_000
-# Candidates of a search in the index, of which the templates themselves choose the best.
-CANDIDATES = 10
 
 TYPES = {
     "id": "int8",

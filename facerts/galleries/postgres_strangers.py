@@ -19,6 +19,7 @@ from typing_extensions import LiteralString
 from facerts.errors import DataError, WriteError
 from facerts.galleries.gallery import KEPT_THRESHOLDS, MAX_SEARCHES, TOO_FEW, nearest_other_rows, sampled_rows
 from facerts.galleries.postgres_connections import (
+    CANDIDATES,
     Connection,
     PostgresConnections,
     default_ef_search,
@@ -31,8 +32,6 @@ STALE = 0.01
 # Images that stand for all where there is an index. Strangers are searched for as others are, so that the share of them
 # that is found is right whomever the index misses; that takes longer than in memory.
 MAX_INDEXED = 2000
-# How many candidates are compared exactly; the person of the image is one.
-CANDIDATES = 10
 # The share of the scores that must be left.
 COMPLETE = 0.9
 IDS = "SELECT id FROM {schema}.enrollments ORDER BY person, id"
