@@ -26,10 +26,10 @@ from torch.nn import functional as F
 UNSEEN = -math.inf
 
 
-def room_for(samples: Tensor, log_averages: Tensor) -> Tensor:
-    """log u ``(n,)`` of the data set, lengthened if need be so that all samples ``(B,) int64`` have a place."""
-    missing = int(samples.max()) + 1 - len(log_averages)
-    return F.pad(log_averages, (0, missing), value=UNSEEN) if missing > 0 else log_averages
+def room_for(samples: Tensor, values: Tensor, initial: float) -> Tensor:
+    """A value of each image ``(n,)``, lengthened if need be so that all samples ``(B,) int64`` have a place."""
+    missing = int(samples.max()) + 1 - len(values)
+    return F.pad(values, (0, missing), value=initial) if missing > 0 else values
 
 
 def moved(log_averages: Tensor, log_estimates: Tensor, rate: float) -> Tensor:

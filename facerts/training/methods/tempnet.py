@@ -16,11 +16,18 @@ The mean over C in f is over the images of the batch or, with ``denominator_rate
 batches of the run (``moving_denominators``), as in the paper, which optimizes f as iSogCLR does: for a small rate, the
 gradients of both networks approach those of C as the whole data set.
 
+What the paper compares it with is the same loss with other temperatures. iSogCLR (``temperature: individual``) learns
+one for each image by gradient descent on its own f, and SogCLR (``fixed``) has one for all:
+
+    τ_i ← clip(τ_i − η f_i'(τ_i), τ_0, τ_max),   f_i' the mean over the views, each within ±5
+
+And ``loss: contrastive`` trains both networks by the ordinary contrastive loss log((1/|C|) Σ_k exp((L_k − L_+)/τ)),
+without the factor τ and without ρ (its Table 18).
+
 Choices that are not the paper's: σ is ReLU. The paper initializes the columns of W₂ with first-layer features of random
 images; no images are available where the method is built, so features of random unit vectors are used. φ is learned as
-its logarithm, so that it stays positive. The paper uses AdamW, whose step size does not depend on the scale of the
-loss; with SGD it does, and f is as small as its cosines. So f is multiplied by a constant γ: at τ = 1/γ, γ·f is, up to
-a constant, the cross-entropy of cosines scaled by γ.
+its logarithm, so that it stays positive. Vectors and scalars of the temperature network have no weight decay. η, the
+first τ_i and the bounds of f_i' are those of the authors' code for iSogCLR, of whose f_i' a tenth is the one before.
 """
 
 from __future__ import annotations
@@ -36,7 +43,7 @@ from torch.nn import functional as F
 from facerts.errors import Error
 from facerts.training.device import to_device
 from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
-from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
+from facerts.training.methods.moving_denominators import UNSEEN, moved, room_for, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
 
 # Whether a high temperature means a good image (+1) or a poor one (−1). The paper does not say. Degraded faces get
@@ -46,8 +53,19 @@ QUALITY_SIGN = -1.0
 INITIAL_SHARPNESS = 0.01
 # Below this φ, u/φ loses differences that float32 can resolve.
 MIN_SHARPNESS = 1e-4
-# The paper's weight decay for the temperature network.
+# The paper's weight decay for the temperature network. It is AdamW's: added to the gradients of SGD, it would drive all
+# weights to 0 within a run, and all temperatures to one value.
 WEIGHT_DECAY = 0.02
+# Bound of the derivatives by which individual temperatures move.
+MAX_SLOPE = 5.0
+
+NETWORK_ONLY = {"loss", "hidden", "references", "temperature_lr", "stop_gradient", "last_layer"}
+# The settings that a kind of temperature does not read.
+UNUSED = {
+    "network": {"tau", "tau_step"},
+    "individual": NETWORK_ONLY,
+    "fixed": {*NETWORK_ONLY, "tau_step", "tau_min", "tau_max"},
+}
 
 
 class TempNetConfig(MethodConfig):
@@ -56,10 +74,14 @@ class TempNetConfig(MethodConfig):
     Attributes:
         contrast: "batch" contrasts the two views of an image with the images of other people in the batch; "centers"
             contrasts the own class center with all class centers.
-        rho: ρ; a larger value gives lower temperatures. It must be below log |C|, or all temperatures fall to τ_0.
+        temperature: "network" predicts it from the image; "individual" learns one for each image; "fixed" has one.
+        loss: "robust" is f, "contrastive" the ordinary contrastive loss.
+        rho: ρ; a larger value gives lower temperatures. It must be below log |C|, or all temperatures fall to τ_0. With
+            a fixed temperature it only adds a constant, and the contrastive loss is without.
         tau_min, tau_max: τ_0 and τ_max.
+        tau: the fixed temperature, or the first of each image.
+        tau_step: η.
         hidden, references: d1 and d2.
-        loss_scale: γ.
         temperature_lr: learning rate of the temperature network, as a multiple of the scheduled one.
         denominator_rate: γ of the moving average of each image's denominator; 1 uses the batch alone. The authors' code
             uses 0.8.
@@ -69,12 +91,15 @@ class TempNetConfig(MethodConfig):
     """
 
     contrast: Literal["batch", "centers"] = "batch"
+    temperature: Literal["network", "individual", "fixed"] = "network"
+    loss: Literal["robust", "contrastive"] = "robust"
     rho: float = Field(3.0, gt=0)
     tau_min: float = Field(0.001, gt=0)
     tau_max: float = Field(0.05, gt=0)
+    tau: float = Field(0.01, gt=0)
+    tau_step: float = Field(0.001, gt=0)
     hidden: int = Field(256, ge=1, le=4096)
     references: int = Field(256, ge=2, le=4096)
-    loss_scale: float = Field(32.0, gt=0)
     temperature_lr: float = Field(1.0, ge=0)
     denominator_rate: float = Field(1.0, gt=0, le=1)
     stop_gradient: bool = True
@@ -84,6 +109,10 @@ class TempNetConfig(MethodConfig):
     def range_is_ordered(self) -> TempNetConfig:
         if self.tau_min >= self.tau_max:
             raise ValueError(f"tau_min {self.tau_min} must be below tau_max {self.tau_max}")
+        if self.temperature == "individual" and not self.tau_min <= self.tau <= self.tau_max:
+            raise ValueError(
+                f"tau {self.tau} must lie between tau_min {self.tau_min} and tau_max {self.tau_max}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -91,8 +120,16 @@ class TempNetConfig(MethodConfig):
         if self.contrast == "centers" and self.denominator_rate < 1:
             raise ValueError(
                 "with contrast: centers every step has all centers in its denominators, so there is nothing to "
-                "average; leave out denominator_rate"
+                "average; set denominator_rate: 1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def all_settings_are_read(self) -> TempNetConfig:
+        fields = type(self).model_fields
+        for name in sorted(UNUSED[self.temperature]):
+            if getattr(self, name) != fields[name].default:
+                raise ValueError(f"temperature: {self.temperature} does not read {name}; leave it out")
         return self
 
 
@@ -135,7 +172,10 @@ class TemperatureNetwork(nn.Module):
 
 
 class TempNet(Method):
-    """The robust loss at a predicted temperature; uncertainty is τ, quality ``QUALITY_SIGN``·τ."""
+    """The robust loss at each image's temperature; uncertainty is a predicted τ, quality ``QUALITY_SIGN``·τ.
+
+    Individual temperatures have no value for a new image and a fixed one is no score: then quality is ‖y‖.
+    """
 
     name = "tempnet"
     Config = TempNetConfig
@@ -143,13 +183,11 @@ class TempNet(Method):
 
     def __init__(self, config: MethodConfig, embedding_size: int = 512) -> None:
         super().__init__(config, embedding_size)
-        self.state = TemperatureNetwork(embedding_size, self.config)
+        if self.config.temperature == "network":
+            self.state = TemperatureNetwork(embedding_size, self.config)
 
     def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
-        """Separate groups for the temperature network: its own learning rate, and weight decay on its matrices only.
-
-        With decay, SGD would drive φ to 1 and w₃ to 0 within a run.
-        """
+        """Separate groups for the temperature network: its own learning rate, and weight decay on its matrices only."""
         trained = [p for p in (*network.parameters(), *centers.parameters()) if p.requires_grad]
         own = list(self.state.parameters())
         rate = {"lr_scale": self.config.temperature_lr}
@@ -162,8 +200,7 @@ class TempNet(Method):
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         with torch.autocast(batch.labels.device.type, enabled=False):
             embedding = F.normalize(outputs["embedding"])
-            tau = self.state(embedding.detach() if self.config.stop_gradient else embedding)
-            among = contrasted = None
+            tau = self._temperatures(embedding, batch.samples)
             if self.config.contrast == "batch":
                 logits, positive, among = batch_contrast(embedding, batch.labels)
                 contrasted = among.any(dim=1)
@@ -172,19 +209,40 @@ class TempNet(Method):
                 # Both views of an image show the same person.
                 self._check_rho(len(logits) - 2)
             else:
-                logits = centers.cosines(embedding)
+                logits, among = centers.cosines(embedding), None
                 positive = logits.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+                contrasted = torch.ones_like(batch.labels, dtype=torch.bool)
                 self._check_rho(logits.shape[1])
             log_mean = log_denominator(logits, positive, tau, among)
-            if contrasted is not None and self.config.denominator_rate < 1 and self.state.training:
+            if self.config.denominator_rate < 1 and self.state.training:
                 log_mean = self._averaged(log_mean, batch.samples, contrasted)
-            losses = tau * (log_mean + self.config.rho)
-            if contrasted is None:
-                robust = losses.mean()
-            else:
-                robust = (losses * contrasted).sum() / contrasted.sum().clamp_min(1)
-        parts = {"robust": robust.detach(), "positive": positive.detach().mean()}
-        return Loss(self.config.loss_scale * robust, parts, {"tau": tau.detach()})
+            robust = self.config.loss == "robust"
+            losses = tau * (log_mean + self.config.rho) if robust else log_mean
+            if self.config.temperature == "individual" and self.state.training:
+                self._move_temperatures(tau, losses, batch.samples, contrasted)
+            total = (losses * contrasted).sum() / contrasted.sum().clamp_min(1)
+        return Loss(total, {"positive": positive.detach().mean()}, {"tau": tau.detach()})
+
+    def _temperatures(self, embedding: Tensor, samples: Tensor) -> Tensor:
+        """τ ``(2N,)`` of unit embeddings ``(2N, d)``, views of the images ``(2N,) int64``."""
+        if self.config.temperature == "network":
+            tau: Tensor = self.state(embedding.detach() if self.config.stop_gradient else embedding)
+            return tau
+        if self.config.temperature == "fixed":
+            return embedding.new_full((len(embedding),), self.config.tau)
+        own = self.per_sample.get("tau", embedding.new_empty(0)).to(embedding)
+        self.per_sample["tau"] = own = room_for(samples, own, self.config.tau)
+        return own[to_device(samples, own.device)].requires_grad_()
+
+    def _move_temperatures(self, tau: Tensor, losses: Tensor, samples: Tensor, contrasted: Tensor) -> None:
+        """One step of gradient descent on the temperatures ``(2N,)`` of the batch's images, from their losses."""
+        (slope,) = torch.autograd.grad(losses.sum(), tau, retain_graph=True)
+        count = len(tau) // 2
+        slope = slope.clamp(-MAX_SLOPE, MAX_SLOPE).view(2, count).mean(dim=0)
+        now = tau.detach()[:count]
+        after = (now - self.config.tau_step * slope).clamp(self.config.tau_min, self.config.tau_max)
+        own = self.per_sample["tau"]
+        own[to_device(samples[:count], own.device)] = torch.where(contrasted[:count], after, now)
 
     def _averaged(self, log_mean: Tensor, samples: Tensor, contrasted: Tensor) -> Tensor:
         """Moving averages instead of the batch's denominators, ``(2N,)``, after moving them by a step.
@@ -194,9 +252,8 @@ class TempNet(Method):
             samples: ``(2N,) int64``, images of the views.
             contrasted: ``(2N,) bool``, views that have anything to be contrasted with.
         """
-        averages = room_for(
-            samples, self.per_sample.get("log_denominator", log_mean.new_empty(0)).to(log_mean)
-        )
+        averages = self.per_sample.get("log_denominator", log_mean.new_empty(0)).to(log_mean)
+        averages = room_for(samples, averages, UNSEEN)
         samples = to_device(samples, averages.device)
         log_u = moved(averages[samples], log_mean.detach(), self.config.denominator_rate)
         first, second = log_u.chunk(2)
@@ -207,11 +264,15 @@ class TempNet(Method):
         return with_gradient(log_u, log_mean)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        if self.config.temperature != "network":
+            return super().score(outputs)
         scored = self.scored(outputs)
         tau = self.state(scored["embedding"])
         return {**scored, "quality": QUALITY_SIGN * tau, "uncertainty": tau}
 
     def _check_rho(self, contrasted: int) -> None:
+        if self.config.temperature == "fixed" or self.config.loss == "contrastive":
+            return
         # A moving average has more than a batch to contrast with.
         limited = self.config.denominator_rate == 1 or not self.state.training
         if contrasted < 1 or (limited and self.config.rho >= math.log(contrasted)):

@@ -41,7 +41,7 @@ class Temperatures(nn.Module):
 
 def method(rate: float, **settings: object) -> TempNet:
     torch.manual_seed(0)
-    fields = {"rho": RHO, "loss_scale": 1.0, "hidden": 8, "references": 5, "denominator_rate": rate}
+    fields = {"rho": RHO, "hidden": 8, "references": 5, "denominator_rate": rate}
     return TempNet(TempNetConfig(**{**fields, **settings}), 6)  # type: ignore[arg-type]
 
 

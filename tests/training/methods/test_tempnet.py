@@ -7,13 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.nn import functional as F
 
 from facerts.errors import Error
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
+from facerts.training.compose import compose
+from facerts.training.learner import build_optimizer
 from facerts.training.loop import train
+from facerts.training.methods import Batch
 from facerts.training.methods.tempnet import TemperatureNetwork, TempNet, TempNetConfig, batch_contrast
+from facerts.training.recipe import load_recipe
+from facerts.training.schedule import learning_rate
 from tests.losses import batch_of
 from tests.training.conftest import MakeRecipe
 
@@ -23,6 +29,10 @@ LABELS = [0, 1, 4]
 def method(**settings: object) -> TempNet:
     torch.manual_seed(0)
     return TempNet(TempNetConfig(**{"hidden": 16, "references": 12, "rho": 0.5, **settings}), 8)  # type: ignore[arg-type]
+
+
+def small(**settings: object) -> TempNet:
+    return TempNet(TempNetConfig(**{"rho": 0.5, **settings}), 8)  # type: ignore[arg-type]
 
 
 # The network
@@ -102,9 +112,10 @@ def test_contrast_in_the_batch_is_with_other_people() -> None:
 
 
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
-def test_the_loss_of_a_step_by_a_slow_loop(contrast: str) -> None:
+@pytest.mark.parametrize("loss_name", ["robust", "contrastive"])
+def test_the_loss_of_a_step_by_a_slow_loop(contrast: str, loss_name: str) -> None:
     torch.manual_seed(3)
-    tempnet = method(contrast=contrast, loss_scale=3.0)
+    tempnet = method(contrast=contrast, loss=loss_name)
     tempnet.state.double()
     centers, embedding = ClassCenters(5, 8).double(), torch.randn(6, 8, dtype=torch.float64)
     loss = tempnet.loss({"embedding": embedding}, batch_of(LABELS, 2), centers)
@@ -119,18 +130,20 @@ def test_the_loss_of_a_step_by_a_slow_loop(contrast: str) -> None:
             others = [float(unit[i] @ F.normalize(w, dim=0)) for w in centers.weight.detach()]
             positive = others[labels[i]]
         mean = sum(math.exp((logit - positive) / tau[i]) for logit in others) / len(others)
-        values.append(tau[i] * (math.log(mean) + 0.5))
-    assert loss.total.item() == pytest.approx(3.0 * sum(values) / 6, rel=1e-9)
-    assert loss.parts["robust"].item() == pytest.approx(sum(values) / 6, rel=1e-9)
+        values.append(tau[i] * (math.log(mean) + 0.5) if loss_name == "robust" else math.log(mean))
+    assert loss.total.item() == pytest.approx(sum(values) / 6, rel=1e-9)
     np.testing.assert_allclose(loss.per_image["tau"], tau)
 
 
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
+@pytest.mark.parametrize("loss_name", ["robust", "contrastive"])
 @pytest.mark.parametrize("stop", [True, False])
-def test_the_temperatures_train_the_embedding_only_without_stop_gradient(contrast: str, stop: bool) -> None:
+def test_the_temperatures_train_the_embedding_only_without_stop_gradient(
+    contrast: str, loss_name: str, stop: bool
+) -> None:
     centers, labels = ClassCenters(5, 8).double(), torch.tensor(LABELS * 2)
     embedding = torch.randn(6, 8, dtype=torch.float64, requires_grad=True)
-    tempnet = method(contrast=contrast, loss_scale=2.0, stop_gradient=stop)
+    tempnet = method(contrast=contrast, loss=loss_name, stop_gradient=stop)
     tempnet.state.double()
     loss = tempnet.loss({"embedding": embedding}, batch_of(LABELS, 2), centers).total
     (actual,) = torch.autograd.grad(loss, embedding)
@@ -141,8 +154,9 @@ def test_the_temperatures_train_the_embedding_only_without_stop_gradient(contras
     for i in range(6):
         others = unit[labels != labels[i]] if contrast == "batch" else F.normalize(centers.weight)
         positive = unit[i] @ (unit[(i + 3) % 6] if contrast == "batch" else others[labels[i]])
-        total = total + tau[i] * (((others @ unit[i] - positive) / tau[i]).exp().mean().log() + 0.5)
-    (expected,) = torch.autograd.grad(2.0 * total / 6, embedding)
+        ordinary = ((others @ unit[i] - positive) / tau[i]).exp().mean().log()
+        total = total + (tau[i] * (ordinary + 0.5) if loss_name == "robust" else ordinary)
+    (expected,) = torch.autograd.grad(total / 6, embedding)
     torch.testing.assert_close(actual, expected)
 
 
@@ -163,6 +177,14 @@ def test_too_large_a_rho_is_refused(contrast: str, hint: str) -> None:
         method(contrast=contrast, rho=1.39).loss(outputs, batch, centers)
 
 
+def test_only_the_robust_loss_of_temperatures_that_are_learned_bounds_rho() -> None:
+    outputs, centers, batch = {"embedding": torch.randn(6, 8)}, ClassCenters(4, 8), batch_of([0, 1, 2], 2)
+    for settings in ({"loss": "contrastive"}, {"temperature": "fixed"}):
+        assert torch.isfinite(small(rho=9.0, **settings).loss(outputs, batch, centers).total)
+    with pytest.raises(Error, match=r"method\.rho 9"):
+        small(rho=9.0, temperature="individual").loss(outputs, batch, centers)
+
+
 def test_the_temperature_network_has_groups_of_its_own() -> None:
     tempnet, network, centers = method(temperature_lr=0.2), torch.nn.Linear(3, 3), ClassCenters(4, 8)
     network.bias.requires_grad_(False)
@@ -177,12 +199,13 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_the_papers_optimizer(
+def test_a_run_by_the_optimizer_of_the_recipe(
     make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    optim = "{epochs: 2, batch_size: 16, algorithm: adamw, lr: 0.0002, weight_decay: 0.02, schedule: cosine, "
+    optim = {**compose("papers_tempnet")[0]["optim"], "lr": 2e-4}
+    optim |= {"epochs": 2, "batch_size": 16, "warmup_epochs": 0.5}
     settings = "{name: tempnet, rho: 8, temperature_lr: 0.25, denominator_rate: 0.8}"
-    recipe = make_recipe(f"method={settings}", f"optim={optim} warmup_epochs: 0.5, milestones: []}}")
+    recipe = make_recipe(f"method={settings}", f"optim={json.dumps(optim)}")
     train(recipe, tmp_path / "run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     # Eight steps, of which two are the warm-up and every second is logged.
@@ -196,6 +219,23 @@ def test_a_run_with_the_papers_optimizer(
     assert f", tau {lines[-1]['tau_mean']:.4f}\n" in capsys.readouterr().err
 
 
+def test_its_optimizer_holds_on_every_base_and_its_weight_decay_keeps_the_temperature_network() -> None:
+    for base in ("casia", "deepglint", "faces_small", "papers"):
+        optim = load_recipe(f"{base}_tempnet").optim
+        assert (optim.algorithm, optim.schedule, optim.weight_decay) == ("adamw", "cosine", 0.02)
+    tempnet = method()
+    before = tempnet.state.features.weight.detach().clone()
+    optimizer = build_optimizer(tempnet.parameter_groups(torch.nn.Linear(3, 3), ClassCenters(4, 8)), optim)
+    for parameter in tempnet.state.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for step in range(1107):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, base=optim.lr, total=1107, schedule=optim.schedule)
+        optimizer.step()
+    # SGD with the rate of the base would leave 0.0004 of it.
+    assert 0.9 < (tempnet.state.features.weight.norm() / before.norm()).item() < 1
+
+
 def test_a_high_temperature_is_a_poor_image() -> None:
     tempnet = method()
     embedding = 7 * torch.randn(5, 8)
@@ -203,3 +243,95 @@ def test_a_high_temperature_is_a_poor_image() -> None:
     torch.testing.assert_close(scored["uncertainty"], tempnet.state(F.normalize(embedding)))
     torch.testing.assert_close(scored["quality"], -scored["uncertainty"])
     assert scored["uncertainty"].min() > 0
+
+
+# Temperatures without a network
+
+
+def test_a_fixed_temperature_is_sogclr() -> None:
+    fixed, batch = small(temperature="fixed", tau=0.2, denominator_rate=0.3), batch_of(LABELS, 2)
+    u: dict[int, float] = {}
+    for seed in range(3):
+        random = torch.Generator().manual_seed(seed)
+        z = F.normalize(torch.randn(6, 8, dtype=torch.float64, generator=random))
+        total, views = 0.0, {0: [], 1: [], 2: []}
+        for i in range(6):
+            p = (i + 3) % 6
+            others = [k for k in range(6) if LABELS[k % 3] != LABELS[i % 3]]
+            g = sum(math.exp(float(z[i] @ z[k] - z[i] @ z[p]) / 0.2) for k in others) / len(others)
+            views[i % 3].append(g if i % 3 not in u else 0.7 * u[i % 3] + 0.3 * g)
+            total += 0.2 * math.log(views[i % 3][-1]) / 6
+        u.update({image: sum(values) / 2 for image, values in views.items()})
+        loss = fixed.loss({"embedding": z}, batch, ClassCenters(5, 8))
+        # τρ does not depend on the weights.
+        assert loss.total.item() - 0.2 * 0.5 == pytest.approx(total, rel=1e-9)
+        assert (loss.per_image["tau"] == 0.2).all()
+    assert list(fixed.per_sample) == ["log_denominator"]
+
+
+def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses() -> None:
+    settings: dict[str, object] = {"temperature": "individual", "tau": 0.03, "tau_step": 0.002, "rho": 0.5}
+    isogclr = small(**settings)
+    # Images 5 and 2 in the first step, and 5 and 7 in the second.
+    expected = {2: 0.03, 5: 0.03, 7: 0.03}
+    for seed, images in enumerate(([5, 2], [5, 7])):
+        random = torch.Generator().manual_seed(seed)
+        z = F.normalize(torch.randn(4, 8, dtype=torch.float64, generator=random) * 0.2 + 1)
+        batch = Batch(torch.tensor([0, 1, 0, 1]), torch.tensor(images * 2), step=seed, seed=0)
+        loss = isogclr.loss({"embedding": z}, batch, ClassCenters(2, 8))
+        assert loss.per_image["tau"].tolist() == pytest.approx([expected[i] for i in images] * 2)
+        slopes = {image: [] for image in images}
+        for i in range(4):
+            tau = expected[images[i % 2]]
+            scaled = np.array([float(z[i] @ z[k]) / tau for k in range(4) if k % 2 != i % 2])
+            p = np.exp(scaled) / np.exp(scaled).sum()
+            # f'(τ), Eq. 10 of the paper.
+            slopes[images[i % 2]].append(np.log(np.exp(scaled).mean()) - (p * scaled).sum() + 0.5)
+        for image, slope in slopes.items():
+            expected[image] -= 0.002 * sum(slope) / 2
+        own = isogclr.per_sample["tau"]
+        assert own[[2, 5, 7][: 2 + seed]].tolist() == pytest.approx(
+            [expected[image] for image in (2, 5, 7)[: 2 + seed]], rel=1e-9
+        )
+        assert not own.requires_grad
+    assert own[[0, 1, 3, 4, 6]].tolist() == pytest.approx([0.03] * 5)
+
+
+def test_a_step_of_individual_temperatures_is_bounded_and_keeps_their_range() -> None:
+    # All contrasts alike: f' is ρ.
+    outputs = {"embedding": torch.ones(6, 8)}
+    for tau_step, expected in ((0.0001, 0.01 - 0.0001 * 5), (1.0, 0.001)):
+        isogclr = small(temperature="individual", rho=30.0, tau_step=tau_step, denominator_rate=0.5)
+        isogclr.loss(outputs, batch_of(LABELS, 2), ClassCenters(5, 8))
+        np.testing.assert_allclose(isogclr.per_sample["tau"][50:], expected, rtol=1e-5)
+
+
+def test_images_without_contrasts_keep_their_temperatures() -> None:
+    isogclr = small(temperature="individual")
+    isogclr.loss({"embedding": torch.randn(6, 8)}, batch_of([3] * 3, 2), ClassCenters(5, 8))
+    assert (isogclr.per_sample["tau"] == torch.tensor(0.01)).all()
+
+
+@pytest.mark.parametrize("temperature", ["individual", "fixed"])
+def test_without_a_network_the_norm_is_the_quality(temperature: str) -> None:
+    plain = small(temperature=temperature)
+    assert not plain.learns_beside_embedding
+    embedding = 7 * torch.randn(5, 8)
+    torch.testing.assert_close(plain.score({"embedding": embedding})["quality"], embedding.norm(dim=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tau": 0.02}, "network does not read tau;"),
+        ({"tau_step": 0.1}, "network does not read tau_step"),
+        ({"temperature": "individual", "loss": "contrastive"}, "individual does not read loss"),
+        ({"temperature": "individual", "tau": 0.06}, "tau 0.06 must lie between"),
+        ({"temperature": "fixed", "tau_max": 0.2}, "fixed does not read tau_max"),
+        ({"temperature": "fixed", "stop_gradient": False}, "fixed does not read stop_gradient"),
+        ({"contrast": "centers", "denominator_rate": 0.5}, "nothing to average"),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TempNetConfig(**settings)  # type: ignore[arg-type]
