@@ -59,8 +59,9 @@ WEIGHT_DECAY = 0.02
 # Bound of the derivatives by which individual temperatures move.
 MAX_SLOPE = 5.0
 
-NETWORK_ONLY = {"loss", "hidden", "references", "temperature_lr", "stop_gradient", "last_layer"}
-# The settings that a kind of temperature does not read.
+# Settings that a kind of temperature does not read, without those that recipes set for all of them: ρ and
+# temperature_lr.
+NETWORK_ONLY = {"loss", "hidden", "references", "stop_gradient", "last_layer"}
 UNUSED = {
     "network": {"tau", "tau_step"},
     "individual": NETWORK_ONLY,
