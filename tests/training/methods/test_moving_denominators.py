@@ -163,10 +163,12 @@ def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing() -> None:
         large.loss({"embedding": embedding.float()}, first, CENTERS)
 
 
-def test_checkpoints_hold_the_averages_and_a_run_continues_with_them(
-    make_recipe: MakeRecipe, tmp_path: Path
+@pytest.mark.parametrize("temperature", ["network", "individual"])
+def test_checkpoints_hold_the_values_of_images_and_a_run_continues_with_them(
+    make_recipe: MakeRecipe, tmp_path: Path, temperature: str
 ) -> None:
-    recipe = make_recipe("method={name: tempnet, denominator_rate: 0.4, rho: 1}", "backbone.dropout=0")
+    settings = f"{{name: tempnet, denominator_rate: 0.4, rho: 1, temperature: {temperature}}}"
+    recipe = make_recipe(f"method={settings}", "backbone.dropout=0")
     random = torch.Generator().manual_seed(8)
     crops = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8, generator=random)
     batches = [
@@ -178,11 +180,13 @@ def test_checkpoints_hold_the_averages_and_a_run_continues_with_them(
     save_checkpoint(tmp_path / "checkpoint.pt", recipe, {"step": 1, "position": 1.0, **learner.state_dict()})
     assert load_network(tmp_path).method.state.state_dict().keys() == learner.method.state.state_dict().keys()
     _, state = load_checkpoint(tmp_path / "checkpoint.pt")
-    assert state["per_sample"]["log_denominator"].shape == (8,)
+    names = {"log_denominator"} | ({"tau"} if temperature == "individual" else set())
+    assert {name: values.shape for name, values in state["per_sample"].items()} == dict.fromkeys(names, (8,))
     resumed.load_state_dict(state)
     losses = [each.step(crops, batches[1], 0.05).total for each in (learner, resumed)]
     assert torch.equal(*losses)
-    assert torch.equal(*(each.method.per_sample["log_denominator"] for each in (learner, resumed)))
+    for name in names:
+        assert torch.equal(learner.method.per_sample[name], resumed.method.per_sample[name])
     save_checkpoint(tmp_path / "other.pt", recipe, {**state, "per_sample": {"log_denominator": 3}})
     with pytest.raises(ModelError, match="per_sample"):
         load_checkpoint(tmp_path / "other.pt")
