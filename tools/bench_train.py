@@ -38,7 +38,6 @@ from plain_loop import PlainLearner
 from facerts.training.device import AUTOCAST, choose_precision
 from facerts.training.learner import Learner
 from facerts.training.methods import Batch
-from facerts.training.nn import build_network
 from facerts.training.nn.flops import count_multiply_adds
 from facerts.training.recipe import Recipe, load_recipe
 
@@ -193,12 +192,7 @@ def memory(plain: bool, recipe: str, overrides: list[str], identities: int) -> f
 def operations(recipe: Recipe, identities: int) -> float:
     """Operations of a step per image: network and logits, forward and backward."""
     backbone = recipe.backbone
-    network = build_network(
-        backbone.name,
-        embedding_size=backbone.embedding_size,
-        heads=recipe.build_method().heads(),
-        width=backbone.width,
-    )
+    network = recipe.build_network(recipe.build_method())
     logits = identities * backbone.embedding_size * (recipe.compute.class_sample or 1.0)
     passes = FORWARD if backbone.frozen else FORWARD + BACKWARD
     return 2 * (passes * count_multiply_adds(network) + (FORWARD + BACKWARD) * logits)

@@ -9,7 +9,7 @@ What all faces share tells nobody apart, so their mean is subtracted, as far as 
 "Estimation with Quadratic Loss", 1961). T shrinks the directions in which one person's images differ (Hatch, Kajarekar
 and Stolcke, "Within-Class Covariance Normalization for SVM-based Speaker Recognition", Interspeech 2006); λ is small,
 because a few people determine few of these directions. T keeps the mean norm. Both become part of the last layer; the
-features below it, and the heads beside it, stay what they are.
+features below it, and what the heads beside it compute, stay what they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from facerts.errors import DataError
 from facerts.training.methods import Method
 from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.nn import FaceNetwork
-from facerts.training.nn.twin_heads import EmbeddingHead
+from facerts.training.nn.twin_heads import EmbeddingHead, FeatureHead
 
 Floats = NDArray[np.float64]
 
@@ -93,4 +93,12 @@ def adapt_embedding(network: FaceNetwork, method: Method, source: Source, share:
     norm.bias.copy_(transform @ (bias - subtracted))
     norm.running_mean.zero_()
     norm.running_var.fill_(1 - norm.eps)
+    for name, further in network.heads.items():
+        if network.reads[name] == "embedding":
+            assert isinstance(further, FeatureHead)
+            reader = further[0]
+            assert isinstance(reader, torch.nn.Linear)
+            # e = T⁻¹ e' + m
+            reader.bias.add_(reader.weight @ subtracted)
+            reader.weight.copy_(torch.linalg.solve(transform, reader.weight, left=False))
     return norm

@@ -17,7 +17,7 @@ from facerts.errors import ModelError, NonFiniteLossError, first_line
 from facerts.io.files import atomic_write
 from facerts.io.json_file import parse_json
 from facerts.training.methods import Method
-from facerts.training.nn import FaceNetwork, build_network
+from facerts.training.nn import FaceNetwork
 from facerts.training.nn.finite import check_finite
 from facerts.training.recipe import Backbone, Recipe, explain
 from facerts.training.torch_file import check_torch_file
@@ -286,15 +286,7 @@ def origin_of(state: dict[str, Any], recipe: Recipe) -> Origin:
 
 def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     method = recipe.build_method()
-    network = build_network(
-        recipe.backbone.name,
-        embedding_size=recipe.learned_embedding_size,
-        heads=method.heads(),
-        width=recipe.backbone.width,
-        dropout=recipe.backbone.dropout,
-        input_size=recipe.backbone.input_size,
-    )
-    return network, method
+    return recipe.build_network(method), method
 
 
 def mismatched_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:

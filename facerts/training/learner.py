@@ -23,7 +23,7 @@ from facerts.training.distributed.collectives import Processes, average_gradient
 from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
-from facerts.training.nn import FaceNetwork, build_network, recompute_activations
+from facerts.training.nn import FaceNetwork, recompute_activations
 from facerts.training.nn.exported import refit_norms
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
@@ -73,14 +73,7 @@ class Learner:
         self.precision = choose_precision(recipe.compute.precision, self.device)
         self.autocast = AUTOCAST[self.precision]
         backbone = recipe.backbone
-        self.network = build_network(
-            backbone.name,
-            embedding_size=recipe.learned_embedding_size,
-            heads=self.method.heads(),
-            width=backbone.width,
-            dropout=backbone.dropout,
-            input_size=backbone.input_size,
-        ).to(self.device)
+        self.network = recipe.build_network(self.method).to(self.device)
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if recipe.compute.recompute:

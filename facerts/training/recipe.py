@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -22,7 +23,7 @@ from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
-from facerts.training.nn import BACKBONES, is_backbone
+from facerts.training.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -537,6 +538,21 @@ class Recipe(Section):
         method = METHODS[self.method["name"]]
         config = method.Config(**{key: value for key, value in self.method.items() if key != "name"})
         return method(config, self.backbone.embedding_size)
+
+    def build_network(self, method: Method) -> FaceNetwork:
+        """The network that this recipe trains, with the heads of its method and random weights."""
+        backbone, heads = self.backbone, method.heads()
+        if not backbone.embedding:
+            # The trained network has none, though it may learn one in training.
+            heads = {name: replace(spec, reads="features") for name, spec in heads.items()}
+        return build_network(
+            backbone.name,
+            embedding_size=self.learned_embedding_size,
+            heads=heads,
+            width=backbone.width,
+            dropout=backbone.dropout,
+            input_size=backbone.input_size,
+        )
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(

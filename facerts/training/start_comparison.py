@@ -14,7 +14,6 @@ from facerts.metrics.all_pairs import AllPairs, compare_all
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.training.init_weights import init_weights
 from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.nn import build_network
 from facerts.training.recipe import Recipe
 
 # The lowest of these at which so many impostor pairs match.
@@ -75,22 +74,16 @@ class StartComparison:
 
 def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> StartComparison | None:
     """Compare a network with the weights that its recipe starts from; None if there are too few pairs."""
-    backbone = recipe.backbone
-    assert backbone.weights is not None
+    weights = recipe.backbone.weights
+    assert weights is not None
     method = recipe.build_method()
-    network = build_network(
-        backbone.name,
-        embedding_size=recipe.learned_embedding_size,
-        heads=method.heads(),
-        width=backbone.width,
-        input_size=backbone.input_size,
-    )
-    init_weights(backbone.weights, network, method, None)
+    network = recipe.build_network(method)
+    init_weights(weights, network, method, None)
     before, after = (
         embed_source(embedder, source, flip=False, progress=False).embedding
         for embedder in (NetworkEmbedder(network, method), trained)
     )
-    return compare_embeddings(backbone.weights, source, before, after)
+    return compare_embeddings(weights, source, before, after)
 
 
 def compare_embeddings(

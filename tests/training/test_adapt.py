@@ -97,6 +97,19 @@ def test_the_network_computes_the_map_and_the_same_quality(make_recipe: MakeReci
     np.testing.assert_array_equal(after.quality, before.quality)
 
 
+def test_a_quality_of_the_embedding_stays_what_it_was(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe("method=crfiqa")
+    learner, data = Learner(recipe, 4), TrainingData(recipe)
+    # Another direction is stretched than those that the people's images determine.
+    learner.network.embedding[0].weight.data[0] *= 5
+    embedder = NetworkEmbedder(learner.network, learner.method)
+    before = embed_source(embedder, data.source, flip=False, progress=False)
+    adapt_embedding(learner.network, learner.method, data.source, 0.1)
+    after = embed_source(embedder, data.source, flip=False, progress=False)
+    assert np.abs(after.embedding - before.embedding).max() > 0.1
+    np.testing.assert_allclose(after.quality, before.quality, atol=1e-3 * np.ptp(before.quality))
+
+
 def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_thresholds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from facerts.training.checkpoint import load_network
 from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.loop import train
-from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
 from facerts.training.validation import TeachersErrors
 from tests.foreign import write_description, write_embedder
@@ -90,6 +90,24 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(
         assert "embedding" not in load_quality(tmp_path / f"{number}.onnx").description.outputs
     # What it learns to embed changes the trunk.
     assert not torch.allclose(*trunks)
+
+
+@pytest.mark.parametrize("cosine", [0, 1])
+def test_a_head_that_would_read_the_embedding_reads_the_features(
+    make_recipe: MakeRecipe, teacher: Path, tmp_path: Path, crops: np.ndarray, cosine: int
+) -> None:
+    alone = make_recipe(
+        TEACHER.format(teacher).replace("cosine: 0", f"cosine: {cosine}, target: view"), *ALONE, "method=crfiqa",
+        "data.augmentation.views=2", "optim={epochs: 1, batch_size: 8, milestones: []}",
+    )  # fmt: skip
+    train(alone, tmp_path / "run")
+    network = load_network(tmp_path / "run").network
+    assert network.reads == {"certainty_ratio": "features"}
+    images = to_network_input(torch.from_numpy(crops))
+    with torch.no_grad():
+        (layer,) = network.heads["certainty_ratio"]
+        expected = network.trunk(images) @ layer.weight[0] + layer.bias
+        torch.testing.assert_close(network(images)["certainty_ratio"].squeeze(1), expected)
 
 
 def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(

@@ -1,7 +1,8 @@
 """CR-FIQA: a head that predicts how much closer a face is to its own class center than to any other.
 
 Boutros, Fang, Klemt, Fu, Damer: "CR-FIQA: Face Image Quality Assessment by Learning Sample Relative
-Classifiability", CVPR 2023. r(x) is the head's output:
+Classifiability", CVPR 2023. r(x) is a linear function of the embedding before it is normalized, as in the authors'
+code; of the features that a network without embedding ends with:
 
     CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                 cosine to the own and to the nearest other center
     CR = CCS / (NNCCS + 1 + ε),   ε = 1e-9                                                  certainty ratio
@@ -59,7 +60,7 @@ class CRFIQA(ClassificationMethod):
     Config = CRFIQAConfig
 
     def heads(self) -> dict[str, HeadSpec]:
-        return {self._target: HeadSpec(1)}
+        return {self._target: HeadSpec(1, reads="embedding")}
 
     @property
     def _target(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +15,27 @@ from facerts.images import CROP_SIZE
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """A further output of the network, computed from the same features as the embedding."""
+    """A further output of the network.
+
+    Attributes:
+        reads: what it is computed from: the "features" of the trunk, as the embedding is, or the "embedding" before
+            normalization. A network whose embedding is dropped has heads on features alone.
+    """
 
     size: int
     batch_norm: bool = False
+    reads: Literal["features", "embedding"] = "features"
 
 
 class FeatureHead(nn.Sequential):
-    """A linear layer, followed by a BatchNorm if the spec says so."""
+    """A linear layer, followed by a BatchNorm if the spec says so.
 
-    def __init__(self, features: int, spec: HeadSpec) -> None:
-        layers: list[nn.Module] = [nn.Linear(features, spec.size)]
+    Args:
+        inputs: size of what the head reads.
+    """
+
+    def __init__(self, inputs: int, spec: HeadSpec) -> None:
+        layers: list[nn.Module] = [nn.Linear(inputs, spec.size)]
         if spec.batch_norm:
             layers.append(nn.BatchNorm1d(spec.size))
         super().__init__(*layers)
@@ -56,6 +67,9 @@ class FaceNetwork(nn.Module):
         trunk: maps ``(B, 3, S, S) float32`` to ``(B, features)``.
         embedding_size: d; 0 for a network without embedding.
         input_size: S; the network resizes its input to it.
+
+    Attributes:
+        reads: what each further head is computed from, see ``HeadSpec``.
     """
 
     def __init__(
@@ -70,10 +84,15 @@ class FaceNetwork(nn.Module):
         self.embedding_size, self.input_size = embedding_size, input_size
         self.trunk = trunk
         self.embedding: nn.Module = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
-        self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
+        self.reads = {name: spec.reads for name, spec in heads.items()}
+        sizes = {"features": features, "embedding": embedding_size}
+        self.heads = nn.ModuleDict(
+            {name: FeatureHead(sizes[spec.reads], spec) for name, spec in heads.items()}
+        )
 
     def drop_embedding(self) -> None:
-        """Keep only the further heads."""
+        """Keep only the further heads, none of which may read the embedding."""
+        assert "embedding" not in self.reads.values()
         self.embedding, self.embedding_size = EmptyHead(), 0
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
@@ -92,6 +111,6 @@ class FaceNetwork(nn.Module):
         # Angles and log scales lose too much precision in 16 bits, and the heads are a small part of the computation.
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(next(self.parameters()).dtype)
-            outputs = {"embedding": self.embedding(features)}
-            outputs.update({name: head(features) for name, head in self.heads.items()})
-        return outputs
+            inputs = {"features": features, "embedding": self.embedding(features)}
+            outputs = {name: head(inputs[self.reads[name]]) for name, head in self.heads.items()}
+        return {"embedding": inputs["embedding"], **outputs}

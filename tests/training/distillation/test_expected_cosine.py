@@ -104,7 +104,7 @@ def test_the_target_is_shrunk_towards_what_is_expected(recipe: Recipe, tmp_path:
     np.testing.assert_allclose(loss.per_image["own_cosine"].numpy(), targets, atol=3e-3)
     assert np.std(targets) > 0.03
     # Nothing learns to embed, so the only loss is the regression.
-    assert set(loss.parts) == {"regression"}
+    assert set(loss.parts) == {"regression", "gradient_norm"}
     assert loss.total.item() == pytest.approx(10 * loss.parts["regression"].item(), rel=1e-6)
 
 

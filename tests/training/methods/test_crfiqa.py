@@ -97,7 +97,7 @@ def test_opposite_centers_give_a_finite_loss() -> None:
 
 def test_quality_is_the_heads_output() -> None:
     method = CRFIQA(CRFIQAConfig())
-    assert method.heads() == {"certainty_ratio": HeadSpec(1)}
+    assert method.heads() == {"certainty_ratio": HeadSpec(1, reads="embedding")}
     outputs = {"embedding": torch.randn(2, 4), "certainty_ratio": torch.tensor([[0.2], [0.9]])}
     scored = method.score(outputs)
     assert scored["quality"].tolist() == pytest.approx([0.2, 0.9])
