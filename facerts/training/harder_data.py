@@ -1,4 +1,4 @@
-"""Harder training data, to compare methods: few images per identity, a long tail of identities, wrong labels.
+"""Harder training data, to compare methods: few images per identity, identities with few images, wrong labels.
 
 The three scenarios are those of Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation
 Learning with Probabilistic Interpretation" (ESupCon), AAAI 2023. What happens to an image depends only on the run's
@@ -12,38 +12,29 @@ from numpy.typing import NDArray
 
 # Separate these random numbers from those of the epochs' orders, whose keys are (seed, epoch).
 _IMAGES_KEY = 0x1_0FE3
-_TAIL_KEY = 0x1_7A11
+_STEP_KEY = 0x1_57E9
 _NOISE_KEY = 0x1_BAD1
 
 
 def kept_images(
     labels: NDArray[np.int64], *, images_per_identity: int | None, imbalance: float, seed: int
 ) -> NDArray[np.int64]:
-    """The images that remain with few images per identity and a long tail of identities, in their order.
+    """The images that remain with few images per identity, and fewer of half of the identities, in their order.
 
-    Of the n images of an identity, n' = min(n, images_per_identity) remain first. Then the identities are put in a
-    random order, and the identity at place i of C, counted from 0, keeps
-
-        max(1, round(n' · imbalance^(−i / (C − 1))))
-
-    With the same n' for all, this is the exponential long tail of Cui, Jia, Lin, Song, Belongie: "Class-Balanced Loss
-    Based on Effective Number of Samples", CVPR 2019, and ``imbalance`` is their imbalance factor: the number of images
-    of the largest identity over that of the smallest, up to rounding. With different n', it is the ratio of the largest
-    to the smallest share that is kept, on top of the differences that there are. ESupCon has a step instead: half of
-    its classes keep a share of their images, and the others keep all.
+    Of the n images of an identity, n' = min(n, images_per_identity) remain first. Of these, half of the identities,
+    chosen at random, keep max(1, round(imbalance · n')), and the others keep all.
 
     Args:
-        labels: ``(N,)`` in ``0 … C-1`` without gaps, C at least 2.
-        imbalance: at least 1, which keeps all.
+        labels: ``(N,)`` in ``0 … C-1`` without gaps.
+        imbalance: at most 1, which keeps all; IR in the paper.
 
     Returns:
         ``(K,)`` rising indices; at least one of each identity.
     """
     images = np.bincount(labels)
     limits = images if images_per_identity is None else np.minimum(images, images_per_identity)
-    place = np.random.default_rng((seed, _TAIL_KEY)).permutation(len(images))
-    shares = float(imbalance) ** (-place / (len(images) - 1))
-    limits = np.maximum(1, np.rint(limits * shares)).astype(np.int64)
+    few = np.random.default_rng((seed, _STEP_KEY)).permutation(len(images)) < len(images) // 2
+    limits = np.where(few, np.maximum(1, np.rint(imbalance * limits)), limits).astype(np.int64)
     if np.array_equal(limits, images):
         return np.arange(len(labels))
     # Each identity's images in a random order, of which the first are kept.

@@ -97,8 +97,7 @@ class Data(Section):
         workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
         images_per_identity: maximum number of training images of each identity; null for all.
-        imbalance: a long tail of identities, each of which keeps a share of its images: the ratio of the largest share
-            to the smallest (``facerts.training.harder_data``); 1 keeps all.
+        imbalance: share of these images that half of the identities keep; the others keep all.
         label_noise: share of the training images, after these two, that get a wrong identity.
         corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
             augmentation (RTS paper, Table 1).
@@ -116,7 +115,7 @@ class Data(Section):
     workers: int = Field(2, ge=0)
     per_identity: int = Field(4, ge=2)
     images_per_identity: int | None = Field(None, ge=1)
-    imbalance: float = Field(1.0, ge=1)
+    imbalance: float = Field(1.0, gt=0, le=1)
     label_noise: float = Field(0.0, ge=0, lt=1)
     corrupt_fraction: float = Field(0.0, ge=0, le=1)
     corrupt_radius: float = Field(3.0, gt=0)

@@ -1,4 +1,4 @@
-"""Few images per identity, long tails and wrong labels: what changes, how much, and that nothing else does."""
+"""Few images of all or half of the identities, and wrong labels: what changes, how much, and that nothing else does."""
 
 from __future__ import annotations
 
@@ -56,26 +56,38 @@ def test_each_identity_keeps_at_most_the_maximum(images: int) -> None:
     assert counts(mixed_labels(sizes), kept(mixed_labels(sizes), images)) == [min(n, images) for n in sizes]
 
 
-@pytest.mark.parametrize("imbalance", [1.0, 2.0, 10.0, 1e9])
-def test_identities_of_one_size_become_an_exponential_long_tail(imbalance: float) -> None:
-    labels = mixed_labels([50] * 11)
-    expected = [max(1, round(50 * imbalance ** -(place / 10))) for place in range(11)]
-    left = counts(labels, kept(labels, imbalance=imbalance))
-    assert sorted(left, reverse=True) == expected
-    if imbalance > 1:
-        # The order of the identities is random, and depends on the seed.
-        assert left != expected
-        assert left != counts(labels, kept(labels, imbalance=imbalance, seed=6))
+@pytest.mark.parametrize(("imbalance", "left"), [(1.0, 50), (0.5, 25), (0.1, 5), (0.05, 2), (1e-9, 1)])
+@pytest.mark.parametrize("identities", [2, 11])
+def test_half_of_the_identities_keep_a_share(identities: int, imbalance: float, left: int) -> None:
+    labels = mixed_labels([50] * identities)
+    found = counts(labels, kept(labels, imbalance=imbalance))
+    assert sorted(found) == sorted([left] * (identities // 2) + [50] * (identities - identities // 2))
+
+
+def test_which_half_is_random_and_the_same_for_every_share() -> None:
+    labels = mixed_labels([50] * 40)
+    halves = [np.array(counts(labels, kept(labels, imbalance=share))) < 50 for share in (0.5, 0.05)]
+    assert (halves[0] == halves[1]).all()
+    assert 0 < halves[0][:20].sum() < 20
+    assert (halves[0] != (np.array(counts(labels, kept(labels, imbalance=0.5, seed=6))) < 50)).any()
+
+
+def test_the_share_is_of_the_images_that_few_per_identity_leave() -> None:
+    left = counts(mixed_labels([3, 20, 50, 80]), kept(mixed_labels([3, 20, 50, 80]), 10, 0.5))
+    assert all(
+        kept in (all_, max(1, round(all_ / 2))) for kept, all_ in zip(left, (3, 10, 10, 10), strict=True)
+    )
+    assert sum(left) < 33
 
 
 def test_fewer_images_are_a_subset_of_more() -> None:
     labels = mixed_labels()
-    for imbalance in (1.0, 5.0):
+    for imbalance in (1.0, 0.2):
         chain = [kept(labels, images, imbalance) for images in (1, 2, 6, 25, 80, None)]
         assert all(few <= more for few, more in pairwise(chain))
         assert len({len(found) for found in chain}) == len(chain)
     for images in (None, 30):
-        chain = [kept(labels, images, imbalance) for imbalance in (200, 20, 3, 1.5, 1)]
+        chain = [kept(labels, images, imbalance) for imbalance in (0.005, 0.05, 0.3, 0.7, 1)]
         assert all(few <= more for few, more in pairwise(chain))
         assert len({len(found) for found in chain}) == len(chain)
 
@@ -117,7 +129,7 @@ def test_batches_are_of_the_kept_images_with_their_noisy_labels(
     options = (
         f"method.name={method}",
         "data.images_per_identity=6",
-        "data.imbalance=3",
+        "data.imbalance=0.5",
         "data.label_noise=0.4",
         "data.augmentation={flip: false}",
         "optim.batch_size=8",
@@ -125,7 +137,7 @@ def test_batches_are_of_the_kept_images_with_their_noisy_labels(
     data = TrainingData(make_recipe(*options))
     number = {key: index for index, key in enumerate(keys(whole))}
     indices = [number[key] for key in keys(data.source)]
-    assert set(indices) == kept(whole.labels, 6, 3.0)
+    assert set(indices) == kept(whole.labels, 6, 0.5)
     noisy = noisy_labels(whole.labels, identities=IDENTITIES, share=0.4, seed=5)[indices]
     assert data.source.labels is not None
     assert data.source.labels.tolist() == noisy.tolist()
@@ -163,18 +175,19 @@ def test_batches_by_identity_need_two_images_of_somebody(make_recipe: MakeRecipe
         make_recipe("method.name=supcon", "data.images_per_identity=1")
     make_recipe("data.images_per_identity=1")
     data = TrainingData(
-        make_recipe("method.name=supcon", "data.imbalance=1e9", "data.images_per_identity=2", SMALL)
+        make_recipe("method.name=supcon", "data.imbalance=0.1", "data.images_per_identity=2", SMALL)
     )
-    # One identity, the first of the tail, keeps both images; all others keep one and have no pair.
+    # Half of the identities keep both images; the others keep one and have no pair.
     assert data.source.labels is not None
-    (largest,) = np.flatnonzero(np.bincount(data.source.labels) > 1)
-    assert {label for _, labels, *_ in data.batches(0, 4) for label in labels.tolist()} == {largest}
+    pairs = set(np.flatnonzero(np.bincount(data.source.labels) > 1).tolist())
+    assert len(pairs) == IDENTITIES // 2
+    assert {label for _, labels, *_ in data.batches(0, 12) for label in labels.tolist()} == pairs
 
 
 def test_a_run_trains_and_says_what_it_left_out_and_mislabeled(
     make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("data.images_per_identity=6", "data.imbalance=2", "data.label_noise=0.3")
+    options = ("data.images_per_identity=6", "data.imbalance=0.5", "data.label_noise=0.3")
     options += ("optim.epochs=1", "optim.milestones=[]", "optim.batch_size=8")
     recipe = make_recipe(*options)
     data = TrainingData(recipe)
