@@ -31,7 +31,7 @@ class Small(nn.Sequential):
 
     features = 4 * 7 * 7
 
-    def __init__(self, *, width: float, dropout: float) -> None:
+    def __init__(self, *, width: float, dropout: float, input_size: int) -> None:
         super().__init__(
             nn.AvgPool2d(8),
             nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=False),

@@ -216,7 +216,7 @@ class Coarse(nn.Sequential):
 
     features = 147
 
-    def __init__(self, *, width: float, dropout: float) -> None:
+    def __init__(self, *, width: float, dropout: float, input_size: int) -> None:
         super().__init__(nn.AdaptiveAvgPool2d(7), nn.Conv2d(3, 3, 1), nn.Flatten(), nn.BatchNorm1d(147))
 
 
