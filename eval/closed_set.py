@@ -21,13 +21,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from common import Counts, number, open_people, parser_of, percent, resampled_rate, run
+from common import Counts, number, open_people, parser_of, percent, resampled_rate, run, runs_of
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -40,7 +39,6 @@ from facerts.errors import DataError, Error
 from facerts.evaluation.labeled import split_label
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.table import markdown_table
-from facerts.training.checkpoint import FILE
 from facerts.training.classifier_scores.classifier import Classifier, load_classifier
 from facerts.training.harder_data import kept_images
 from facerts.training.loader import TrainingData
@@ -154,22 +152,6 @@ def table(options: argparse.Namespace) -> None:
             ]
         )
     print(markdown_table(["", "seeds", "accuracy", f"minus {lines[0][0]}", "ECE", "γ"], lines))
-
-
-def runs_of(folder: Path, label: str) -> list[Path]:
-    """The folders of the runs of a label.
-
-    Raises:
-        DataError: there are none.
-    """
-    runs = sorted(
-        path.parent
-        for path in folder.glob(f"*/{FILE}")
-        if re.fullmatch(rf"{re.escape(label)}_seed\d+", path.parent.name)
-    )
-    if not runs:
-        raise DataError(f"{folder}: no finished run {label}_seedN")
-    return runs
 
 
 def classify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -97,6 +98,22 @@ def corruption_source(saved: SavedResult) -> str:
             f"{saved.folder}: has corruption benchmarks of {', '.join(sources)}; evaluate one only"
         )
     return sources[0]
+
+
+def runs_of(folder: Path, label: str) -> list[Path]:
+    """The folders LABEL_seedN of a label's training runs.
+
+    Raises:
+        DataError: there are none.
+    """
+    runs = sorted(
+        path.parent
+        for path in folder.glob("*/checkpoint.pt")
+        if re.fullmatch(rf"{re.escape(label)}_seed\d+", path.parent.name)
+    )
+    if not runs:
+        raise DataError(f"{folder}: no finished run {label}_seedN")
+    return runs
 
 
 # Numbers with intervals.

@@ -7,7 +7,7 @@ without augmentation. In the table, as means over the seeds:
 
 - accuracy: share of the images that are nearer to their own class center than to any other;
 - v: RTS's, its 5th, 50th and 95th percentile; the range is the 95th over the 5th, minus 1;
-- gap: mean of Σ_k p_k s_k − s_c, how far an image's own logit is above the mean of all by the network's probabilities;
+- gap: mean of Σ_k p_k s_k − s_c, how far an image's own logit is below the mean of all by the network's probabilities;
   with the margin, at the mean temperature;
 - λ(v − 1)/2: what the gap is where the loss is at its minimum over the scales of each image;
 - correlation: Spearman's, of v with the image's own gap.
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import number, parser_of, percent, run
+from common import number, parser_of, percent, run, runs_of
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from facerts.errors import DataError
+from facerts.evaluation.labeled import split_label
 from facerts.report.table import markdown_table
 from facerts.training.classifier_scores.classifier import Classifier, load_classifier
 from facerts.training.loader import TrainingData
@@ -77,11 +77,9 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for text in options.labels:
-        name, _, label = text.rpartition("=")
-        folders = sorted(options.runs.glob(f"{label}_seed*/checkpoint.pt"))
-        if not folders:
-            raise DataError(f"{options.runs}: no training run of {label!r}")
-        rows.append([name or label, str(len(folders)), *cells([learned(path.parent) for path in folders])])
+        name, label = split_label(text)
+        folders = runs_of(options.runs, label)
+        rows.append([name or label, str(len(folders)), *cells([learned(folder) for folder in folders])])
     header = [
         "",
         "seeds",
