@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 # Two test processes on two cores: more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 # Tests that download do so from a server of their own.
 os.environ["FACERTS_OFFLINE"] = "1"
 # What was pulled or measured on this machine must not change what is tested.

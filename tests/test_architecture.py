@@ -98,7 +98,7 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
         ],
         "doctor": ["doctor"],
     }[kind]
-    blocked = {"torch", "torchvision", "albumentations", "onnx", "onnxscript", "tensorboard"}
+    blocked = {"torch", "torchvision", "onnx", "onnxscript", "tensorboard"}
     code = USE_SIDE.format(
         blocked=blocked, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command
     )

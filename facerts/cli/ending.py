@@ -40,7 +40,6 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "jinja2": (("jinja2",), "report"),
     "sklearn": (("scikit-learn",), "sklearn"),
     "torch": (("torch",), "train"),
-    "albumentations": (("albumentations",), "train"),
     "onnx": (("onnx",), "train"),
     "onnxscript": (("onnxscript",), "train"),
     "tensorboard": (("tensorboard",), "train"),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import MissingExtraError
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE, similarity_transform
 from facerts.images.corruptions import KINDS, degrade, gaussian_blur, small_face
@@ -37,6 +33,14 @@ MASK_OUTLINE = np.array(
     [[56, 62], [78, 70], [97, 66], [93, 92], [76, 112], [56, 118], [36, 112], [19, 92], [15, 66], [34, 70]]
 )
 MASK_NOISE, MASK_RISE = 2.0, 8.0
+
+
+class Transform(Protocol):
+    """Changes an image; ``zoom`` matters to the geometry only."""
+
+    def __call__(
+        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
+    ) -> NDArray[np.uint8]: ...
 
 
 class Corruption:
@@ -69,10 +73,10 @@ class Augmenter:
     """Applies random transforms to a crop; the randomness depends only on a key.
 
     Args:
-        transforms: transforms of albumentations, or with the same ``set_random_seed`` and ``(image=...)``, in order.
+        transforms: of an image and its random numbers, in order.
     """
 
-    def __init__(self, transforms: list[Any]) -> None:
+    def __init__(self, transforms: list[Transform]) -> None:
         self._transforms = transforms
 
     def __call__(self, image: NDArray[np.uint8], key: Key, *, zoom: bool = True) -> NDArray[np.uint8]:
@@ -88,9 +92,7 @@ class Augmenter:
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         for transform, seed in zip(self._transforms, seeds, strict=True):
             # With a common seed, the random numbers of the transforms would be correlated.
-            transform.set_random_seed(int(seed))
-            options = {} if zoom or not isinstance(transform, Geometry) else {"zoom": False}
-            image = transform(image=image, **options)["image"]
+            image = transform(image, np.random.default_rng(int(seed)), zoom=zoom)
         return image
 
 
@@ -132,24 +134,6 @@ class KeptViews:
         return shown[:, ::-1] if self._flip and random.random() < 0.5 else shown
 
 
-class _OneOf:
-    """Applies one of two transforms at random. The choice has its own seed, independent of the transform's."""
-
-    def __init__(self, default: Any, other: Any, probability: float) -> None:
-        self._default, self._other, self._probability = default, other, probability
-        self._transform = default
-
-    def set_random_seed(self, seed: int) -> None:
-        choice_seed, transform_seed = np.random.SeedSequence(seed).generate_state(2)
-        use_other = np.random.default_rng(choice_seed).random() < self._probability
-        self._transform = self._other if use_other else self._default
-        self._transform.set_random_seed(int(transform_seed))
-
-    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, Any]:
-        result: dict[str, Any] = self._transform(image=image)
-        return result
-
-
 class Geometry:
     """Simulates the crops of other detectors and aligners, with a single interpolation.
 
@@ -163,7 +147,6 @@ class Geometry:
 
     def __init__(self, settings: Augmentation) -> None:
         self._settings = settings
-        self._random = np.random.default_rng(0)
 
     def matrix(self, random: np.random.Generator, *, zoom: bool = True) -> NDArray[np.float64]:
         """Draw the ``(2, 3)`` similarity transform from the crop's pixels to those of the new crop."""
@@ -189,16 +172,15 @@ class Geometry:
             matrix,
         )
 
-    def set_random_seed(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, *, image: NDArray[np.uint8], zoom: bool = True) -> dict[str, NDArray[np.uint8]]:
-        matrix = self.matrix(self._random, zoom=zoom)
-        is_black = self._random.random() < self._settings.black_border
+    def __call__(
+        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
+    ) -> NDArray[np.uint8]:
+        matrix = self.matrix(random, zoom=zoom)
+        is_black = random.random() < self._settings.black_border
         border = cv2.BORDER_CONSTANT if is_black else cv2.BORDER_REFLECT_101
         size = image.shape[1], image.shape[0]
         warped = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=border)
-        return {"image": warped.astype(np.uint8, copy=False)}
+        return warped.astype(np.uint8, copy=False)
 
 
 def _compose(
@@ -221,18 +203,22 @@ class _Sometimes(ABC):
 
     def __init__(self, probability: float) -> None:
         self._probability = probability
-        self._random = np.random.default_rng(0)
 
-    def set_random_seed(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-        is_changed = self._random.random() < self._probability
-        return {"image": self.change(image, self._random) if is_changed else image}
+    def __call__(
+        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
+    ) -> NDArray[np.uint8]:
+        return self.change(image, random) if random.random() < self._probability else image
 
     @abstractmethod
     def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
         """The image, changed."""
+
+
+class _Mirror(_Sometimes):
+    """Mirrors images."""
+
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        return cv2.flip(image, 1).astype(np.uint8, copy=False)
 
 
 class _NoFace(_Sometimes):
@@ -276,62 +262,28 @@ class _SmallFaces(_Sometimes):
         return small_face(image, int(random.integers(self._side, MAX_SMALL_SIDE, endpoint=True)), random)
 
 
+class _Corruptions(_Sometimes):
+    """Corrupts images, in a random kind and severity, both drawn uniformly."""
+
+    def __init__(self, probability: float, max_severity: float) -> None:
+        super().__init__(probability)
+        self._max_severity = max_severity
+
+    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        kind = list(KINDS)[random.integers(len(KINDS))]
+        severity = random.uniform(0.0, self._max_severity)
+        return degrade(image, kind, severity, int(random.integers(2**31)))
+
+
 def build_augmentation(settings: Augmentation) -> Augmenter:
-    """The augmentation of a recipe: flipping, geometry, small faces, corruptions, in this order.
-
-    Raises:
-        MissingExtraError: albumentations is not installed.
-    """
-    # Otherwise albumentations looks for a newer version on the network.
-    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
-    try:
-        import albumentations
-    except ImportError as error:
-        raise MissingExtraError("augmentation needs albumentations: pip install 'facerts[train]'") from error
-    transforms: list[Any] = []
-    if settings.flip:
-        transforms.append(albumentations.HorizontalFlip(p=0.5))
-    if settings.mask:
-        transforms.append(_Masks(settings.mask))
-    if settings.points_jitter or settings.zoom:
-        transforms.append(Geometry(settings))
-    elif settings.scale or settings.shift or settings.rotation:
-        affine = partial(
-            albumentations.Affine,
-            scale=(1.0 - settings.scale, 1.0 + settings.scale),
-            translate_percent=(-settings.shift, settings.shift),
-            rotate=(-settings.rotation, settings.rotation),
-            keep_ratio=True,
-            p=1.0,
-        )
-        mirrored = affine(border_mode=cv2.BORDER_REFLECT_101)
-        black = affine(border_mode=cv2.BORDER_CONSTANT, fill=0)
-        share = settings.black_border
-        transforms.append(_OneOf(mirrored, black, share) if share else mirrored)
-    if settings.no_face:
-        transforms.append(_NoFace(settings.no_face))
-    if settings.small:
-        transforms.append(_SmallFaces(settings.small, settings.small_side))
-    if settings.corruption:
-        transforms.append(_random_corruption(albumentations, settings.max_severity, settings.corruption))
-    return Augmenter(transforms)
-
-
-def _random_corruption(albumentations: Any, max_severity: float, probability: float) -> Any:
-    """A transform that applies a corruption of random kind and severity, both drawn uniformly."""
-
-    class RandomCorruption(albumentations.ImageOnlyTransform):  # type: ignore[misc]
-        def get_params(self) -> dict[str, Any]:
-            draw: Callable[[int], int] = self.random_generator.integers
-            return {
-                "kind": list(KINDS)[draw(len(KINDS))],
-                "severity": self.random_generator.uniform(0.0, max_severity),
-                "seed": int(draw(2**31)),
-            }
-
-        def apply(
-            self, img: NDArray[np.uint8], kind: str, severity: float, seed: int, **_: Any
-        ) -> NDArray[np.uint8]:
-            return degrade(img, kind, severity, seed)
-
-    return RandomCorruption(p=probability)
+    """The augmentation of a recipe: mirroring, masks, geometry, no face, small faces, corruptions, in this order."""
+    moves = (settings.scale, settings.shift, settings.rotation, settings.points_jitter, settings.zoom)
+    transforms: list[tuple[bool | float, Transform]] = [
+        (settings.flip, _Mirror(0.5)),
+        (settings.mask, _Masks(settings.mask)),
+        (any(moves), Geometry(settings)),
+        (settings.no_face, _NoFace(settings.no_face)),
+        (settings.small, _SmallFaces(settings.small, settings.small_side)),
+        (settings.corruption, _Corruptions(settings.corruption, settings.max_severity)),
+    ]
+    return Augmenter([transform for wanted, transform in transforms if wanted])

@@ -10,9 +10,8 @@ import pytest
 
 from tests.training.conftest import MakeRecipe
 
-pytest.importorskip("albumentations")
+pytest.importorskip("torch")
 
-import albumentations
 import cv2
 from numpy.typing import NDArray
 from pydantic import ValidationError
@@ -21,7 +20,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.images.align import TEMPLATE
-from facerts.images.corruptions import gaussian_blur, small_face
+from facerts.images.corruptions import KINDS, gaussian_blur, small_face
 from facerts.training import augment as module
 from facerts.training.augment import Augmenter, Corruption, Geometry, build_augmentation
 from facerts.training.loader import TrainingData
@@ -161,10 +160,10 @@ def test_all_geometry_is_one_product_and_one_interpolation(monkeypatch: pytest.M
 def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
     drawn = geometry(scale=0.1, shift=0.05, rotation=10, points_jitter=0.1, zoom=0.5, black_border=1.0)
     for seed in range(20):
-        drawn.set_random_seed(seed)
         place = np.array([62.0, 50.0])
         expected = moved(drawn.matrix(np.random.default_rng(seed)), place[None])[0]
-        assert centroid(drawn(image=dot(*place))["image"]) == pytest.approx(expected, abs=0.15)
+        image = drawn(dot(*place), np.random.default_rng(seed), zoom=True)
+        assert centroid(image) == pytest.approx(expected, abs=0.15)
 
 
 def test_enabling_an_option_does_not_change_the_other_draws() -> None:
@@ -177,26 +176,44 @@ def test_enabling_an_option_does_not_change_the_other_draws() -> None:
         assert both == pytest.approx(product[:2], abs=1e-9)
 
 
-def test_without_new_options_the_draws_are_those_of_albumentations() -> None:
-    options = {"scale": 0.15, "shift": 0.04, "rotation": 8.0}
-    ours = augmenter(flip=True, **options)
-    flip = albumentations.HorizontalFlip(p=0.5)
-    affine = albumentations.Affine(
-        scale=(0.85, 1.15),
-        translate_percent=(-0.04, 0.04),
-        rotate=(-8.0, 8.0),
-        keep_ratio=True,
-        border_mode=cv2.BORDER_REFLECT_101,
-        p=1.0,
+def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
+    drawn = matrices(scale=0.15, shift=0.04, rotation=8.0)
+    scales = (factors(drawn) - 1) / 0.15
+    angles = np.rad2deg(np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0])) / 8.0
+    right, down = ((moved(drawn, CENTER[None])[:, 0] - CENTER) / (0.04 * 112)).T
+    for values in (scales, angles, right, down):
+        assert np.abs(values).max() <= 1 + 1e-9
+        quantiles = np.quantile(values, [0.1, 0.25, 0.5, 0.75, 0.9])
+        assert quantiles == pytest.approx([-0.8, -0.5, 0, 0.5, 0.8], abs=0.07)
+    related = np.corrcoef([scales, angles, right, down])
+    assert np.abs(related - np.eye(4)).max() < 0.06
+
+
+def test_half_of_the_images_are_mirrored() -> None:
+    mirror = augmenter(flip=True)
+    images = [mirror(FACE, (1, 0, n)) for n in range(400)]
+    mirrored = [np.array_equal(image, FACE[:, ::-1]) for image in images]
+    unchanged = [np.array_equal(image, FACE) for image in images]
+    assert sum(mirrored) + sum(unchanged) == 400
+    assert 160 < sum(mirrored) < 240
+
+
+def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[str, float, int]] = []
+    monkeypatch.setattr(
+        module, "degrade", lambda image, kind, severity, seed: drawn.append((kind, severity, seed)) or image
     )
-    for n in range(40):
-        image = FACE
-        for transform, seed in zip(
-            (flip, affine), np.random.SeedSequence((1, 2, n)).generate_state(2), strict=True
-        ):
-            transform.set_random_seed(int(seed))
-            image = transform(image=image)["image"]
-        assert np.array_equal(ours(FACE, (1, 2, n)), image)
+    corrupt = augmenter(corruption=1.0, max_severity=0.4)
+    for n in range(600):
+        corrupt(FACE, (2, 0, n))
+    kinds, severities, seeds = zip(*drawn, strict=True)
+    shares = np.unique(kinds, return_counts=True)
+    assert set(shares[0]) == set(KINDS)
+    assert shares[1] / 600 == pytest.approx(np.full(len(KINDS), 1 / len(KINDS)), abs=0.05)
+    assert np.quantile(severities, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(
+        [0, 0.1, 0.2, 0.3, 0.4], abs=0.03
+    )
+    assert len(set(seeds)) == 600
 
 
 def test_geometry_without_options_changes_nothing() -> None:

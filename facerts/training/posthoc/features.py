@@ -52,11 +52,7 @@ class Views:
         return f" {json.dumps(settings, sort_keys=True)}"
 
     def of(self, source: Source) -> Iterator[Source]:
-        """Yield the source once for each view.
-
-        Raises:
-            MissingExtraError: there are augmented views, but albumentations is not installed.
-        """
+        """Yield the source once for each view."""
         yield source
         if self.count > 1:
             augment = build_augmentation(self.augmentation)
