@@ -1,12 +1,13 @@
 """How far training runs have learned their own images, and whether RTS's scales have settled.
 
-python eval/convergence.py out/converging random_logit_scale_32 arcface_logit_scale_32
+python eval/convergence.py out/converging random_logit_scale_32 arcface_logit_scale_32 --values values.csv
+python eval/convergence.py values.csv random_logit_scale_32 arcface_logit_scale_32
 
 Reads the runs LABEL_seedN that eval/train_and_evaluate.py has written into a folder, and embeds their training images
-without augmentation. In the table, as means over the seeds:
+without augmentation, or reads the values that it has added to a CSV file. In the table, as means over the seeds:
 
-- accuracy: share of the images that are nearer to their own class center than to any other;
-- v: RTS's, its 5th, 50th and 95th percentile; the range is the 95th over the 5th, minus 1;
+- training accuracy: share of the images that are nearer to their own class center than to any other, in percent;
+- v: RTS's, its 5th, 50th and 95th percentile; its range is the 95th over the 5th, minus 1, in percent;
 - gap: mean of Σ_k p_k s_k − s_c, how far an image's own logit is below the mean of all by the network's probabilities;
   with the margin, at the mean temperature;
 - λ(v − 1)/2: what the gap is where the loss is at its minimum over the scales of each image;
@@ -15,14 +16,15 @@ without augmentation. In the table, as means over the seeds:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from common import number, parser_of, percent, run, runs_of
+from common import number, parser_of, run, runs_of
 from numpy.typing import NDArray
+from run_values import add_values, by_seed
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -35,6 +37,18 @@ from facerts.training.methods.rts import RTSConfig, mean_temperature
 from facerts.training.network_embedder import to_network_input
 
 BATCH = 256
+# The table's columns: what their values are multiplied by, and how they are printed.
+ACCURACY = "training accuracy"
+COLUMNS = {
+    ACCURACY: (100, ".2f"),
+    "v: 5 %": (1, ".3f"),
+    "v: 50 %": (1, ".3f"),
+    "v: 95 %": (1, ".3f"),
+    "range of v": (100, ".1f"),
+    "gap of the logits": (1, ".2f"),
+    "λ(v − 1)/2": (1, ".2f"),
+    "correlation": (1, ".2f"),
+}
 Floats = NDArray[np.float64]
 
 
@@ -54,58 +68,51 @@ class Learned:
     gap: Floats
     balance: float
 
-    @property
-    def columns(self) -> list[float]:
-        """The columns of the table."""
+    def values(self) -> dict[str, float]:
+        """What the table shows; for methods without v, the accuracy alone."""
+        if np.isnan(self.balance):
+            return {ACCURACY: self.accuracy}
         low, middle, high = np.percentile(self.uncertainty, (5, 50, 95))
-        correlation = float(spearmanr(self.uncertainty, self.gap).statistic)
-        return [
-            low,
-            middle,
-            high,
-            high / low - 1,
-            float(self.gap.mean()),
-            self.balance,
-            correlation,
-        ]
+        correlation = spearmanr(self.uncertainty, self.gap).statistic
+        measured = (
+            *(self.accuracy, low, middle, high, high / low - 1),
+            *(self.gap.mean(), self.balance, correlation),
+        )
+        return dict(zip(COLUMNS, map(float, measured), strict=True))
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("runs", type=Path, help="Folder of the runs LABEL_seedN.")
+    parser.add_argument("runs", type=Path, help="Folder of the runs LABEL_seedN, or a file of --values.")
     parser.add_argument("labels", nargs="+", metavar="[NAME=]LABEL", help="Rows.")
+    parser.add_argument("--values", type=Path, metavar="CSV", help="File to add each run's values to.")
     options = parser.parse_args()
     rows = []
     for text in options.labels:
         name, label = split_label(text)
-        folders = runs_of(options.runs, label)
-        rows.append([name or label, str(len(folders)), *cells([learned(folder) for folder in folders])])
-    header = [
-        "",
-        "seeds",
-        "accuracy, %",
-        "v: 5 %",
-        "50 %",
-        "95 %",
-        "range, %",
-        "gap",
-        "λ(v − 1)/2",
-        "correlation",
-    ]
-    print(markdown_table(header, rows))
+        if options.runs.is_file():
+            found = by_seed(options.runs, label)
+        else:
+            folders = {seed_of(folder): folder for folder in runs_of(options.runs, label)}
+            found = {seed: learned(folder).values() for seed, folder in folders.items()}
+            if options.values:
+                add_values(options.values, {(label, seed): values for seed, values in found.items()})
+        rows.append([name or label, str(len(found)), *cells(list(found.values()))])
+    print(markdown_table(["", "seeds", *COLUMNS], rows))
 
 
-def cells(runs: Sequence[Learned]) -> list[str]:
-    accuracy = percent(float(np.mean([each.accuracy for each in runs])))
-    if np.isnan(runs[0].balance):
-        return [accuracy, *["–"] * 7]
-    low, middle, high, spread, gap, balance, correlation = np.mean([each.columns for each in runs], axis=0)
-    numbers = (number(value, form=".3f") for value in (low, middle, high))
+def seed_of(folder: Path) -> int:
+    """The seed in a run's name."""
+    return int(folder.name.rpartition("_seed")[2])
+
+
+def cells(runs: Sequence[Mapping[str, float]]) -> list[str]:
+    """The means over the runs; a dash for what they have not."""
     return [
-        accuracy,
-        *numbers,
-        percent(spread, form=".1f"),
-        *(number(value, form=".2f") for value in (gap, balance, correlation)),
+        number(float(np.mean([run[name] for run in runs])) * factor, form=form)
+        if all(name in run for run in runs)
+        else "–"
+        for name, (factor, form) in COLUMNS.items()
     ]
 
 

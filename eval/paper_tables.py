@@ -2,10 +2,13 @@
 
 python eval/paper_tables.py out/papers RTS=rts "its norm=rts:norm" ArcFace=arcface PFE=pfe
 python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1" --figure lambda.svg
+python eval/paper_tables.py out/papers rts rts:norm arcface --values values.csv
+python eval/paper_tables.py values.csv "λ 10=rts" "λ 1=rts_l1" --measures "lfw, accuracy" "non-faces, AUROC"
 
 Reads the runs LABEL_seedN that eval/train_and_evaluate.py has written into a folder. A row is [NAME=]LABEL[:SCORE],
 the score being the quality by default. The first row is the reference: a second table has the differences of the others
-from it, on the seeds that both have.
+from it, on the seeds that both have. --values adds the measures shown to a CSV file, which can be read in place of the
+folder.
 
 The numbers are means over the seeds, in percent. In brackets: Student's 95 % interval over the seeds. In braces: the
 95 % interval over the people (of LFW) or images that a difference is measured on, which takes the networks as given.
@@ -15,14 +18,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run
 from numpy.typing import NDArray
+from run_values import add_values, by_seed
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
@@ -54,13 +57,6 @@ class Row:
         return np.stack([self.runs[seed].array(key) for seed in seeds]).astype(np.float64)
 
 
-class Measured(NamedTuple):
-    """A measure of a row, or its difference between two rows: for each seed, with an interval over people or images."""
-
-    values: list[float]
-    ci95: Interval | None = None
-
-
 @dataclass(frozen=True)
 class Measure:
     """A column: the measure of a run by a score, and the interval of a difference over people or images, if any."""
@@ -69,61 +65,133 @@ class Measure:
     of: Callable[[SavedResult, str], float]
     interval: Callable[[Row, Row, Sequence[int]], Interval] | None = None
 
-    def measured(self, row: Row) -> Measured:
-        """The measure of each run of a row."""
-        return Measured([self.of(saved, row.score) for saved in row.runs.values()])
 
-    def difference(self, row: Row, reference: Row) -> Measured:
-        """The row minus the reference, for each seed that both have."""
-        seeds = common_seeds(row, reference)
-        values = [
-            self.of(row.runs[seed], row.score) - self.of(reference.runs[seed], reference.score)
-            for seed in seeds
-        ]
-        return Measured(values, self.interval(row, reference, seeds) if self.interval else None)
+@dataclass(frozen=True)
+class Table:
+    """The measures of all rows.
+
+    Attributes:
+        measures: the columns.
+        values: for each row, by seed, its measures in the order of the columns.
+        intervals: for each row but the first, those of its differences from the first, over people or images.
+    """
+
+    measures: list[str]
+    values: dict[str, dict[int, list[float]]]
+    intervals: dict[str, list[Interval | None]]
+
+    def differences(self) -> dict[str, list[list[float]]]:
+        """For each row but the first, by measure, its differences from the first on the seeds that both have.
+
+        Raises:
+            DataError: they have none in common.
+        """
+        (reference, first), *others = self.values.items()
+        return {
+            row: [
+                [of[seed][column] - first[seed][column] for seed in common_seeds(row, of, reference, first)]
+                for column in range(len(self.measures))
+            ]
+            for row, of in others
+        }
 
 
 def main() -> None:
     options = arguments()
-    rows = [read_row(options.runs, text) for text in options.rows]
-    name, count = Counter(row.name for row in rows).most_common(1)[0]
+    names = [split_label(text)[0] or split_label(text)[1] for text in options.rows]
+    name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise DataError(f"{count} rows have the name {name!r}; give each its own with NAME=LABEL")
-    columns = chosen(list(measures(options, rows)), options.measures)
-    header = ["", "seeds", *(measure.name for measure in columns)]
+    table = from_values(options) if options.runs.is_file() else from_runs(options)
+    header = ["", "seeds", *table.measures]
     means = [
-        [row.name, str(len(row.runs)), *(cell(measure.measured(row)) for measure in columns)] for row in rows
+        [row, str(len(by_seed)), *map(cell, zip(*by_seed.values(), strict=True))]
+        for row, by_seed in table.values.items()
     ]
     print(markdown_table(header, means))
-    reference, *others = rows
-    if not others:
+    differences = table.differences()
+    if not differences:
         return
-    differences = {
-        row.name: {measure.name: measure.difference(row, reference) for measure in columns} for row in others
-    }
     lines = [
         [
-            row.name,
-            str(len(common_seeds(row, reference))),
-            *(cell(measured, signed=True) for measured in differences[row.name].values()),
+            row,
+            str(len(by_measure[0])),
+            *(cell(*each, signed=True) for each in zip(by_measure, table.intervals[row], strict=True)),
         ]
-        for row in others
+        for row, by_measure in differences.items()
     ]
-    print(f"\nDifference from {reference.name}:\n")
+    print(f"\nDifference from {names[0]}:\n")
     print(markdown_table(header, lines))
     if options.figure:
         drawn = {
             row: {
-                name: Effect.of_runs(measured.values, measured.ci95) for name, measured in by_measure.items()
+                measure: Effect.of_runs(values, interval)
+                for measure, values, interval in zip(
+                    table.measures, by_measure, table.intervals[row], strict=True
+                )
             }
             for row, by_measure in differences.items()
         }
-        write_svg(options.figure, effects(drawn, reference.name))
+        write_svg(options.figure, effects(drawn, names[0]))
+
+
+def from_runs(options: argparse.Namespace) -> Table:
+    """The table of the runs in a folder; their values are added to the file of ``--values``."""
+    rows = [read_row(options.runs, text) for text in options.rows]
+    columns = chosen(list(measures(options, rows)), options.measures)
+    values = {
+        row.name: {
+            seed: [measure.of(saved, row.score) for measure in columns] for seed, saved in row.runs.items()
+        }
+        for row in rows
+    }
+    if options.values:
+        names = [measure.name for measure in columns]
+        added = {
+            (split_label(text)[1], seed): dict(zip(names, found, strict=True))
+            for text, row in zip(options.rows, rows, strict=True)
+            for seed, found in values[row.name].items()
+        }
+        add_values(options.values, added)
+    reference, *others = rows
+    intervals = {
+        row.name: [
+            measure.interval(row, reference, common_seeds(row.name, row.runs, reference.name, reference.runs))
+            if measure.interval
+            else None
+            for measure in columns
+        ]
+        for row in others
+    }
+    return Table([measure.name for measure in columns], values, intervals)
+
+
+def from_values(options: argparse.Namespace) -> Table:
+    """The table of a file of ``--values``; the measures that all its rows have, unless some were asked for.
+
+    Raises:
+        DataError: a row lacks one that was asked for, or all lack all.
+    """
+    found = {name or label: by_seed(options.runs, label) for name, label in map(split_label, options.rows)}
+    runs = [(row, seed, values) for row, seeds in found.items() for seed, values in seeds.items()]
+    names = options.measures or [
+        measure for measure in runs[0][2] if all(measure in values for _, _, values in runs)
+    ]
+    for row, seed, values in runs:
+        if missing := [measure for measure in names if measure not in values]:
+            raise DataError(f"{options.runs}: {row} with seed {seed} has no {missing[0]!r}")
+    if not names:
+        raise DataError(f"{options.runs}: the rows have no measure in common")
+    values = {
+        row: {seed: [of[name] for name in names] for seed, of in seeds.items()}
+        for row, seeds in found.items()
+    }
+    return Table(names, values, {row: [None] * len(names) for row in values})
 
 
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
-    parser.add_argument("runs", type=Path, help="Folder of the runs LABEL_seedN.")
+    parser.add_argument("runs", type=Path, help="Folder of the runs LABEL_seedN, or a file of --values.")
     parser.add_argument(
         "rows", nargs="+", metavar="[NAME=]LABEL[:SCORE]", help="Rows; the first is the reference."
     )
@@ -143,6 +211,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
     parser.add_argument("--measures", nargs="+", help="Columns, by their names; all by default.")
+    parser.add_argument("--values", type=Path, metavar="CSV", help="File to add each run's measures to.")
     add_figure(parser)
     return parser.parse_args()
 
@@ -168,27 +237,25 @@ def read_row(folder: Path, text: str) -> Row:
     return Row(name or rest, score or "quality", runs)
 
 
-def common_seeds(row: Row, other: Row) -> list[int]:
-    """The seeds that both rows have.
+def common_seeds(row: str, runs: Container[int], other: str, others: Iterable[int]) -> list[int]:
+    """The seeds that two rows have.
 
     Raises:
         DataError: there are none.
     """
-    seeds = [seed for seed in row.runs if seed in other.runs]
+    seeds = [seed for seed in others if seed in runs]
     if not seeds:
-        raise DataError(
-            f"{row.name} and {other.name} have no seed in common, so no difference can be measured"
-        )
+        raise DataError(f"{row} and {other} have no seed in common, so no difference can be measured")
     return seeds
 
 
-def cell(measured: Measured, *, signed: bool = False) -> str:
+def cell(values: Sequence[float], interval: Interval | None = None, *, signed: bool = False) -> str:
     """The mean over the seeds in percent, with the intervals that there are."""
     form = "+.2f" if signed else ".2f"
-    text = over_runs(measured.values, form=form, of_shares=not signed)
-    if measured.ci95 is None:
+    text = over_runs(values, form=form, of_shares=not signed)
+    if interval is None:
         return text
-    return f"{text} {{{', '.join(percent(end, form=form) for end in measured.ci95)}}}"
+    return f"{text} {{{', '.join(percent(end, form=form) for end in interval)}}}"
 
 
 # Measures.

@@ -222,6 +222,37 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
 
+def test_a_table_of_kept_values_is_that_of_the_runs_without_intervals_over_images(
+    seeds: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "values.csv"
+    rows = ["reference=a", "b", "its norm=a:norm"]
+    for row in rows:
+        assert script("paper_tables", seeds, row, *PAPER_TABLE, "--values", kept).returncode == 0
+    means, differences = paper_tables(seeds, *rows, *PAPER_TABLE)
+    shutil.copy(kept, tmp_path / "more.csv")
+    more = load_script("run_values")
+    more.add_values(tmp_path / "more.csv", {("b", 7): {"first, accuracy": 0.5}, ("c", 5): {"another": 0.25}})
+    assert more.by_seed(tmp_path / "more.csv", "c") == {5: {"another": 0.25}}
+    found = paper_tables(kept, *rows)
+    assert found[0] == means
+    assert found[1] == [[cell.partition(" {")[0] for cell in row] for row in differences]
+    accuracy, _ = paper_tables(tmp_path / "more.csv", "b", "b again=b", "--measures", "first, accuracy")
+    assert [row[1] for row in accuracy[1:]] == ["3", "3"]
+    more.add_values(tmp_path / "more.csv", {("c", 5): {"first, accuracy": 0.75}, ("d", 1): {"another": 0.5}})
+    for arguments, message in (
+        (["c=no"], "no run of 'no'"),
+        (["a", "c"], "c and a have no seed in common"),
+        (["a", "d"], "the rows have no measure in common"),
+        (["a", "b", "--measures", "another"], "a with seed 1 has no 'another'"),
+    ):
+        ran = script("paper_tables", tmp_path / "more.csv", *arguments)
+        assert ran.returncode == 2
+        assert message in ran.stderr
+    (tmp_path / "bad.csv").write_text("label,seed,x\na,one,0.5\n")
+    assert "bad.csv, line 2: " in script("paper_tables", tmp_path / "bad.csv", "a").stderr
+
+
 @pytest.mark.slow
 def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
     seeds: Path, results: dict[str, Path]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from facerts.training.classifier_scores.classifier import load_classifier
 from facerts.training.loader import TrainingData
 from facerts.training.methods.rts import RTSConfig
-from tests.scripts import EVAL, load_script, run_script
+from tests.scripts import EVAL, cells_of, load_script, run_script
 
 script = load_script("convergence")
 
@@ -38,10 +38,10 @@ def test_the_gap_is_the_slope_of_the_loss_in_the_log_temperature(scale: str) -> 
 
 def test_a_run_is_measured_on_its_training_images(trained_run: Path, tmp_path: Path) -> None:
     shutil.copytree(trained_run, tmp_path / "rts_seed1")
-    header, _, row = (
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in run_script(EVAL / "convergence.py", tmp_path, "RTS=rts").stdout.splitlines()
-    )
+    values = tmp_path / "values.csv"
+    printed = run_script(EVAL / "convergence.py", tmp_path, "RTS=rts", "--values", values).stdout
+    assert run_script(EVAL / "convergence.py", values, "RTS=rts").stdout == printed
+    header, row = cells_of(printed)
     shown = dict(zip(header, row, strict=True))
     classifier = load_classifier(trained_run)
     source = TrainingData(classifier.recipe).source
@@ -50,10 +50,10 @@ def test_a_run_is_measured_on_its_training_images(trained_run: Path, tmp_path: P
         outputs = classifier.network((torch.from_numpy(images).float() - 127.5) / 127.5)
     distance = torch.cdist(F.normalize(outputs["embedding"]), F.normalize(classifier.centers.weight))
     right = float(np.mean(distance.argmin(dim=1).numpy() == source.labels))
-    assert float(shown["accuracy, %"]) == pytest.approx(100 * right, abs=0.01)
+    assert float(shown["training accuracy"]) == pytest.approx(100 * right, abs=0.01)
     v = outputs["log_scale"].exp().mean(dim=1).numpy()
     assert float(shown["v: 5 %"]) == pytest.approx(np.percentile(v, 5), abs=1e-3)
-    assert float(shown["range, %"]) == pytest.approx(
+    assert float(shown["range of v"]) == pytest.approx(
         100 * (np.percentile(v, 95) / np.percentile(v, 5) - 1), abs=0.1
     )
     assert float(shown["λ(v − 1)/2"]) == pytest.approx(10 * (v.mean() - 1) / 2, abs=0.01)
