@@ -1,7 +1,9 @@
 """Classification of held-out images of the people trained on, as in ESupCon's Tables 1 to 4 and Fig. 2.
 
-python eval/closed_set.py split 'train-*.tar' --out closed_set
+python eval/closed_set.py split 'train-00000[01].tar' --out closed_set
 CLOSED_SET=closed_set python eval/train_and_evaluate.py @eval/papers/closed_set.args --out out/closed_set
+CLOSED_SET=closed_set python eval/train_and_evaluate.py @eval/papers/closed_set.args \\
+    @eval/papers/settings/closed_set_noise.args --out out/closed_set_noise
 python eval/closed_set.py table out/closed_set closed_set/test.tar CE=ce "SupCon + CE=supcon_ce" \\
     "SupCon + tightness=tightness" SPCE=spce "SPCE(M)=spce:means" ESupCon=esupcon
 

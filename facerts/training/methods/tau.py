@@ -14,6 +14,9 @@ itself, because the sigmoid saturates in float32.
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 from pydantic import Field
 from torch import Tensor
 
@@ -27,9 +30,15 @@ MIN_LOG_ODDS = -60.0
 
 
 class TaUConfig(MethodConfig):
-    """Settings of TaU; the authors' code uses a τ_min of 0.1."""
+    """Settings of TaU.
+
+    Attributes:
+        tau_min: τ_min, 0.1 in the authors' code.
+        temperature: "network" predicts it from the image; "fixed" has τ_min for all, which is SimCLR.
+    """
 
     tau_min: float = Field(0.1, gt=0)
+    temperature: Literal["network", "fixed"] = "network"
 
 
 def temperature(log_odds: Tensor, tau_min: float) -> Tensor:
@@ -38,21 +47,27 @@ def temperature(log_odds: Tensor, tau_min: float) -> Tensor:
 
 
 class TaU(Method):
-    """SimCLR's InfoNCE with a predicted temperature for each view; quality is the log-odds u."""
+    """SimCLR's InfoNCE with a predicted temperature for each view; quality is the log-odds u.
+
+    A fixed temperature is no score: then quality is ‖y‖.
+    """
 
     name = "tau"
     Config = TaUConfig
     views = 2
 
     def heads(self) -> dict[str, HeadSpec]:
-        return {"log_odds": HeadSpec(1)}
+        return {"log_odds": HeadSpec(1)} if self.config.temperature == "network" else {}
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """Mean of L over all views; the class centers and the labels are not used."""
         tau_min = self.config.tau_min
         embedding = outputs["embedding"]
         similarity = similarities(embedding)
-        u = outputs["log_odds"].to(similarity)
+        if self.config.temperature == "fixed":
+            u = similarity.new_full((len(similarity), 1), math.inf)
+        else:
+            u = outputs["log_odds"].to(similarity)
         # Multiply by 1/τ, which may be 0, instead of dividing by τ.
         logits = similarity * (u.sigmoid() / tau_min)
         loss = info_nce(logits, positives(to_device(batch.samples, embedding.device)))
@@ -60,5 +75,7 @@ class TaU(Method):
         return Loss(loss.mean(), per_image={"temperature": tau})
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        if self.config.temperature == "fixed":
+            return super().score(outputs)
         u = outputs["log_odds"].squeeze(1)
         return self.scored(outputs, quality=u, uncertainty=temperature(u, self.config.tau_min))

@@ -41,6 +41,20 @@ def test_every_view_has_its_own_temperature() -> None:
     torch.testing.assert_close(loss.per_image["temperature"], torch.tensor(taus, dtype=torch.float64))
 
 
+def test_a_fixed_temperature_is_simclr() -> None:
+    outputs, batch = example()
+    method = TaU(TaUConfig(tau_min=0.3, temperature="fixed"))
+    assert method.heads() == {}
+    assert not method.learns_beside_embedding
+    loss = method.loss({"embedding": outputs["embedding"]}, batch, CENTERS)
+    unit = F.normalize(outputs["embedding"])
+    logits = (unit @ unit.T / 0.3).fill_diagonal_(-math.inf)
+    partners = torch.arange(2 * IMAGES).roll(IMAGES)
+    torch.testing.assert_close(loss.total, F.cross_entropy(logits, partners))
+    scored = method.score(outputs)
+    torch.testing.assert_close(scored["quality"], outputs["embedding"].norm(dim=1))
+
+
 def test_the_temperature_is_bounded_from_below_and_always_finite() -> None:
     tau = temperature(torch.tensor([-1e4, -89.0, 0.0, 3.0, 200.0]), 0.1)
     assert torch.isfinite(tau).all()
