@@ -24,10 +24,12 @@ one for each image by gradient descent on its own f, and SogCLR (``fixed``) has 
 And ``loss: contrastive`` trains both networks by the ordinary contrastive loss log((1/|C|) Σ_k exp((L_k − L_+)/τ)),
 without the factor τ and without ρ (its Table 18).
 
-Choices that are not the paper's: σ is ReLU. The paper initializes the columns of W₂ with first-layer features of random
-images; no images are available where the method is built, so features of random unit vectors are used. φ is learned as
-its logarithm, so that it stays positive. Vectors and scalars of the temperature network have no weight decay. η, the
-first τ_i and the bounds of f_i' are those of the authors' code for iSogCLR, of whose f_i' a tenth is the one before.
+Choices that are not the paper's: σ is GELU, which the paper leaves open. With ReLU, units die in the first epoch of a
+joint training, when the temperatures of all images move alike, and all end up equal. The paper initializes the columns
+of W₂ with first-layer features of random images; no images are available where the method is built, so features of
+random unit vectors are used. φ is learned as its logarithm, so that it stays positive. Vectors and scalars of the
+temperature network have no weight decay. η, the first τ_i and the bounds of f_i' are those of the authors' code for
+iSogCLR, of whose f_i' a tenth is the one before.
 """
 
 from __future__ import annotations
@@ -147,7 +149,7 @@ class TemperatureNetwork(nn.Module):
         nn.init.zeros_(self.features.bias)
         with torch.no_grad():
             directions = F.normalize(torch.randn(config.references, embedding_size))
-            references = F.relu(self.features(directions)).T.contiguous()
+            references = F.gelu(self.features(directions)).T.contiguous()
         self.references = nn.Parameter(references)
         if config.last_layer == "pooling":
             self.log_sharpness = nn.Parameter(torch.tensor(math.log(INITIAL_SHARPNESS)))
@@ -160,7 +162,7 @@ class TemperatureNetwork(nn.Module):
         self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, embedding: Tensor) -> Tensor:
-        v = F.relu(self.features(embedding))
+        v = F.gelu(self.features(embedding))
         s = self._last_layer(v @ F.normalize(self.references, dim=0))
         return self.tau_min + (self.tau_max - self.tau_min) * s.sigmoid()
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from scipy import stats
 from torch.nn import functional as F
 
 from facerts.errors import Error
@@ -53,7 +54,8 @@ def test_the_network_by_a_slow_reading_of_its_equations(last_layer: str) -> None
     w1, b1 = network.features.weight.detach().numpy(), network.features.bias.detach().numpy()
     w2, w3 = network.references.detach().numpy(), network.weight.detach().numpy()
     for row, tau in zip(embedding.numpy(), network(embedding).tolist(), strict=True):
-        v = np.maximum(w1 @ row + b1, 0)
+        z = w1 @ row + b1
+        v = z * stats.norm.cdf(z)
         u = [w2[:, k] @ v / np.sqrt((w2[:, k] ** 2).sum()) for k in range(5)]
         if last_layer == "pooling":
             p = np.exp(np.array(u) / 0.3) / np.exp(np.array(u) / 0.3).sum()
@@ -69,12 +71,22 @@ def test_the_network_starts_as_the_paper_says() -> None:
     assert network.log_sharpness.exp().item() == pytest.approx(0.01)
     assert (network.weight == 1).all()
     assert network.bias == 0
-    assert (network.references >= 0).all()
     tau = network(F.normalize(torch.randn(100, 32)))
     assert 0.02 < tau.min() < tau.max() < 0.04
     linear = TemperatureNetwork(32, TempNetConfig(last_layer="linear"))
     assert "log_sharpness" not in linear.state_dict()
     assert 0 < linear.weight.abs().max() <= 1 / 16
+
+
+def test_no_unit_dies_when_all_temperatures_move_alike() -> None:
+    torch.manual_seed(2)
+    network = TemperatureNetwork(32, TempNetConfig())
+    embedding = F.normalize(torch.randn(200, 32))
+    with torch.no_grad():
+        network.features.bias.sub_(2.0)
+        assert (network.features(embedding) < 0).all()
+    network(embedding).sum().backward()
+    assert (network.features.bias.grad != 0).all()
 
 
 def test_temperatures_keep_their_range_whatever_is_learned() -> None:
