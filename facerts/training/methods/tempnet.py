@@ -4,10 +4,10 @@ Qiu, Guo, Xu, Zhao, Zhang, Yang: "To Cool or not to Cool? Temperature Network Me
 DRO", ICML 2024. The loss f of an image at temperature τ is that of ``robust_loss``, with cosines as logits. A small
 network on the detached unit embedding ŷ predicts the temperature that minimizes f:
 
-    v = σ(W₁ ŷ + b₁) ∈ R^{d1}
+    v = σ(W₁ ŷ + b₁) ∈ R^{d1},   σ the sigmoid
     u = W̄₂ᵀ v ∈ R^{d2},   the columns of W̄₂ unit vectors
     s = (1/ρ) [Σ_k (softmax(u/φ)_k − 1/d2) w₃ₖ u_k − b]
-    τ = τ_0 + (τ_max − τ_0) sigmoid(s)
+    τ = τ_0 + (τ_max − τ_0) σ(s)
 
 Here u corresponds to the logits of d2 learned references, and b to the b of the fixed point in ``robust_loss``. Both
 networks are trained together: L = mean_i f_i(τ(x_i)).
@@ -24,10 +24,12 @@ one for each image by gradient descent on its own f, and SogCLR (``fixed``) has 
 And ``loss: contrastive`` trains both networks by the ordinary contrastive loss log((1/|C|) Σ_k exp((L_k − L_+)/τ)),
 without the factor τ and without ρ (its Table 18).
 
-Choices that are not the paper's: σ is GELU, which the paper leaves open. With ReLU, units die in the first epoch of a
-joint training, when the temperatures of all images move alike, and all end up equal. The paper initializes the columns
-of W₂ with first-layer features of random images; no images are available where the method is built, so features of
-random unit vectors are used. φ is learned as its logarithm, so that it stays positive. Vectors and scalars of the
+With ReLU in place of σ, units die in the first epoch of a joint training, in which the temperatures of all images move
+alike, and all end up equal.
+
+Choices that are not the paper's: the authors' code has dropout after σ, which is left out. The paper initializes the
+columns of W₂ with first-layer features of random images; no images are available where the method is built, so features
+of random unit vectors are used. φ is learned as its logarithm, so that it stays positive. Vectors and scalars of the
 temperature network have no weight decay. η, the first τ_i and the bounds of f_i' are those of the authors' code for
 iSogCLR, of whose f_i' a tenth is the one before.
 """
@@ -149,7 +151,7 @@ class TemperatureNetwork(nn.Module):
         nn.init.zeros_(self.features.bias)
         with torch.no_grad():
             directions = F.normalize(torch.randn(config.references, embedding_size))
-            references = F.gelu(self.features(directions)).T.contiguous()
+            references = self.features(directions).sigmoid().T.contiguous()
         self.references = nn.Parameter(references)
         if config.last_layer == "pooling":
             self.log_sharpness = nn.Parameter(torch.tensor(math.log(INITIAL_SHARPNESS)))
@@ -162,7 +164,7 @@ class TemperatureNetwork(nn.Module):
         self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, embedding: Tensor) -> Tensor:
-        v = F.gelu(self.features(embedding))
+        v = self.features(embedding).sigmoid()
         s = self._last_layer(v @ F.normalize(self.references, dim=0))
         return self.tau_min + (self.tau_max - self.tau_min) * s.sigmoid()
 
