@@ -24,8 +24,8 @@ one for each image by gradient descent on its own f, and SogCLR (``fixed``) has 
 And ``loss: contrastive`` trains both networks by the ordinary contrastive loss log((1/|C|) Σ_k exp((L_k − L_+)/τ)),
 without the factor τ and without ρ (its Table 18).
 
-With ReLU in place of σ, units die in the first epoch of a joint training, in which the temperatures of all images move
-alike, and all end up equal.
+With ReLU in place of σ, nearly all units die in the first epoch of a joint training, in which the temperatures of all
+images move alike, and all end up equal.
 
 Choices that are not the paper's: the authors' code has dropout after σ, which is left out. The paper initializes the
 columns of W₂ with first-layer features of random images; no images are available where the method is built, so features
