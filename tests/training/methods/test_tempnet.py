@@ -69,6 +69,7 @@ def test_the_network_starts_as_the_paper_says() -> None:
     assert network.log_sharpness.exp().item() == pytest.approx(0.01)
     assert (network.weight == 1).all()
     assert network.bias == 0
+    assert (network.references >= 0).all()
     tau = network(F.normalize(torch.randn(100, 32)))
     assert 0.02 < tau.min() < tau.max() < 0.04
     linear = TemperatureNetwork(32, TempNetConfig(last_layer="linear"))
