@@ -293,6 +293,8 @@ def copy(
 ) -> None:
     """Copy the photos into one folder for each person who is in them; nothing is overwritten.
 
+    Exits with status 1 if any photo could not be copied.
+
     Example: facerts people copy people/ sorted/
 
     Args:
@@ -302,9 +304,12 @@ def copy(
     """
     from facerts.people import copy_photos, read_people
 
-    written = copy_photos(read_people(folder), out, crops=crops, named_only=named_only)
-    result = {"copied": len(written), "folder": str(out)}
-    print_json(result) if json else fields_table(result)
+    copied = copy_photos(read_people(folder), out, crops=crops, named_only=named_only)
+    warn_first(copied.errors, "--json lists")
+    result = {"copied": len(copied.written), "folder": str(out)}
+    print_json({**result, "errors": copied.errors}) if json else fields_table(result)
+    if copied.errors:
+        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 @people.command(name="to-gallery")

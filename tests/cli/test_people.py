@@ -90,6 +90,12 @@ def test_people_are_found_corrected_copied_and_enrolled(
     for arguments in (("list", out), ("show", out, "Anna")):
         assert run("people", *arguments) == 0
         assert "Anna" in capsys.readouterr().out
+    (photos / "p0_0.png").unlink()
+    assert run("people", "copy", out, tmp_path / "again", "--json") == 1
+    copied = printed(capsys)
+    assert copied["copied"] == len(list((tmp_path / "again").rglob("*.png"))) > 0
+    assert all("p0_0.png: no such file" in error for error in copied["errors"])
+    assert len(copied["errors"]) == 1
 
 
 def test_what_cannot_be_done_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -361,7 +361,7 @@ def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tm
     out = tmp_path / "people"
     people = find_people(scorer, photos, out).people
     assert (people.found.path == str(photos / "o\\udcffd.png")).sum() == 1
-    assert len(copy_photos(people, tmp_path / "sorted")) == 17
+    assert len(copy_photos(people, tmp_path / "sorted").written) == 17
     (copied,) = (tmp_path / "sorted").rglob(odd.name)
     assert copied.read_bytes() == odd.read_bytes()
     assert remove_faces(out, [str(odd)]).faces == 1
@@ -514,8 +514,10 @@ def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
     added = find_people(scorer, photos, out, add=True)
     assert (added.scored, added.vanished, len(added.people.found.path)) == (0, (), 32)
     find_people(scorer, shard, out)
-    with pytest.raises(DataError, match="as files"):
-        copy_photos(read_people(out), tmp_path / "sorted")
+    written, errors = copy_photos(read_people(out), tmp_path / "sorted")
+    assert written == []
+    assert len(errors) == len({*errors}) > 0
+    assert all("as files" in error for error in errors)
 
 
 def test_photos_are_copied_by_person_and_nothing_is_overwritten(
@@ -527,14 +529,28 @@ def test_photos_are_copied_by_person_and_nothing_is_overwritten(
     people = name_person(out, first, "Anna/../Ben").people
     (target / f"person-{second}").mkdir(parents=True)
     (target / f"person-{second}" / "both.png").write_bytes(b"mine")
-    written = copy_photos(people, target)
-    assert len(written) == 17
+    written, errors = copy_photos(people, target)
+    assert (len(written), errors) == (17, [])
     assert (target / f"person-{second}" / "both.png").read_bytes() == b"mine"
     assert (target / f"person-{second}" / "both (2).png").read_bytes() == (photos / "both.png").read_bytes()
     (named,) = [each for each in target.iterdir() if each.name.startswith("Anna_")]
     assert {each.name for each in named.iterdir()} == {"p0_0.png", "p0_1.png", "p0_2.png", "both.png"}
-    assert copy_photos(people, target) == []
-    assert len(copy_photos(people, tmp_path / "faces", crops=True, named_only=True)) == 4
+    assert copy_photos(people, target) == ([], [])
+    assert len(copy_photos(people, tmp_path / "faces", crops=True, named_only=True).written) == 4
+
+
+def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out, target = tmp_path / "people", tmp_path / "sorted"
+    people = find_people(scorer, photos, out).people
     write_photo(photos / "p0_0.png", face(9, 9))
-    with pytest.raises(DataError, match="changed since"):
-        copy_photos(people, tmp_path / "again")
+    (photos / "both.png").unlink()
+    written, errors = copy_photos(people, target)
+    # The photo of both is missing twice, and said once.
+    assert len(written) == 17 - 3
+    assert sorted(errors) == [
+        f"{photos / 'both.png'}: no such file; copies need the photos where they were, as files; "
+        "run facerts people find again",
+        f"{photos / 'p0_0.png'}: changed since it was read; run facerts people find again",
+    ]
