@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
 
 from facerts.datasets import Source
 from facerts.errors import Error
@@ -19,7 +20,7 @@ from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.training.distillation.losses import Distillation
-from facerts.training.distributed.collectives import Processes, average_gradients, clip_gradients
+from facerts.training.distributed.collectives import Processes, average_gradients
 from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
@@ -182,10 +183,9 @@ class Learner:
         return report.loss
 
     def _clip(self, max_norm: float) -> Tensor:
-        """Clip the gradients of all that is trained, together; returns their norm before."""
+        """Clip the gradients of the network and the method; returns their norm before."""
         self.scaler.unscale_(self.optimizer)
-        replicated = [*self.network.parameters(), *self.method.state.parameters()]
-        return clip_gradients(replicated, self.centers.parameters(), max_norm, self.processes)
+        return clip_grad_norm_([*self.network.parameters(), *self.method.state.parameters()], max_norm)
 
     def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
         """Forward and backward pass of one part of a step.
@@ -340,7 +340,6 @@ class Learner:
             and any(
                 p is self.centers.weight for group in self.optimizer.param_groups for p in group["params"]
             )
-            and settings.optim.clip_norm is None
             and settings.compute.accumulate == 1
             and self.precision != "fp16"
         )

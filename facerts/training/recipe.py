@@ -273,8 +273,8 @@ class Optim(Section):
         warmup_epochs: epochs over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once. The RTS paper
             ramps the margin of ArcFace heads only; so do the recipes that ship.
-        clip_norm: maximum norm of the gradient of network, method and class centers together, as in
-            ``torch.nn.utils.clip_grad_norm_``; the norm before is logged. null for no clipping.
+        clip_norm: maximum norm of the gradient of network and method; that of the class centers is not clipped, as in
+            the field's code. The norm before is logged. null for no clipping.
         average: decay of a moving average of the network's weights, which is then used for validation and export;
             null for none.
     """
@@ -318,7 +318,7 @@ class Compute(Section):
         class_chunk: number of classes whose logits are in memory at a time; fewer need less memory and slightly more
             time.
         class_sample: share of the class centers used in a step, sampled again each time; null for all, which is exact.
-            The others are not changed, not even by weight decay or momentum, except with AdamW, fp16, clipping or
+            The others are not changed, not even by weight decay or momentum, except with AdamW, fp16 or
             accumulation, which need the full gradient.
         accumulate: number of parts in which each process handles its share of a batch, one after the other; BatchNorm
             is computed for each part separately.

@@ -161,7 +161,7 @@ class ClassCenters(nn.Module):
         if self._used:
             raise Error(
                 "the method compares with the class centers twice in a step, but they are updated in the backward pass "
-                "of the first comparison; set optim.clip_norm, which updates them after the whole backward pass"
+                "of the first comparison; derive it from Method, so that they are updated after the whole backward pass"
             )
         self._used = True
 

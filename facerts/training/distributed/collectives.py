@@ -136,25 +136,6 @@ def average_gradients(parameters: Iterable[nn.Parameter], processes: Processes) 
             parameter.grad = processes.all_reduce_sum(parameter.grad) / processes.count
 
 
-def clip_gradients(
-    replicated: Iterable[nn.Parameter], sharded: Iterable[nn.Parameter], max_norm: float, processes: Processes
-) -> Tensor:
-    """Scale gradients in place so that their joint norm is at most ``max_norm``.
-
-    Args:
-        replicated: parameters that every process has a copy of.
-        sharded: parameters of which every process has its own part.
-    """
-    replicas, shards = ([p.grad for p in group if p.grad is not None] for group in (replicated, sharded))
-    zero = replicas[0].new_zeros(())
-    squares = [sum((gradient.square().sum() for gradient in group), zero) for group in (replicas, shards)]
-    norm = (squares[0] + processes.all_reduce_sum(squares[1])).sqrt()
-    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    for gradient in (*replicas, *shards):
-        gradient.mul_(factor)
-    return norm
-
-
 def current_processes() -> Processes:
     """The processes that torch.distributed has connected, or this one alone."""
     if dist.is_available() and dist.is_initialized():

@@ -16,8 +16,6 @@ from tests.training.class_head.test_partial_fc import differentiate, stepping
 from tests.training.conftest import MakeRecipe
 
 CLASSIFY = sorted(name for name, method in METHODS.items() if issubclass(method, ClassificationMethod))
-# Clips nothing, but needs the full gradient.
-DENSE = "optim.clip_norm=1e30"
 
 
 def sgd(weight: Tensor, momentum: float = 0.9) -> torch.optim.SGD:
@@ -81,10 +79,12 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
     "name", [pytest.param(name, marks=() if name == "rts" else pytest.mark.slow) for name in CLASSIFY]
 )
 def test_row_updates_train_every_classification_method_like_ordinary_steps(
-    make_recipe: MakeRecipe, name: str
+    make_recipe: MakeRecipe, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    overrides = (f"method={{name: {name}}}", "compute.class_chunk=3", "optim.clip_norm=null")
-    by_rows, ordinary = learn(make_recipe(*overrides)), learn(make_recipe(*overrides, DENSE))
+    recipe = make_recipe(f"method={{name: {name}}}", "compute.class_chunk=3")
+    by_rows = learn(recipe)
+    monkeypatch.setattr(Learner, "_can_update_rows", lambda self: False)
+    ordinary = learn(recipe)
     assert by_rows.centers.weight.grad is None
     assert ordinary.centers.weight.grad is not None
     actual, expected = by_rows.state_dict(), ordinary.state_dict()
@@ -104,9 +104,7 @@ def test_row_updates_train_every_classification_method_like_ordinary_steps(
 @pytest.mark.parametrize(
     "override",
     [
-        DENSE,
         "optim.algorithm=adamw",
-        "optim.clip_norm=5",
         "compute.accumulate=2",
         "compute.precision=fp16",
         "method={name: supcon}",
