@@ -137,7 +137,7 @@ def table(options: argparse.Namespace) -> None:
         name, label = split_label(text)
         found = [
             classify(load_classifier(folder), test, half[people], means=label.endswith(MEANS))
-            for folder in runs_of(options.runs, label.removesuffix(MEANS))
+            for folder in runs_of(options.runs, label.removesuffix(MEANS)).values()
         ]
         correct = np.mean([each.correct for each in found], axis=0)
         rates = resampled_rate(np.bincount(people, correct), total)

@@ -100,20 +100,23 @@ def corruption_source(saved: SavedResult) -> str:
     return sources[0]
 
 
-def runs_of(folder: Path, label: str) -> list[Path]:
-    """The folders LABEL_seedN of a label's training runs.
+def runs_of(folder: Path, label: str, having: str = "checkpoint.pt") -> dict[int, Path]:
+    """The folders LABEL_seedN of a label's training runs that have such a file, by seed.
 
     Raises:
         DataError: there are none.
     """
-    runs = sorted(
-        path.parent
-        for path in folder.glob("*/checkpoint.pt")
-        if re.fullmatch(rf"{re.escape(label)}_seed\d+", path.parent.name)
-    )
+    prefix = f"{label}_seed"
+    runs = {
+        int(path.parent.name.removeprefix(prefix)): path.parent
+        for path in folder.glob(f"*/{having}")
+        if re.fullmatch(rf"{re.escape(prefix)}\d+", path.parent.name)
+    }
     if not runs:
-        raise DataError(f"{folder}: no finished run {label}_seedN")
-    return runs
+        raise DataError(
+            f"{folder}: no {prefix}N with a {having}; eval/train_and_evaluate.py writes {prefix}1 and so on"
+        )
+    return dict(sorted(runs.items()))
 
 
 # Numbers with intervals.

@@ -93,17 +93,11 @@ def main() -> None:
         if options.runs.is_file():
             found = by_seed(options.runs, label)
         else:
-            folders = {seed_of(folder): folder for folder in runs_of(options.runs, label)}
-            found = {seed: learned(folder).values() for seed, folder in folders.items()}
+            found = {seed: learned(folder).values() for seed, folder in runs_of(options.runs, label).items()}
             if options.values:
                 add_values(options.values, {(label, seed): values for seed, values in found.items()})
         rows.append([name or label, str(len(found)), *cells(list(found.values()))])
     print(markdown_table(["", "seeds", *COLUMNS], rows))
-
-
-def seed_of(folder: Path) -> int:
-    """The seed in a run's name."""
-    return int(folder.name.rpartition("_seed")[2])
 
 
 def cells(runs: Sequence[Mapping[str, float]]) -> list[str]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run
+from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run, runs_of
 from numpy.typing import NDArray
 from run_values import add_values, by_seed
 
@@ -224,16 +224,7 @@ def read_row(folder: Path, text: str) -> Row:
     """
     name, rest = split_label(text)
     label, _, score = rest.partition(":")
-    found = {
-        int(seed): path.parent
-        for path in folder.glob(f"{label}_seed*/result.json")
-        if (seed := path.parent.name.removeprefix(f"{label}_seed")).isdigit()
-    }
-    if not found:
-        raise DataError(
-            f"{folder}: no results of {label!r}; eval/train_and_evaluate.py writes them into {label}_seed1 and so on"
-        )
-    runs = {seed: load_labeled([found[seed]])[0] for seed in sorted(found)}
+    runs = {seed: load_labeled([path])[0] for seed, path in runs_of(folder, label, "result.json").items()}
     return Row(name or rest, score or "quality", runs)
 
 

@@ -111,7 +111,7 @@ def test_means_are_of_the_labels_that_the_run_was_given(split: Path, runs: Path)
 
 @pytest.mark.parametrize(
     ("row", "message"),
-    [("supcon", "supcon learns no class centers; add :means"), ("c", "no finished run c_seedN")],
+    [("supcon", "supcon learns no class centers; add :means"), ("c", "no c_seedN with a checkpoint.pt")],
 )
 def test_rows_that_classify_nothing_are_refused(split: Path, runs: Path, row: str, message: str) -> None:
     ran = run_script(SCRIPT, "table", runs, split / "test.tar", row)

@@ -308,7 +308,7 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
     result["ood"]["data_sha256"]["things"] = 64 * "0"
     (other / "b_seed1" / "result.json").write_text(json.dumps(result), encoding="utf-8")
     for arguments, message in (
-        ([seeds, "c"], "no results of 'c'"),
+        ([seeds, "c"], "no c_seedN with a result.json"),
         ([seeds, "norm=a:norm", "norm=b:norm"], "2 rows have the name 'norm'"),
         (
             [seeds, "a", *PAPER_TABLE, "--measures", "accuracy"],

@@ -62,4 +62,4 @@ def test_a_run_is_measured_on_its_training_images(trained_run: Path, tmp_path: P
 def test_labels_without_runs_are_errors(tmp_path: Path) -> None:
     ran = run_script(EVAL / "convergence.py", tmp_path, "rts")
     assert ran.returncode == 2
-    assert "no finished run rts_seedN" in ran.stderr
+    assert "no rts_seedN with a checkpoint.pt" in ran.stderr
