@@ -35,6 +35,10 @@ from facerts.training.validation import Validator
 # Training takes aligned crops; this makes them of photos, and keeps the folders of the people.
 ALIGN = "align them first: facerts score PHOTOS/ --largest --save-crops PEOPLE/ --out crops.csv"
 
+# Mean cross-entropy of a run that has diverged: chance is the logarithm of the number of identities, and a margin adds
+# at most twice the logit scale.
+DIVERGED = 1000.0
+
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s: float | None = None) -> Path:
     """Train a recipe; recipe, log and checkpoints are written to the run's folder.
@@ -103,6 +107,7 @@ class _Run:
         self._summary.started_at = self.step
         self._meter = Meter(processes)
         self._rows = recipe.optim.batch_size * self._learner.method.views // processes.count
+        self._has_diverged = False
 
     def train(self, deadline: float | None) -> None:
         """Train to the end of the schedule; by the deadline, if there is one."""
@@ -242,6 +247,16 @@ class _Run:
             summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
             fields = {"lr": report.learning_rate, "ramp": report.ramp, **values}
             self._write("train", step, **fields)
+            self._warn_if_diverged(step, values.get("cross_entropy", 0.0))
+
+    def _warn_if_diverged(self, step: int, cross_entropy: float) -> None:
+        """Warn once of a loss that is finite but beyond what a network can recover from."""
+        if cross_entropy > DIVERGED and not self._has_diverged and self._processes.first:
+            warn(
+                f"step {step}: the cross-entropy is {cross_entropy:,.0f}, so the training has diverged; stop it and "
+                "start again with a lower optim.lr or with optim.clip_norm, and for RTS with more method.degrees"
+            )
+            self._has_diverged = True
 
     def _validate(self) -> None:
         if self._processes.first:

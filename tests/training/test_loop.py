@@ -202,6 +202,15 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(
     assert [path.name for path in run.glob(".*")] == [".model.onnx.abc.part"]
 
 
+@pytest.mark.parametrize(("scale", "warnings"), [("64", 0), ("1e6", 1)])
+def test_a_run_that_has_diverged_warns_once(
+    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str], scale: str, warnings: int
+) -> None:
+    settings = ("optim.epochs=0.5", "optim.milestones=[]", "logging.every_steps=1")
+    train(make_recipe(*settings, f"method.logit_scale={scale}"), tmp_path / "run")
+    assert capsys.readouterr().err.count("the training has diverged") == warnings
+
+
 def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
