@@ -94,7 +94,7 @@ def main() -> None:
     print_findings(json.loads((out / "run" / "result.json").read_text(encoding="utf-8")))
     facerts("report", out / "run", "--out", out / "report.html", "--title", "Drawn faces")
 
-    say("Decide about real images with the model that ships: accept the quality that 95 % of faces have")
+    say("Decide about real images with the model that ships: accept the quality that 95% of faces have")
     write_real_images(out / "real")
     facerts("score", out / "real", "--keep", "0.95", shown=True)
     print(f"\nDone in {time.monotonic() - began:.0f} s; open {out / 'report.html'}")
@@ -131,7 +131,7 @@ def print_findings(result: dict[str, Any]) -> None:
         for score in ("quality", "norm")
     )
     print(
-        f"Rejection: without the 10 % of pairs of the poorest quality, the share of pairs of one person that are "
+        f"Rejection: without the 10% of pairs of the poorest quality, the share of pairs of one person that are "
         f"missed falls from {percent(fnmr[0])} to {percent(fnmr[10])} (FNMR at FMR {FMR}; by the embedding's norm, to "
         f"{percent(by_norm[10])})."
     )
@@ -143,7 +143,7 @@ def print_findings(result: dict[str, Any]) -> None:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def write_real_images(folder: Path) -> None:

@@ -12,7 +12,7 @@ python eval/closed_set.py table out/closed_set closed_set/test.tar CE=ce "SupCon
 `table` reads the runs LABEL_seedN of a folder. A row is [NAME=]LABEL[:means]. It classifies by the cosine to the class
 centers that the run has learned, or to the means of the embeddings of the images that it was trained on. Columns:
 
-- accuracy: in percent, the mean over the runs of a row, with the 95 % interval over the people, which takes the
+- accuracy: in percent, the mean over the runs of a row, with the 95% interval over the people, which takes the
   networks as given; then its difference from the first row's, on the same people.
 - ECE: expected calibration error in percent, in 15 bins of equal width. The classifier's probabilities are the softmax
   over γ times the cosines. γ is chosen on the images of half of the people, and measured on those of the others.

@@ -41,9 +41,9 @@ BATCH = 256
 ACCURACY = "training accuracy"
 COLUMNS = {
     ACCURACY: (100, ".2f"),
-    "v: 5 %": (1, ".3f"),
-    "v: 50 %": (1, ".3f"),
-    "v: 95 %": (1, ".3f"),
+    "v: 5%": (1, ".3f"),
+    "v: 50%": (1, ".3f"),
+    "v: 95%": (1, ".3f"),
     "range of v": (100, ".1f"),
     "gap of the logits": (1, ".2f"),
     "λ(v − 1)/2": (1, ".2f"),

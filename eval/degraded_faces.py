@@ -76,12 +76,12 @@ def _filter(image: Image, kernel: NDArray[np.float32]) -> Image:
 
 
 def dark(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """Down to 2 % of the light."""
+    """Down to 2% of the light."""
     return _uint8(image * np.float32(DARKEST**severity))
 
 
 def dark_and_noisy(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """Down to 2 % of the light, with the noise of a sensor: of reading, and of light."""
+    """Down to 2% of the light, with the noise of a sensor: of reading, and of light."""
     light = image * DARKEST**severity
     return _uint8(light + random.standard_normal(image.shape) * np.sqrt(1 + light / 4))
 
@@ -119,7 +119,7 @@ def film_grain(image: Image, severity: float, random: np.random.Generator) -> Im
 
 
 def textured_rectangle(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """A rectangle with a random texture, up to about 75 % of each side."""
+    """A rectangle with a random texture, up to about 75% of each side."""
     sides = np.clip(0.75 * severity * CROP_SIZE * random.uniform(0.75, 1.3, 2), 4, CROP_SIZE - 1).astype(int)
     left, top = (int(random.integers(0, CROP_SIZE - side + 1)) for side in sides)
     mask = _mask()
@@ -137,7 +137,7 @@ def textured_ellipse(image: Image, severity: float, random: np.random.Generator)
 
 
 def one_side(image: Image, severity: float, random: np.random.Generator) -> Image:
-    """Up to 65 % of the crop from one of its sides, with a random texture."""
+    """Up to 65% of the crop from one of its sides, with a random texture."""
     mask = _mask()
     mask[: round(0.65 * CROP_SIZE * severity)] = 1
     return _cover(image, np.ascontiguousarray(np.rot90(mask, random.integers(4))), _texture(random))

@@ -7,8 +7,8 @@ that end in 0 or 1); the second, with the other pets, confirms them. Each half i
 a person and one as a probe, and all images of the other half are searches for people who are not enrolled. A fifth of
 the enrollments is spoiled: as many degraded (six corruptions, severity 0.9 to 1) as replaced by strangers' images, by
 pets, or moved to a second name of the same person. A degraded image became poor if its quality is below the threshold
-that keeps 95 % of the faces, or its similarity to the image before below the match threshold at FMR 0.001; the others
-harm nobody. The same is done with further kinds of eval/degraded_faces.py. Intervals (95 %) are from resamples of the
+that keeps 95% of the faces, or its similarity to the image before below the match threshold at FMR 0.001; the others
+harm nobody. The same is done with further kinds of eval/degraded_faces.py. Intervals (95%) are from resamples of the
 people, all seeds of a person together. Embeddings are kept in the cache, so that an interrupted run continues and
 another one takes seconds.
 """

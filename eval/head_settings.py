@@ -7,9 +7,9 @@ python eval/head_settings.py "random=rts" "at its mean=rts temperature=mean" "λ
 A head is NAME=METHOD [SETTING=VALUE…]. Each is trained as `facerts posthoc` does with the same --views. Of every head:
 AUROC of faces against non-faces; AUROC of the held-out faces against the same faces degraded (see image_sets.py); and
 the embedder's error versus reject on the held-out faces, every second one degraded: the mean FNMR at FMR 0.001 while up
-to 30 % of the genuine pairs are rejected, divided by the FNMR without rejection.
+to 30% of the genuine pairs are rejected, divided by the FNMR without rejection.
 
-Numbers are means over the seeds with Student's 95 % interval. A second table has the differences from the first head,
+Numbers are means over the seeds with Student's 95% interval. A second table has the differences from the first head,
 seed by seed. Features and finished heads are kept in --out, so that the same command continues after an interruption.
 """
 

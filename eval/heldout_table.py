@@ -5,7 +5,7 @@ python eval/heldout_table.py gnap.onnx both=gnap.onnx+edgeface.onnx --data held-
     --project-on 'train-*.tar' --sizes 64 128 256
 
 MODEL+MODEL is an ensemble: the mean of the models' cosines. Accuracy is 10-fold, on equal numbers of genuine and
-impostor pairs; TAR is over all pairs of the images. The 95 % intervals are from resamples of the people, and
+impostor pairs; TAR is over all pairs of the images. The 95% intervals are from resamples of the people, and
 differences from the first row are paired (measured in the same resamples). With --project-on, embeddings are also
 projected to the principal directions of those images, as in distillation from several teachers
 (facerts/training/distillation/losses.py).

@@ -29,7 +29,7 @@ def clean(image: Image, index: int, seed: int) -> Image:
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:
-    """Realign an image by inaccurate landmarks, and crop it 15 % tighter or looser at random."""
+    """Realign an image by inaccurate landmarks, and crop it 15% tighter or looser at random."""
     random = np.random.default_rng((seed, index, _ALIGNMENT))
     landmarks = _inaccurate(random)
     return _realigned(image, landmarks, ZOOMS[random.integers(len(ZOOMS))])
@@ -41,12 +41,12 @@ def jittered(image: Image, index: int, seed: int) -> Image:
 
 
 def tight(image: Image, index: int, seed: int) -> Image:
-    """Crop an image 15 % tighter."""
+    """Crop an image 15% tighter."""
     return _realigned(image, TEMPLATE, ZOOMS[0])
 
 
 def loose(image: Image, index: int, seed: int) -> Image:
-    """Crop an image 15 % looser."""
+    """Crop an image 15% looser."""
     return _realigned(image, TEMPLATE, ZOOMS[1])
 
 

@@ -4,7 +4,7 @@ python eval/my_faces.py --people $FACERTS_DATA/faces/fiw-000000.tar --relatives 
 
 In each draw, so many people with two images or more are the user's. The recipe holds some of them out, adapts the model
 that ships to the others, and says whether that is better. Both are then compared on 800 other people, relatives left
-out: FNMR at a false match rate over all pairs, each at a threshold of its own. A draw is better or worse if the 95 %
+out: FNMR at a false match rate over all pairs, each at a threshold of its own. A draw is better or worse if the 95%
 interval of the difference, over these people, does not contain 0. The mean has Student's interval, over the draws.
 """
 

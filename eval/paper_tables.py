@@ -10,8 +10,8 @@ the score being the quality by default. The first row is the reference: a second
 from it, on the seeds that both have. --values adds the measures shown to a CSV file, which can be read in place of the
 folder.
 
-The numbers are means over the seeds, in percent. In brackets: Student's 95 % interval over the seeds. In braces: the
-95 % interval over the people (of LFW) or images that a difference is measured on, which takes the networks as given.
+The numbers are means over the seeds, in percent. In brackets: Student's 95% interval over the seeds. In braces: the
+95% interval over the people (of LFW) or images that a difference is measured on, which takes the networks as given.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
         yield from degradations(results[0], source, options)
     for benchmark in shared(results, "reject"):
         found = True
-        yield Measure(f"{benchmark}, FNMR to 20 % rejected", reject_area(benchmark))
+        yield Measure(f"{benchmark}, FNMR to 20% rejected", reject_area(benchmark))
     if not found:
         raise DataError(
             f"{options.runs}: the runs have no measurement in common; evaluate all on the same data"

@@ -6,9 +6,9 @@ python eval/people_groups.py --model edgeface-xs-q --choose-on $FACERTS_DATA/fac
 
 In the mixed sets, half of the faces are degraded at random and the non-faces are added, each as a person of its own.
 Without quality, a method sees all embeddings alike. With it, what is no face is left out, faces below the model's
-threshold that keeps 95 % are set aside and attached to the finished groups as facerts does. The settings of each method
+threshold that keeps 95% are set aside and attached to the finished groups as facerts does. The settings of each method
 are chosen on people of --choose-on with images by a power law, on mixed sets with the non-faces for development: those
-with the highest BCubed F. Then everything is measured on --data with the other non-faces. The 95 % intervals are from
+with the highest BCubed F. Then everything is measured on --data with the other non-faces. The 95% intervals are from
 resamples of the people. Faces in no group count as groups of one. igraph is needed for communities.
 
 --probabilities shows instead how often the probabilities that facerts gives are right, on the people of --choose-on.

@@ -6,7 +6,7 @@ python eval/reasons.py --fit facerts-quality.onnx --tensors cat --data held-out.
     --non-faces-fold '*[01].jpg' --detector yunet.onnx
 
 Faces of held-out people are degraded by the kinds of eval/degraded_faces.py, at severities drawn uniformly from 0.5 to
-1. Only those count that became poor: the model's quality falls below its threshold that keeps 95 % of the faces, or the
+1. Only those count that became poor: the model's quality falls below its threshold that keeps 95% of the faces, or the
 similarity to the same crop before below the match threshold at FMR 0.001. Limits and probes are chosen on the first
 half of the people (--fit), and confirmed on the others, also with kinds that nothing was chosen on. A probe tells pets
 from all these faces by tensors of a model's graph, and is written into the model's file.
@@ -219,7 +219,7 @@ def confirm(
         print(markdown_table(["clean faces", "number", "with a reason, %", "reasons"], rows))
     if "pose" in options.only:
         print("\nTurned away, on landmarks projected at known angles\n")
-        header = ["yaw", "turned_away, %", "estimated yaw: median, 5 to 95 %"]
+        header = ["yaw", "turned_away, %", "estimated yaw: median, 5 to 95%"]
         print(markdown_table(header, list(pose_rows(options.seed))))
     if "time" in options.only:
         print("\nProcessor time per crop, medians of rounds that alternate\n")
@@ -333,7 +333,7 @@ def small_photo(photo: Image, random: np.random.Generator) -> Image:
 
 
 def cut_photo(photo: Image, random: np.random.Generator) -> Image:
-    """The photo without 20 to 60 % of the crop, from the left, the right, above or below."""
+    """The photo without 20 to 60% of the crop, from the left, the right, above or below."""
     lost = MARGIN + round(random.uniform(*CUTS) * CROP_SIZE)
     turns = int(random.integers(4))
     return np.ascontiguousarray(np.rot90(np.rot90(photo, turns)[lost:], -turns))

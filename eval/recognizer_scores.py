@@ -4,9 +4,9 @@ python eval/recognizer_scores.py mobilefacenet.onnx edgeface_xs_q.onnx --data he
 python eval/recognizer_scores.py mobilefacenet.onnx edgeface_xs_q.onnx --data held-out.tar --people even \\
     --sparsity 0.02 0.05 0.1 0.2 0.4
 
-Each score rejects up to 30 % of the genuine pairs of its own recognizer, whose threshold is chosen on all impostor
+Each score rejects up to 30% of the genuine pairs of its own recognizer, whose threshold is chosen on all impostor
 pairs of the clean images. The area is the mean FNMR over the rejection rates, divided by the FNMR without rejection: 1
-means no gain, lower is better; its 95 % interval is over people. The images are clean or degraded (see
+means no gain, lower is better; its 95% interval is over people. The images are clean or degraded (see
 eval/image_sets.py). The correlation is Spearman's between score and severity, the mean over the kinds of degradation:
 −1 means that the score orders images exactly by severity.
 """

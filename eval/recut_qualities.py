@@ -6,7 +6,7 @@ facerts evaluate fiqa --model mobilefacenet.onnx --quality facerts-small \\
     --quality "loose=recut.csv:facerts-small loose" --data $FACERTS_DATA/lfw --out-of $FACERTS_DATA/pets --out recut
 
 Each change by itself (see image_sets.py): landmarks moved by normal noise of a tenth of the eyes' distance (jittered),
-and crops 15 % tighter or looser. The recognizers' errors stay those of the crops as they are, so that the differences
+and crops 15% tighter or looser. The recognizers' errors stay those of the crops as they are, so that the differences
 are of the quality alone. Non-faces are cut anew like faces, because the same detector cuts them.
 """
 

@@ -4,7 +4,7 @@ python eval/scale_scores.py out/papers/rts_seed*/rts_seed*.onnx --in lfw/ --in r
     --exclude-out-of '*[01].jpg' --heldout val.tar
 
 For each score, AUROC of faces against non-faces, and of held-out faces against the same faces degraded (see
-image_sets.py). With several models, such as the seeds of one method, the numbers are means with Student's 95 %
+image_sets.py). With several models, such as the seeds of one method, the numbers are means with Student's 95%
 interval. The arithmetic mean is the score that facerts exports.
 """
 

@@ -5,7 +5,7 @@ python eval/track_templates.py --model facerts-small --clips $FACERTS_DATA/video
 
 A track of held-out faces is one image as several frames, each of which is degraded at random with the probability
 --share, or shifted by inaccurate landmarks. Tracks of different images of all people are compared: FNMR at FMR 0.001,
-with 95 % intervals from resamples of the people, its difference from the mean of all frames, resample by resample, and
+with 95% intervals from resamples of the people, its difference from the mean of all frames, resample by resample, and
 the FMR at the model's own threshold for 0.001, which was chosen on single images.
 
 The clips are those of a table with the columns clip and person; tracks are the largest face of every --every-th frame,

@@ -6,7 +6,7 @@ python eval/verify_quality.py --faces $FACERTS_DATA/faces/val-000000.tar --non-f
 Half of the people and of the non-faces are for choosing, the other half for confirming. Pairs are of clean images, of
 a clean image and a degraded one (see image_sets.py), of two degraded ones, of two non-faces, and of a face and a
 non-face; a match of two non-faces, or of a face and a non-face, counts as a false match. An image is never compared
-with its own copies. Thresholds are the model's own. The 95 % intervals are from resamples of the people and of the
+with its own copies. Thresholds are the model's own. The 95% intervals are from resamples of the people and of the
 non-faces.
 """
 

@@ -5,7 +5,7 @@ python eval/verify_table.py --lfw $FACERTS_DATA/lfw --photos $FACERTS_DATA/photo
 
 Without --photos, the pairs are those of pairs.txt, and the images are aligned crops. With --photos they are photos,
 NAME_0001.jpg, in which YuNet finds the faces: once those of the pairs of pairs.txt of which both photos are there, and
-once all pairs of the photos. FMR and FNMR are of the pairs that are decided; "any quality" decides them all. The 95 %
+once all pairs of the photos. FMR and FNMR are of the pairs that are decided; "any quality" decides them all. The 95%
 intervals are from resamples of the people; where nothing was counted, they reach at least 3 / n, n being the number of
 people (the rule of three).
 """

@@ -190,7 +190,7 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     assert header == [
         *("", "seeds", "first, accuracy", "first, TAR@FAR0.01"),
         *("non-faces, AUROC", "non-faces, TNR@TPR90", "non-faces, TNR@TPR95"),
-        *("faces, AUROC", "first_people, AUROC", "degraded, AUROC", "first, FNMR to 20 % rejected"),
+        *("faces, AUROC", "first_people, AUROC", "degraded, AUROC", "first, FNMR to 20% rejected"),
     ]  # fmt: skip
     assert (reference[:2], b[:2], norm[:2]) == (["reference", "2"], ["b", "2"], ["its norm", "2"])
 

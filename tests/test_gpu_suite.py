@@ -105,8 +105,8 @@ def test_goals_are_judged_by_the_results() -> None:
     page = namespace["summary"]({"rehearsal": False, "code": "abc", "items": found})
     lines = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("|")}
     assert "1.67 times | yes" in lines["at least 1.5 times the speed of the plain loop"]
-    assert "1.030 of the time | no" in lines["a step of RTS within 2 % of one of ArcFace"]
+    assert "1.030 of the time | no" in lines["a step of RTS within 2% of one of ArcFace"]
     assert "10.49 GB | no" in lines["2,000,000 identities, exact, in at most 10.4 GB"]
-    assert "50.0% | yes" in lines["at least 45 % of the card's matrix product in bf16 with IResNet-100"]
+    assert "50.0% | yes" in lines["at least 45% of the card's matrix product in bf16 with IResNet-100"]
     assert "1.5 | no" in lines["at most one wait for the device in ten steps"]
-    assert "not measured" in lines["losses and gradients as on the CPU, to 0.1 % in float32"]
+    assert "not measured" in lines["losses and gradients as on the CPU, to 0.1% in float32"]

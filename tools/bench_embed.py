@@ -1,7 +1,7 @@
 """Models beside each other on one core, or more, in one run: crops in, embedding and quality out, or either.
 
 The models take turns, round by round, so that what else the machine does meets all of them alike. Preparing the input
-is included; decoding is not. In brackets: the 95 % interval of the median ratio to the first model.
+is included; decoding is not. In brackets: the 95% interval of the median ratio to the first model.
 
     python tools/bench_embed.py mobilefacenet.onnx facerts-small --threads 1 --batch 1 --rounds 1000
 """
@@ -60,7 +60,7 @@ def time_models(models: Sequence[str], batch: int, rounds: int, threads: int = 1
 
 
 def median_interval(values: Sequence[float], replicates: int = 2000) -> Interval:
-    """The 95 % bootstrap interval of the median, which takes the rounds as independent."""
+    """The 95% bootstrap interval of the median, which takes the rounds as independent."""
     random = np.random.default_rng(0)
     drawn = random.choice(np.asarray(values), (replicates, len(values)))
     return percentile_interval(np.median(drawn, axis=1))

@@ -71,7 +71,7 @@ def measure(gallery: PostgresGallery, templates: Vectors, probes: Vectors, ef_se
     named = partial(everybody.nearest_people, k=1)
     right = [found[0][0] for found in named(probes)]
     print(
-        "| search | median | 95 % | recall@1, enrolled | recall@1, strangers |\n| --- | --- | --- | --- | --- |"
+        "| search | median | 95% | recall@1, enrolled | recall@1, strangers |\n| --- | --- | --- | --- | --- |"
     )
     report("NumPy, in memory", named, probes, right)
     step = max(1, len(templates) * len(probes) // EXACT_ROWS)

@@ -53,7 +53,7 @@ class Goal(NamedTuple):
 
 GOALS = [
     Goal(
-        "losses and gradients as on the CPU, to 0.1 % in float32",
+        "losses and gradients as on the CPU, to 0.1% in float32",
         "same as on the CPU",
         lambda result: max(value for method in result.values() for value in method.values()),
         lambda value: value <= 1e-3,
@@ -74,7 +74,7 @@ GOALS = [
         "{:.2f} times",
     ),
     Goal(
-        "a step of RTS within 2 % of one of ArcFace",
+        "a step of RTS within 2% of one of ArcFace",
         "ArcFace",
         lambda result: result["ratio"]["median"],
         lambda value: value <= 1.02,
@@ -88,7 +88,7 @@ GOALS = [
         "{:.2f} GB",
     ),
     Goal(
-        "at least 45 % of the card's matrix product in bf16 with IResNet-100",
+        "at least 45% of the card's matrix product in bf16 with IResNet-100",
         "ArcFace, iresnet100",
         lambda result: result["learners"][0]["share_of_product"],
         lambda value: value >= 0.45,

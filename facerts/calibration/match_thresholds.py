@@ -223,7 +223,7 @@ def match_thresholds(
 
 
 def _fmr_interval(pairs: ComparedPairs, threshold: float) -> Interval | None:
-    """The 95 % interval of the FMR at a threshold; None below the tail, where it hardly varies.
+    """The 95% interval of the FMR at a threshold; None below the tail, where it hardly varies.
 
     Over people where they are known; Wilson's otherwise.
     """

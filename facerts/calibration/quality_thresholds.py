@@ -39,7 +39,7 @@ from facerts.onnx.model_pack import is_pack
 from facerts.version import __version__
 
 KEEP = (0.99, 0.95, 0.9, 0.8)
-# With fewer, one face is more than one percent, so keeping 99 % means keeping all.
+# With fewer, one face is more than one percent, so keeping 99% means keeping all.
 FEW_FACES = 100
 
 
@@ -256,7 +256,7 @@ def _uncertain_shares(thresholds: Mapping[str, QualityThreshold], faces: int) ->
 
 
 def quality_quantiles(quality: NDArray[np.float64]) -> tuple[float, ...]:
-    """The quantiles at 0, 1, …, 100 %, interpolated linearly and rounded to float32."""
+    """The quantiles at 0, 1, …, 100%, interpolated linearly and rounded to float32."""
     quantiles = np.quantile(quality, np.linspace(0, 1, QUANTILES)).astype(np.float32)
     return tuple(float(str(value)) for value in quantiles)
 

@@ -86,10 +86,10 @@ def _show(description: Description, calibration: Calibration) -> None:
             [
                 "FMR",
                 "min. similarity",
-                "achieved FMR (95 %)",
+                "achieved FMR (95%)",
                 "impostor pairs",
                 "genuine pairs",
-                "FNMR (95 %)",
+                "FNMR (95%)",
             ],
             [
                 [
@@ -109,7 +109,7 @@ def _show(description: Description, calibration: Calibration) -> None:
             [
                 "keep",
                 "min. quality",
-                "faces kept (95 %)",
+                "faces kept (95%)",
                 "pairs kept",
                 *(f"at FMR {rate}" for rate in matches),
             ],
@@ -136,7 +136,7 @@ def _show_groups(description: Description, calibration: Calibration) -> None:
     others = calibration.non_faces
     for attribute, by_share in calibration.groups.items():
         for share, groups in by_share.items():
-            header = [attribute, "faces", "accepted (95 %)", "own min. quality"]
+            header = [attribute, "faces", "accepted (95%)", "own min. quality"]
             measured = fmr is not None and any(fmr in group.errors for group in groups.values())
             header += [f"FNMR at FMR {fmr}", "with own", "FMR", "with own"] if measured else []
             header += ["non-faces with own"] if others is not None else []

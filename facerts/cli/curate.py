@@ -319,7 +319,7 @@ def _print_tables(report: dict[str, Any]) -> None:
         fields["model"] = f"{model['name']} ({model['sha256'][:12]}…)"
     if quantiles := report.get("own_cosine", {}).get("quantiles"):
         fields["cosine_to_own_identity"] = {
-            f"{100 * float(share):g} %": value for share, value in quantiles.items()
+            f"{100 * float(share):g}%": value for share, value in quantiles.items()
         }
     fields_table(fields)
 

@@ -27,7 +27,7 @@ def show_verification(sections: Mapping[str, VerificationResult]) -> None:
     from facerts.report.result_tables import verification_table
 
     for name, section in sections.items():
-        print_table(verification_table([("", section)]), f"{name} (95 % intervals: {section.interval})")
+        print_table(verification_table([("", section)]), f"{name} (95% intervals: {section.interval})")
 
 
 def show_reject(sections: Mapping[str, Sequence[RejectResult]]) -> None:
@@ -49,7 +49,7 @@ def show_identification(sections: Mapping[str, IdentificationResult]) -> None:
     from facerts.report.result_tables import identification_table
 
     for name, section in sections.items():
-        print_table(identification_table([("", section)]), f"{name} (95 % intervals: {section.interval})")
+        print_table(identification_table([("", section)]), f"{name} (95% intervals: {section.interval})")
 
 
 def show_ood(section: OodResult) -> None:
@@ -57,7 +57,7 @@ def show_ood(section: OodResult) -> None:
     from facerts.report.result_tables import ood_table
 
     faces, others = sum(section.faces.values()), sum(section.others.values())
-    title = f"{faces:,} faces against {others:,} non-faces (95 % intervals: {section.interval})"
+    title = f"{faces:,} faces against {others:,} non-faces (95% intervals: {section.interval})"
     print_table(ood_table(section), title)
 
 
@@ -103,7 +103,7 @@ def show_groups(section: GroupsResult) -> None:
 
     for attribute, groups in section.by.items():
         if groups.accepted:
-            title = f"Accepted share of the images (95 % intervals: {section.interval})"
+            title = f"Accepted share of the images (95% intervals: {section.interval})"
             print_table(accepted_table(attribute, groups), title)
         for recognizer, matching in groups.matching.items():
             table = errors_table(attribute, recognizer, matching)

@@ -138,7 +138,7 @@ def _show_labeled(measured: LabeledPairs) -> None:
     rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
     rows = [[*words(name), share(rate.value, rate.ci95), count(rate.pairs)] for name, rate in rates.items()]
     if measured.accuracy.pairs:
-        title = f"Decided pairs against their labels (95 % intervals: {measured.interval})"
+        title = f"Decided pairs against their labels (95% intervals: {measured.interval})"
         print_table(Table(["", "rate", "pairs"], rows, title=title))
     print_sentence(
         f"Of {measured.pairs:,} labeled pairs, {measured.inconclusive:,} were inconclusive and {measured.failed:,} "
@@ -152,7 +152,7 @@ def _explain(result: Verification) -> None:
     rate = (
         ", whose error rates are not known"
         if result.fmr is None
-        else f" at a false match rate of {100 * result.fmr:g} %"
+        else f" at a false match rate of {100 * result.fmr:g}%"
     )
     print_sentence(
         f"{decisions[result.decision or '']}: similarity {result.similarity:.3f}, threshold "
@@ -164,7 +164,7 @@ def _explain(result: Verification) -> None:
         low, high = result.fnmr_ci95
         print_sentence(
             f"About {_of_pairs(result.fnmr)} of the same person fall below the threshold, as measured when the model "
-            f"was calibrated (95 % interval: {100 * low:.3g} to {100 * high:.3g} %)."
+            f"was calibrated (95% interval: {100 * low:.3g} to {100 * high:.3g}%)."
         )
     if result.min_quality is None:
         print_sentence("Quality was not considered: the model has no threshold for it.")

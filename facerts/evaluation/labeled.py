@@ -20,7 +20,7 @@ from facerts.io.redact import redacted_path
 
 
 class Measured(NamedTuple):
-    """A number and the ends of its 95 % interval."""
+    """A number and the ends of its 95% interval."""
 
     value: float
     low: float

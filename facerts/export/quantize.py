@@ -8,7 +8,7 @@ Measured on IResNet-18 at a quarter of its width with eight methods (faces, draw
 - Computing in 16 bits would not make the file smaller. On a CPU, ONNX Runtime casts back and forth around its float32
   kernels, which takes the same time with a hundred times the error.
 - Convolutions in 8 bits reduce the file to a quarter of its size, with cosines above 0.99 and qualities within about a
-  tenth of their standard deviation. On a CPU with VNNI a forward pass takes 90 % of the time, and 60 % for the lite
+  tenth of their standard deviation. On a CPU with VNNI a forward pass takes 90% of the time, and 60% for the lite
   IResNet-18 at half its width; PReLU, BatchNorm and sums stay float32.
 """
 

@@ -203,7 +203,7 @@ def _false_alarms(own: NDArray[np.floating], strangers: NDArray[np.floating]) ->
 def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
     """People whose templates are more alike than those of different people, the smaller one of each pair.
 
-    Cosines of different people are close to a normal distribution. Its median and its 99 % quantile hardly move where
+    Cosines of different people are close to a normal distribution. Its median and its 99% quantile hardly move where
     a few people have two names, as those are few among all pairs.
     """
     people = len(gallery.people)

@@ -56,7 +56,7 @@ def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:
 
     Examples:
         >>> scores = np.random.default_rng(0).gumbel(0.3, 0.05, 5000)
-        >>> round(tail_threshold(scores, 0.01), 2)  # the distribution's own 99 % quantile is 0.53
+        >>> round(tail_threshold(scores, 0.01), 2)  # the distribution's own 99% quantile is 0.53
         0.53
     """
     ordered = np.sort(np.asarray(scores, dtype=np.float64))[::-1]

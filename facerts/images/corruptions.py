@@ -85,7 +85,7 @@ def jpeg(image: ImageArray, severity: float, random: np.random.Generator) -> Ima
 
 
 def occlusion(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
-    """A rectangle of one random color, up to 75 % of the width by 75 % of the height, at a random position."""
+    """A rectangle of one random color, up to 75% of the width by 75% of the height, at a random position."""
     height, width = image.shape[:2]
     rows, columns = (round(MAX_OCCLUSION * severity * side) for side in (height, width))
     top, left = random.integers(0, height - rows + 1), random.integers(0, width - columns + 1)
@@ -95,7 +95,7 @@ def occlusion(image: ImageArray, severity: float, random: np.random.Generator) -
 
 
 def light(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
-    """Too dark (down to 8 % of the light) or too bright (up to four times, clipped at white), at even odds."""
+    """Too dark (down to 8% of the light) or too bright (up to four times, clipped at white), at even odds."""
     extreme = DARKEST if random.random() < 0.5 else BRIGHTEST
     return _uint8(np.clip(np.rint(image * np.float32(extreme**severity)), 0, 255))
 

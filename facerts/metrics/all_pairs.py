@@ -146,7 +146,7 @@ def all_pairs(
     Args:
         embedding: ``(N, d)`` of unit length.
         subjects: ``(N,)`` person of each image.
-        tail: approximate number of highest-scoring impostor pairs to keep; by default 2 % of them, at least 200,000 and
+        tail: approximate number of highest-scoring impostor pairs to keep; by default 2% of them, at least 200,000 and
             at most 2,000,000.
         seed: seed of the sample of pairs from which the beginning of the tail is estimated.
         progress: called with the number of pairs compared since the last call.
@@ -238,7 +238,7 @@ def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
 def far_intervals(
     pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
 ) -> dict[float, Interval]:
-    """95 % intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people.
+    """95% intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people.
 
     At 0 and 1 they extend to 3 / n (``resampled_rate_interval``), n the people with genuine pairs.
     """

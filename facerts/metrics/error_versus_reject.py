@@ -32,7 +32,7 @@ ORACLE = "oracle"
 ENDS = (0.2, 0.3, 0.95)
 # Shares rejected by the curves.
 RATES = tuple(round(0.01 * step, 2) for step in range(96))
-# Areas at a fixed threshold take steps of 0.1 %. Steps of 1 % would overestimate them by up to 0.003.
+# Areas at a fixed threshold take steps of 0.1%. Steps of 1% would overestimate them by up to 0.003.
 FINE_RATES = tuple(round(0.001 * step, 3) for step in range(301)) + RATES[31:]
 # Weights of pairs that are held in memory at a time.
 CHUNK = 4_000_000
@@ -46,7 +46,7 @@ class RejectCurve:
 
     Attributes:
         fnmr: ``(96,)`` FNMR at ``RATES``; NaN where no genuine pair is left.
-        ci95: ``(2, 96)`` ends of its 95 % intervals; None without replicates.
+        ci95: ``(2, 96)`` ends of its 95% intervals; None without replicates.
         pauc: mean FNMR over the rates from 0 to each of ``ENDS``; NaN if no genuine pair is left there.
         area: the same, divided by the FNMR without rejection: 1 for a random order, lower is better; NaN if there are
             no errors.

@@ -35,7 +35,7 @@ class GroupRates:
         trials: ``(K,) int64`` out of these.
         people: ``(K,) int64`` people with trials; None if people are unknown.
         rate: ``(K,)`` ``events / trials``; NaN without trials.
-        low: ``(K,)`` lower end of the 95 % interval; NaN without trials.
+        low: ``(K,)`` lower end of the 95% interval; NaN without trials.
         high: ``(K,)`` upper end.
         replicates: ``(R, K)`` resampled rates; NaN where a replicate has no trials.
     """
@@ -58,10 +58,10 @@ class Extremes:
     Young, "Resampling-Based Multiple Testing", 1993).
 
     Attributes:
-        difference_ci95: its simultaneous 95 % bootstrap interval.
+        difference_ci95: its simultaneous 95% bootstrap interval.
         ratio: rate of the worst over that of the best; None if that is 0.
-        ratio_ci95: its simultaneous 95 % bootstrap interval, from the logarithms of the rates; None if either group has
-            a rate of 0 in more than 2.5 % of the replicates.
+        ratio_ci95: its simultaneous 95% bootstrap interval, from the logarithms of the rates; None if either group has
+            a rate of 0 in more than 2.5% of the replicates.
         over_mean: rate of the worst over the geometric mean of all groups' rates (NIST IR 8429, FRVT Part 8:
             Summarizing Demographic Differentials, 2022); None if one of them is 0.
     """
@@ -327,7 +327,7 @@ def _divided(events: NDArray[np.number], trials: NDArray[np.number]) -> NDArray[
 def _simultaneous_interval(
     values: NDArray[np.float64], replicates: NDArray[np.float64], first: int, second: int
 ) -> Interval:
-    """The 95 % interval of the difference of two values that holds for all pairs of values at the same time.
+    """The 95% interval of the difference of two values that holds for all pairs of values at the same time.
 
     Args:
         values: ``(K,)``, NaN where there is none.

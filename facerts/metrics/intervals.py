@@ -34,7 +34,7 @@ _STUDENT = (
 
 
 def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
-    """Student's 95 % interval of the mean of 2 to 10 independent values, such as those of training runs.
+    """Student's 95% interval of the mean of 2 to 10 independent values, such as those of training runs.
 
     Args:
         of_shares: the values are shares, so the interval is cut off at 0 and 1, which their mean cannot pass.
@@ -55,10 +55,10 @@ _ROUNDING = 1e-12
 
 
 def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:
-    """The 95 % interval of a rate from resampled rates; at a rate of 0 or 1 it extends to the rule of three.
+    """The 95% interval of a rate from resampled rates; at a rate of 0 or 1 it extends to the rule of three.
 
     Resampling says little about what never happened: in n independent trials a rate of 3 / n would still be missed with
-    a probability of 5 % (Hanley and Lippman-Hand, JAMA 249, 1983).
+    a probability of 5% (Hanley and Lippman-Hand, JAMA 249, 1983).
 
     Args:
         values: ``(R,)`` resampled rates.
@@ -74,7 +74,7 @@ def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int
 def wilson(
     rate: NDArray[np.float64], trials: NDArray[np.integer]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's 95 % score interval of a proportion (JASA 22, 1927)."""
+    """Wilson's 95% score interval of a proportion (JASA 22, 1927)."""
     count = trials.astype(np.float64)
     center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
@@ -99,7 +99,7 @@ class Estimate(NamedTuple):
         return Estimate(self.value / other.value if other.value > 0 else float("nan"), replicates)
 
     def interval(self) -> Interval | None:
-        """The 95 % interval of the replicates; None if it is undefined in all of them."""
+        """The 95% interval of the replicates; None if it is undefined in all of them."""
         finite = self.replicates[np.isfinite(self.replicates)]
         return percentile_interval(finite) if len(finite) else None
 

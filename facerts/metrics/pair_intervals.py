@@ -1,9 +1,9 @@
 """Intervals of verification metrics, for thousands of pairs or tens of millions.
 
 A bootstrap replicate (see ``resample``) is a weighted ROC. Scores are put into bins that end at impostor scores: each
-of the highest thousand has its own bin, and below that a bin has at most 0.2 % of the impostors above it. So a
+of the highest thousand has its own bin, and below that a bin has at most 0.2% of the impostors above it. So a
 replicate takes one pass over the impostors, or none if pairs are resampled, and its false accept rates have a relative
-error of at most 0.2 %; with up to a thousand distinct impostor scores they are exact.
+error of at most 0.2%; with up to a thousand distinct impostor scores they are exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class PairIntervals:
-    """95 % bootstrap intervals of verification metrics."""
+    """95% bootstrap intervals of verification metrics."""
 
     unit: ResamplingUnit
     auroc: Interval

@@ -30,7 +30,7 @@ class Difference:
     """A difference, first model minus second.
 
     Attributes:
-        ci95: its 95 % percentile bootstrap interval.
+        ci95: its 95% percentile bootstrap interval.
         p_value: two-sided p-value of no difference: twice the share of replicates on the other side of 0, at least
             2/(replicates + 1).
     """

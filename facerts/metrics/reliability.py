@@ -41,7 +41,7 @@ class Reliability:
     Attributes:
         quality: ``(B,)`` median quality of each bin.
         error: ``(B,)`` share of errors.
-        low: ``(B,)`` lower end of the 95 % interval (Wilson).
+        low: ``(B,)`` lower end of the 95% interval (Wilson).
         high: ``(B,)`` upper end.
         pairs: ``(B,)`` number of pairs.
     """

@@ -24,7 +24,7 @@ class Separation:
     Attributes:
         auroc: ties count half.
         aupr: average precision with faces positive.
-        fpr95: share of non-faces kept when 95 % of the faces are; 1 − TNR@TPR95.
+        fpr95: share of non-faces kept when 95% of the faces are; 1 − TNR@TPR95.
     """
 
     auroc: float
@@ -76,7 +76,7 @@ def keep_threshold(faces: ArrayLike, share: float) -> float:
 def tnr_interval(
     faces: ArrayLike, others: ArrayLike, tpr: float, *, replicates: int = 2000, seed: int = 0
 ) -> Interval:
-    """95 % bootstrap interval of TNR@TPR over images, without actually resampling images.
+    """95% bootstrap interval of TNR@TPR over images, without actually resampling images.
 
     The threshold of a replicate is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta
     distribution of that order statistic of N uniform draws. Given the threshold, the number of non-faces below it is

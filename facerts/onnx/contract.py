@@ -32,7 +32,7 @@ from facerts.onnx.metadata import read_entry, replace_entry
 METADATA_KEY = "facerts"
 SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
 
-# Quantiles of the calibration faces' quality: 0 %, 1 %, …, 100 %.
+# Quantiles of the calibration faces' quality: 0%, 1%, …, 100%.
 QUANTILES = 101
 
 # A description must not decide how much memory is allocated; these limits are far beyond any real model.
@@ -87,7 +87,7 @@ class QualityThreshold(DescriptionPart):
     Attributes:
         quality: accept faces at or above it; higher is better, whatever the model's own polarity.
         kept: share of those faces that it accepts; with tied qualities this can exceed the requested share.
-        ci95: 95 % confidence interval of the share of such faces that it accepts, over people where they are known.
+        ci95: 95% confidence interval of the share of such faces that it accepts, over people where they are known.
     """
 
     quality: float
@@ -114,7 +114,7 @@ class MatchThreshold(DescriptionPart):
     Attributes:
         similarity: cosine similarity; two faces match at or above it.
         achieved_fmr: share of the impostor pairs that match, at most the target FMR.
-        fmr_ci95: 95 % confidence interval of the share of such pairs that match; None where it was not measured.
+        fmr_ci95: 95% confidence interval of the share of such pairs that match; None where it was not measured.
         fnmr: false non-match rate, the share of the genuine pairs that do not match.
         kept: FNMR at the same threshold after rejecting low-quality faces, by the share of faces kept.
     """
@@ -173,7 +173,7 @@ class GroupThreshold(DescriptionPart):
 
     Attributes:
         accepted: share of the group's faces that the threshold for all faces accepts.
-        ci95: 95 % confidence interval of ``accepted``.
+        ci95: 95% confidence interval of ``accepted``.
         quality: the threshold that keeps the share of this group; None if the group is too small.
         errors: errors among the pairs inside the group whose faces pass the threshold for all faces, by the target FMR
             of the match threshold; without rates that are too high for so many pairs.
@@ -208,7 +208,7 @@ class Calibration(DescriptionPart):
     """Calibration of a model's quality and similarity on a user's own faces.
 
     Attributes:
-        quantiles: of the faces' quality at 0, 1, …, 100 %; empty if the model has no quality.
+        quantiles: of the faces' quality at 0, 1, …, 100%; empty if the model has no quality.
         matching: match thresholds; None if there were no pairs to choose them on.
         groups: quality thresholds of groups by attribute, share of the faces to keep, and group, for information.
         non_faces: non-faces that the quality thresholds were tried on; None for none.

@@ -130,7 +130,7 @@ def _balance(material: Material) -> list[Figure]:
         return []
     caption = (
         f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and non-faces "
-        f"by {score}, with 95 % intervals. Up and to the right is better."
+        f"by {score}, with 95% intervals. Up and to the right is better."
     )
     if any(len(runs) > 1 for _, runs in points):
         caption += " Of several runs: small points, and their mean with bars from the lowest to the highest."
@@ -206,7 +206,7 @@ def _training(material: Material) -> list[Figure]:
     if any(run.series("train", "v_p50")[0] for run in material.runs):
         label = "uncertainty v of the training faces"
         caption = (
-            "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95 %."
+            "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95%."
         )
         svg = figures.percentile_bands(material.subjects, "v", label)
         drawn.append(Figure(svg, caption, "uncertainty"))
@@ -220,7 +220,7 @@ def _training(material: Material) -> list[Figure]:
     if degraded:
         caption = (
             f"{score.capitalize()} of the same validation faces, clean and degraded, over the training: median, and "
-            "the band from 5 to 95 %. Each method has its own scale."
+            "the band from 5 to 95%. Each method has its own scale."
         )
         drawn.append(Figure(figures.quality_panels(degraded, score), caption, "degraded_over_training"))
     return drawn

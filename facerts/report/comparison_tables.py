@@ -46,7 +46,7 @@ def differences(comparison: Comparison) -> PageSection:
     reference = comparison.reference.label
     text = (
         f"Each model minus {reference}, in percentage points, on the same pairs and images in every replicate of the "
-        "bootstrap: over people where a benchmark names them, over pairs and images otherwise. Bold: the 95 % interval "
+        "bootstrap: over people where a benchmark names them, over pairs and images otherwise. Bold: the 95% interval "
         "leaves out 0. p is two-sided and not corrected for the number of comparisons; another training seed may "
         "differ by more."
     )
@@ -79,7 +79,7 @@ def difference_tables(comparison: Comparison) -> list[Table]:
     ]
     tables = [
         Table(["benchmark", "model", "accuracy", "AUROC", "FNMR at FMR"], verified, words=2),
-        Table(["non-faces, by", "model", "AUROC", "TNR at TPR 95 %"], separated, words=2),
+        Table(["non-faces, by", "model", "AUROC", "TNR at TPR 95%"], separated, words=2),
     ]
     return [table for table in tables if table.rows]
 
@@ -126,4 +126,4 @@ def _difference(difference: PairedDifference, where: str = "") -> Cell:
 
 
 def _in_percent(text: str) -> str:
-    return _TNR.sub(r"TNR at TPR \1 %", _FMR.sub(lambda match: f"FMR {rate(match[1])}", text))
+    return _TNR.sub(r"TNR at TPR \1%", _FMR.sub(lambda match: f"FMR {rate(match[1])}", text))

@@ -52,7 +52,7 @@ TERMS = (
         "AUROC",
         r"AUROC",
         "Area under the ROC curve: the probability that a score ranks a random positive above a random "
-        "negative, a genuine pair above an impostor pair or a face above a non-face. 50 % is chance, 100 % is perfect.",
+        "negative, a genuine pair above an impostor pair or a face above a non-face. 50% is chance, 100% is perfect.",
     ),
     Term(
         "AUPR",
@@ -85,7 +85,7 @@ TERMS = (
         "possible quality leaves out the misses first.",
     ),
     Term("pAUC", r"pAUC", "Partial area under the curve of error versus reject, divided by its width: the mean FNMR "
-        "while 0 to 20 % (or 95 %) are left out."),
+        "while 0 to 20% (or 95%) are left out."),
     Term("Mated", r"\bmated", "A search for a person who is in the gallery; non-mated: for a person who is not."),
     Term("Rank k", r"\brank \d", "The person searched for is among the k most similar people of the gallery."),
     Term("FPIR", r"FPIR", "False positive identification rate: the share of searches for people outside the "
@@ -99,15 +99,15 @@ TERMS = (
     Term(
         "Interval",
         r"interval",
-        "95 % bootstrap interval, in brackets: how much a number varies when people (or pairs or images) are "
+        "95% bootstrap interval, in brackets: how much a number varies when people (or pairs or images) are "
         "resampled. It does not cover other data or other training runs.",
     ),
-    Term("Percentile", r"percentile", "The 5th percentile is the number that 5 % of the values lie below."),
+    Term("Percentile", r"percentile", "The 5th percentile is the number that 5% of the values lie below."),
     Term("Median", r"median", "The number that half of the values lie below."),
     Term(
         "Percentage point",
         r"percentage point",
-        "Unit of a difference of two percentages: from 8 % to 6 % is 2 percentage points.",
+        "Unit of a difference of two percentages: from 8% to 6% is 2 percentage points.",
     ),
     Term("p-value", r"\bp \d", "The probability of a difference at least as large by chance alone."),
     Term("Spearman's ρ", r"ρ", "Rank correlation, from −1 to 1; 0 means none."),

@@ -51,7 +51,7 @@ def _group_part(name: str, section: GroupsResult, attribute: str, groups: Attrib
     drawn: list[Figure] = []
     if groups.accepted:
         tables.append(accepted_table(attribute, groups))
-        caption = f"Accepted share of the images by {attribute}, with 95 % intervals; dashed: of all images."
+        caption = f"Accepted share of the images by {attribute}, with 95% intervals; dashed: of all images."
         drawn.append(Figure(accepted_by_group(groups), caption, f"accepted_{name}_{attribute}"))
     tables += [
         errors_table(attribute, recognizer, matching) for recognizer, matching in groups.matching.items()
@@ -114,16 +114,16 @@ def _explanation(section: FiqaSection) -> str:
         where = f" of {section.thresholds_on}" if section.thresholds_on else ""
         sentences += [
             f"{section.genuine:,} genuine and {section.impostors:,} impostor pairs ({pairs}).",
-            "Area: mean FNMR while 0 to 30 % of the genuine pairs of lowest quality (that of their worse image) are "
+            "Area: mean FNMR while 0 to 30% of the genuine pairs of lowest quality (that of their worse image) are "
             "rejected, divided by FNMR without rejection; 1 for a random order, lower is better. Each recognizer has "
-            f"its own threshold, on the impostor pairs{where}. In brackets: 95 % intervals, {section.interval}.",
+            f"its own threshold, on the impostor pairs{where}. In brackets: 95% intervals, {section.interval}.",
             f"Differences from {section.against} are paired; bold where the interval leaves out 0.",
         ]
     if section.non_faces is not None:
         others = ", ".join(f"{name} {count:,}" for name, count in section.non_faces.others.items())
         excluded = f", without {section.non_faces.excluded}" if section.non_faces.excluded else ""
         sentences.append(
-            f"Non-faces: {others}{excluded}. TNR at TPR 95 %: share of them below the threshold that keeps 95 % of "
+            f"Non-faces: {others}{excluded}. TNR at TPR 95%: share of them below the threshold that keeps 95% of "
             "these faces; of a recognizer's own quality the range over the recognizers."
         )
     if any(

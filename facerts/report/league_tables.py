@@ -51,7 +51,7 @@ def league_table(section: FiqaSection) -> Table:
         columns += ["area" if not recognizers else "mean area", f"minus {section.against}"]
     columns += [f"on {name}" for name in recognizers]
     if section.non_faces is not None:
-        columns += ["AUROC, non-faces", "TNR at TPR 95 %"]
+        columns += ["AUROC, non-faces", "TNR at TPR 95%"]
     timed = any(one.milliseconds or one.milliseconds_by_recognizer for one in section.qualities.values())
     columns += ["ms per image"] if timed else []
     rows = []
@@ -69,7 +69,7 @@ def league_table(section: FiqaSection) -> Table:
         rows.append([*words(RANDOM), Cell("1.000"), NONE, *[Cell("1.000")] * len(recognizers), *empty])
     if not areas and section.non_faces is None:
         rows = []
-    title = "" if fmr is None else f"Area to 30 % rejected at FMR {rate(fmr)}"
+    title = "" if fmr is None else f"Area to 30% rejected at FMR {rate(fmr)}"
     return Table(columns, rows, title=title)
 
 
@@ -88,7 +88,7 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
             if name is not None or len(section.recognizers) > 1
             for label, entry in _in_order(section, by_quality)
         ]
-        columns = ["recognizer", "quality", "to 20 %", "to 30 %", "to 95 %", "to 30 %, not divided"]
+        columns = ["recognizer", "quality", "to 20%", "to 30%", "to 95%", "to 30%, not divided"]
         yield Table(columns, rows, words=2, title=f"Areas at FMR {rate(fmr)}", folded=True)
     headline = section.headline_fmr
     if headline is not None:
@@ -100,7 +100,7 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
             if any(label in found for found in measured.values())
         ]
         columns = ["quality", *(CONVENTIONS[key] for key in measured)]
-        title = f"Mean area to 30 % by what is rejected, at FMR {rate(headline)}"
+        title = f"Mean area to 30% by what is rejected, at FMR {rate(headline)}"
         yield Table(columns, rows, title=title, folded=True)
     yield Table(
         [

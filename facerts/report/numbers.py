@@ -11,7 +11,7 @@ MAX_DIGITS = 4
 
 
 def percent(share: float | None, digits: int = DIGITS) -> str:
-    """A share as "97.98 %"; a dash for none."""
+    """A share as "97.98%"; a dash for none."""
     return "–" if share is None else f"{_percent(share, digits)}{SPACE}%"
 
 
@@ -27,7 +27,7 @@ def interval(ends: Sequence[float] | None, digits: int = DIGITS) -> str:
 
 
 def rate(share: str | float) -> str:
-    """A rate that was asked for, as "0.1 %"."""
+    """A rate that was asked for, as "0.1%"."""
     return f"{100 * float(share):g}{SPACE}%"
 
 

@@ -76,7 +76,7 @@ def reject_table(
 ) -> Table:
     """FNMR by the share rejected, a row for each model and score; no rows where none was measured so."""
     columns = [f"{rate(rejected)} left out" for rejected in REJECTED]
-    header = ["model", "score", *columns, "pAUC to 20 %", "pAUC to 95 %", "best pAUC to 20 %"]
+    header = ["model", "score", *columns, "pAUC to 20%", "pAUC to 95%", "best pAUC to 20%"]
     rows = [
         [
             *words(label, curve.by),
@@ -114,7 +114,7 @@ def ood_table(section: OodResult) -> Table:
             ]
             for source, numbers in sources.items()
         ]
-    return Table(["score", "faces", "AUROC", "TNR at TPR 90 %", "TNR at TPR 95 %", "AUPR"], rows, words=2)
+    return Table(["score", "faces", "AUROC", "TNR at TPR 90%", "TNR at TPR 95%", "AUPR"], rows, words=2)
 
 
 def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[Table]:

@@ -70,7 +70,7 @@ def identification(subjects: Sequence[Subject]) -> PageSection:
         text = (
             "Rank k: the person searched for is among the k most similar people. FNIR at FPIR: the share of mated "
             "searches that fail at the threshold that this share of the searches for strangers reaches. In brackets: "
-            f"95 % intervals, {first.interval}."
+            f"95% intervals, {first.interval}."
         )
         table = identification_table(_labeled(having))
         parts.append(PagePart(name, tables=[table], text=text, notes=first.notes))
@@ -98,8 +98,8 @@ def ood(subjects: Sequence[Subject]) -> PageSection:
         excluded = section.excluded.others if section.excluded else None
         text = (
             f"Faces: {_counts(section.faces)}. Non-faces: {_counts(section.others)}"
-            f"{f', without {excluded}' if excluded else ''}. TNR at TPR 95 %: the share of the non-faces below the "
-            f"threshold that keeps 95 % of the faces. In brackets: 95 % intervals, {section.interval}."
+            f"{f', without {excluded}' if excluded else ''}. TNR at TPR 95%: the share of the non-faces below the "
+            f"threshold that keeps 95% of the faces. In brackets: 95% intervals, {section.interval}."
         )
         walls = [
             Wall(f"{source}: {' and '.join(images)}", images)
@@ -172,19 +172,19 @@ def training(subjects: Sequence[Subject]) -> PageSection:
             for run in runs:
                 low, middle, high = (run.series("train", f"v_p{rank}")[1][0] for rank in (5, 50, 95))
                 once.append(
-                    (f"{run.label}: {label}", f"median {middle:.3g}, 5 to 95 %: {low:.3g} to {high:.3g}")
+                    (f"{run.label}: {label}", f"median {middle:.3g}, 5 to 95%: {low:.3g} to {high:.3g}")
                 )
     degraded = {
         subject.label: sets for subject in subjects if (sets := validation_scores([subject], "uncertainty"))
     }
     if any(run.shape[1] > 1 for sets in degraded.values() for logged in sets.values() for run in logged):
-        caption = "Uncertainty of the same validation faces, clean and degraded: median, and the band from 5 to 95 %."
+        caption = "Uncertainty of the same validation faces, clean and degraded: median, and the band from 5 to 95%."
         drawn.append(Figure(figures.quality_panels(degraded, "uncertainty"), caption))
     else:
         once += [
             (
                 f"{label}: uncertainty, {kind}",
-                f"median {run[2, 0]:.3g}, 5 to 95 %: {run[1, 0]:.3g} to {run[3, 0]:.3g}",
+                f"median {run[2, 0]:.3g}, 5 to 95%: {run[1, 0]:.3g} to {run[3, 0]:.3g}",
             )
             for label, sets in degraded.items()
             for kind, (run,) in sets.items()
@@ -265,12 +265,12 @@ def _headline(subject: Subject) -> Iterator[tuple[str, Cell]]:
         yield f"{name}: rank {rank}", share(point.value, point.ci95)
     for name, curves in sections.reject.items():
         if (curve := headline_curve(curves)) is not None:
-            yield f"{name}: FNMR at FMR {rate(curve.fmr)}, 20 % left out by {curve.by}", fnmr_left(curve, 0.2)
+            yield f"{name}: FNMR at FMR {rate(curve.fmr)}, 20% left out by {curve.by}", fnmr_left(curve, 0.2)
     if sections.ood is not None:
         score, numbers = next(iter(sections.ood.by.items()))
         yield f"non-faces, by {score}: AUROC", share(numbers.auroc, numbers.ci95["auroc"])
         yield (
-            f"non-faces, by {score}: TNR at TPR 95 %",
+            f"non-faces, by {score}: TNR at TPR 95%",
             share(numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"]),
         )
 
@@ -310,7 +310,7 @@ def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -
     text = (
         f"{first.images:,} images{f' of {first.subjects:,} people' if first.subjects else ''}. Accuracy: each fold at "
         "the threshold that is best on the others. FNMR is shown at each FMR that lets at least one impostor pair "
-        f"pass; with few of them ({resting}), the interval shows how uncertain it is. In brackets: 95 % intervals, "
+        f"pass; with few of them ({resting}), the interval shows how uncertain it is. In brackets: 95% intervals, "
         f"{first.interval}. {mirrors[first.flip]}"
     )
     if without:
@@ -355,7 +355,7 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
         drawn.append(
             Figure(
                 figures.reliability(calibrated, name),
-                "FNMR in bins of equal numbers by quality, with 95 % intervals: it should fall from left to right. ρ "
+                "FNMR in bins of equal numbers by quality, with 95% intervals: it should fall from left to right. ρ "
                 "is Spearman's correlation of quality and similarity over the genuine pairs.",
             )
         )
@@ -367,8 +367,8 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
     passing = f"{first.impostors_accepted:,} pair{'' if first.impostors_accepted == 1 else 's'}"
     text = (
         f"FNMR at FMR {rate(first.fmr)} by the share of genuine pairs left out; pAUC: its mean over all "
-        "shares up to 20 or 95 %; best: if pairs were left out by similarity. At random, FNMR stays at its value at "
-        f"0 %. {rate(first.fmr)} of {first.impostors:,} impostor pairs is {passing}: the threshold depends on them, "
+        "shares up to 20 or 95%; best: if pairs were left out by similarity. At random, FNMR stays at its value at "
+        f"0%. {rate(first.fmr)} of {first.impostors:,} impostor pairs is {passing}: the threshold depends on them, "
         f"and the intervals{f' ({first.interval})' if first.interval else ''} show how much. The quality of a pair is "
         "the lower of its two."
     )

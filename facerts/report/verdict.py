@@ -155,7 +155,7 @@ def _ood(section: OodResult) -> str:
     rejected = f"all {images}" if tnr == 1 else f"{_measured(tnr, ends)} of {images}"
     return (
         f"By {_score(score)} it rejects {rejected} "
-        f"({', '.join(section.others)}) while it keeps 95 % of the faces ({', '.join(section.faces)})"
+        f"({', '.join(section.others)}) while it keeps 95% of the faces ({', '.join(section.faces)})"
         f"{_against(ends, 0.05)}."
     )
 
@@ -187,7 +187,7 @@ def _league(section: FiqaSection) -> Iterator[str]:
     count = len(section.recognizers)
     where = f"At FMR {rate(fmr)}{f', on average over {count} recognizers' if count > 1 else ''}"
     yield (
-        f"{where}, rejecting up to 30 % of the genuine pairs by {section.against} leaves {percent(area, 1)} of the "
+        f"{where}, rejecting up to 30% of the genuine pairs by {section.against} leaves {percent(area, 1)} of the "
         "misses that random rejection would leave."
     )
     better: list[str] = []
@@ -225,7 +225,7 @@ def _rankings(subjects: Sequence[Subject]) -> Iterator[Statement]:
             numbers = next(iter(section.by.values()))
             data = sorted(section.data_sha256.items()) or None
             estimates.append(_Estimate(subject.label, numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"], data))
-    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", estimates)
+    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95% of the faces", estimates)
 
 
 def _ranking(topic: str, does: str, estimates: Sequence[_Estimate]) -> Iterator[Statement]:
@@ -266,7 +266,7 @@ def _differences(compared: Comparison) -> Iterator[Statement]:
         if sentences:
             yield Statement(name, sentences)
     sentences = [
-        _difference(row.model.label, reference, found.tnr_at_tpr, f"TNR at TPR 95 % by {_score(score)}")
+        _difference(row.model.label, reference, found.tnr_at_tpr, f"TNR at TPR 95% by {_score(score)}")
         for row in compared.ood
         for score, found in list(row.by.items())[:1]
     ]

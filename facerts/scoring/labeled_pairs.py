@@ -19,7 +19,7 @@ REPLICATES = 1000
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of pairs, its 95 % interval, and the number of pairs; None where there are none."""
+    """A share of pairs, its 95% interval, and the number of pairs; None where there are none."""
 
     value: float | None
     ci95: Interval | None

@@ -106,7 +106,7 @@ def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
     Args:
         keep: the share of the calibration faces that the threshold keeps, if it is known.
     """
-    share = "" if keep is None else f" that keeps {100 * keep:g} %"
+    share = "" if keep is None else f" that keeps {100 * keep:g}%"
     words = {BELOW_THRESHOLD: f"below the threshold{share}", NO_FACE: "no face found"}
     given = list(reasons)
     said = [reason for reason in given if reason != BELOW_THRESHOLD] or given

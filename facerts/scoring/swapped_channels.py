@@ -17,7 +17,7 @@ FACES = 16
 # The mean gain of quality by swapping from which the order is wrong, in interquartile ranges of the calibration faces'
 # quality: for one face, and for four or more. On 800 held-out faces and 800 of All-Age-Faces (facerts-small, and
 # facerts-quality on MobileFaceNet), right channels are suspected by at most one lone face in 800 and by none
-# in several; swapped ones are found by half to four fifths of lone faces and by 98 to 100 % of fours.
+# in several; swapped ones are found by half to four fifths of lone faces and by 98 to 100% of fours.
 ONE, MANY = 1.0, 0.5
 
 

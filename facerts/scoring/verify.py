@@ -35,7 +35,7 @@ class Verification:
         threshold: the similarity at or above which two faces match at that rate, or that was asked for.
         fnmr: the false non-match rate, 0 to 1, of the pairs used for calibration at that threshold; if the minimum
             quality is one of the model's own, of those pairs whose faces both reach it.
-        fnmr_ci95: its 95 % confidence interval.
+        fnmr_ci95: its 95% confidence interval.
         min_quality: faces below this quality are not compared; None if quality does not matter.
     """
 

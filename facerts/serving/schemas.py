@@ -271,7 +271,7 @@ class PairVerification(Schema):
         description="The false non-match rate at the threshold, 0 to 1, of the calibration's pairs of one person."
     )
     fnmr_ci95: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
-        description="95 % confidence interval of fnmr."
+        description="95% confidence interval of fnmr."
     )
     min_quality: float | None = Field(
         description="Faces below this quality are not compared; null if quality does not matter."

@@ -210,7 +210,7 @@ class Learner:
             report.with_outputs(outputs).check(self.processes)
         self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
         # The graph of a step is freed during the next one. Freed at the end of its own, its memory goes back to the
-        # system and must be fetched again: on a CPU, a small network then trained 3 to 10 % fewer images per second.
+        # system and must be fetched again: on a CPU, a small network then trained 3 to 10% fewer images per second.
         self._last_total = loss.total
         return report
 

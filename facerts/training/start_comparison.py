@@ -31,7 +31,7 @@ class StartComparison:
         start: name of the initial weights.
         before: FNMR of the initial weights, at a threshold of their own.
         after: FNMR of the trained network.
-        ci95: 95 % bootstrap interval, over people, of ``after − before``.
+        ci95: 95% bootstrap interval, over people, of ``after − before``.
     """
 
     start: str

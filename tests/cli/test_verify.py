@@ -48,9 +48,9 @@ def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured)
     assert verify(images, "a", "same") == 0
     same = capsys.readouterr().out
     assert same.startswith(f"Same person: similarity {cosine(blocks(0), ALIKE):.3f}, ")
-    assert "threshold 0.500 at a false match rate of 0.1 %." in same
+    assert "threshold 0.500 at a false match rate of 0.1%." in same
     assert "About 12 in 100 pairs of the same person fall below the threshold" in same
-    assert "(95 % interval: 11.5 to 13.5 %)" in same
+    assert "(95% interval: 11.5 to 13.5%)" in same
     assert "at least -0.500 is needed." in same
     assert verify(images, "a", "other", "--fmr", "0.01") == 1
     assert "Different people: similarity" in capsys.readouterr().out

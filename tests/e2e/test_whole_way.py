@@ -41,7 +41,7 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
         if (curve["by"], curve["convention"]) == ("quality", "fixed")
     )
     assert by_quality["ci95"]["0.95"][1] < by_quality["random_area"]
-    for sentence in ("Verification: ", "Rejection: without the 10 % of pairs", "Non-faces: quality tells"):
+    for sentence in ("Verification: ", "Rejection: without the 10% of pairs", "Non-faces: quality tells"):
         assert sentence in ran.stdout
     assert (out / "report.html").stat().st_size > 50_000
     # The model that ships decides about real images: good faces are accepted, poor ones and what is none are not.

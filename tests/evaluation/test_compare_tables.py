@@ -142,13 +142,13 @@ def test_error_versus_reject_is_the_results_on_its_own_embedding(
         if (curve["by"], curve["convention"]) == ("quality", "fixed")
     ]
     at = dict(zip(own["rejected"], own["fnmr"], strict=True))
-    for column, share in (("0 %", 0.0), ("5 %", 0.05), ("10 %", 0.1), ("20 %", 0.2)):
+    for column, share in (("0%", 0.0), ("5%", 0.05), ("10%", 0.1), ("20%", 0.2)):
         assert cells[column].value == at[share]
-    assert (cells["pAUC to 20 %"].value, cells["pAUC to 95 %"].ci95) == (
+    assert (cells["pAUC to 20%"].value, cells["pAUC to 95%"].ci95) == (
         own["area"]["0.2"],
         tuple(own["ci95"]["0.95"]),
     )
-    assert cells["5 %"].ci95 == (own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5])
+    assert cells["5%"].ci95 == (own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5])
 
 
 @pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
@@ -182,13 +182,13 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
                 expected.append(measured[OPTIONS.fmr].by[score])
             np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
             entries = cells[method, score]
-            assert entries["pAUC to 20 %"].value == pytest.approx(
+            assert entries["pAUC to 20%"].value == pytest.approx(
                 np.mean([curve.pauc[0.2].value for curve in expected])
             )
-            assert entries["20 %"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
+            assert entries["20%"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
     # On its own embedding a quality has what its own section says, with the same intervals.
     own = next(curve for curve in content(folders[key])["reject"]["named"] if curve["by"] == "quality")
-    assert cells[name, "quality"]["pAUC to 20 %"].ci95 == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
+    assert cells[name, "quality"]["pAUC to 20%"].ci95 == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
 
 
 def test_sections_that_are_missing_are_empty_cells(

@@ -80,7 +80,7 @@ def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown() 
         "p001/3.jpg": (Reason.NOT_A_FACE, ("not_a_face", "blurred")),
     }
     alarms = {path: entry.false_alarms for path, entry in found.items()}
-    # Of clean faces, 2.7 % have a reason, 7.3 % of those with low quality, and 0.4 % are taken for none.
+    # Of clean faces, 2.7% have a reason, 7.3% of those with low quality, and 0.4% are taken for none.
     assert alarms == pytest.approx(
         {"p000/1.jpg": 0.073 * 0.08, "p000/3.jpg": 0.004, "p001/1.jpg": 0.027, "p001/3.jpg": 0.004}, abs=1e-4
     )

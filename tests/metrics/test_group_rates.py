@@ -190,7 +190,7 @@ def test_worst_and_best_by_hand() -> None:
     assert found is not None
     assert (found.worst, found.best) == (1, 0)
     assert (found.difference, found.ratio) == (pytest.approx(0.3), pytest.approx(4))
-    # Only the first group varies, by up to 0.04, of which 0.038 is the 95 % point.
+    # Only the first group varies, by up to 0.04, of which 0.038 is the 95% point.
     assert found.difference_ci95 == pytest.approx((0.3 - 0.038, 0.3 + 0.038))
     assert found.ratio_ci95 == pytest.approx((4 / 1.38, 4 * 1.38), rel=1e-3)
     assert found.over_mean == pytest.approx(0.4 / (0.1 * 0.4 * 0.2) ** (1 / 3))
@@ -201,7 +201,7 @@ def test_worst_and_best_by_hand() -> None:
 
 
 def test_the_intervals_cover_the_choice_of_the_groups() -> None:
-    """Of 15 groups with one rate, the worst and the best may be called different in 5 % of all samples."""
+    """Of 15 groups with one rate, the worst and the best may be called different in 5% of all samples."""
     random = np.random.default_rng(6)
     group, groups = np.repeat(np.arange(15), 60), 15
     clear = 0

@@ -111,7 +111,7 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
         assert all(f"quality, {run}" in drawn[name] for run in ("A=1, run 1", "A=1, run 2", "B"))
     labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5\u00a0%, named")
     assert all(label in drawn["reject_named"] for label in labels)
-    assert "A=1: median, 5 to 95 %" in drawn["uncertainty"]
+    assert "A=1: median, 5 to 95%" in drawn["uncertainty"]
     labels = ("A=1", "clean", "low resolution", "training step", "uncertainty")
     assert all(label in drawn["degraded_over_training"] for label in labels)
 

@@ -284,8 +284,8 @@ def test_what_was_logged_once_is_said_in_words(tmp_path: Path) -> None:
     for name, value in (
         ("run: cross-entropy", "12.3 at epoch 1"),
         ("run, lfw: verification accuracy", "75.00\u00a0% at epoch 1"),
-        ("run: uncertainty v of the training faces", "median 1.25, 5 to 95 %: 0.5 to 2"),
-        ("run: uncertainty, blur", "median 5, 5 to 95 %: 0.5 to 9.5"),
+        ("run: uncertainty v of the training faces", "median 1.25, 5 to 95%: 0.5 to 2"),
+        ("run: uncertainty, blur", "median 5, 5 to 95%: 0.5 to 9.5"),
     ):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
     write_log(tmp_path / "run", 2)
@@ -346,7 +346,7 @@ def test_a_list_named_pairs_is_not_called_so_twice(page: str) -> None:
 
 @pytest.mark.parametrize(
     ("ends", "shown"),
-    [((0.2476, 0.9294), "78 % [25, 93]"), ((0.75, 0.81), "78.0 % [75.0, 81.0]"), (None, "78.00 %")],
+    [((0.2476, 0.9294), "78% [25, 93]"), ((0.75, 0.81), "78.0% [75.0, 81.0]"), (None, "78.00%")],
 )
 def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(
     ends: tuple[float, float] | None, shown: str

@@ -82,8 +82,8 @@ def said(*subjects: Subject, compared: Comparison | None = None) -> dict[str, di
 def test_verification_in_words() -> None:
     assert said(subject(verification={"lfw": verified(0.98, 0.974, 0.985)})) == {
         "a": {
-            "lfw": "It decides 98.0 % [97.4, 98.5] of 6,000 pairs correctly. At one false match in 1,000 "
-            "different-person pairs, it misses 8.1 % [6.9, 9.4] of the same-person pairs."
+            "lfw": "It decides 98.0% [97.4, 98.5] of 6,000 pairs correctly. At one false match in 1,000 "
+            "different-person pairs, it misses 8.1% [6.9, 9.4] of the same-person pairs."
         }
     }  # fmt: skip
 
@@ -96,12 +96,12 @@ def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_
         in said(subject(verification={"lfw": few}))["a"]["lfw"]
     )
     close = said(subject(verification={"lfw": verified(0.52, 0.49, 0.55)}))["a"]["lfw"]
-    assert "52.0 % [49.0, 55.0] of 6,000 pairs correctly, not clearly better than chance (50.0 %)." in close
+    assert "52.0% [49.0, 55.0] of 6,000 pairs correctly, not clearly better than chance (50.0%)." in close
     # Who always says "two people" is right in 4 of 6 cases.
     uneven = verified(0.7, 0.66, 0.74, genuine=2000, impostors=4000)
-    assert "chance (66.7 %)" in said(subject(verification={"lfw": uneven}))["a"]["lfw"]
+    assert "chance (66.7%)" in said(subject(verification={"lfw": uneven}))["a"]["lfw"]
     assert (
-        "not clearly better than chance (5.0 %)"
+        "not clearly better than chance (5.0%)"
         in said(subject(ood=separated(0.06, 0.04, 0.09)))["a"]["Non-faces"]
     )
 
@@ -109,13 +109,13 @@ def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_
 @pytest.mark.parametrize(
     ("before", "after", "ends", "words"),
     [
-        (0.081, 0.063, (0.05, 0.075), "lowers its misses from 8.1 % to 6.3 % [5.0, 7.5], where random rejection would "
-         "leave 8.1 %."),
-        (0.081, 0.063, (0.05, 0.09), "leaves it missing 6.3 % [5.0, 9.0], no clear difference from the 8.1 % of random "
+        (0.081, 0.063, (0.05, 0.075), "lowers its misses from 8.1% to 6.3% [5.0, 7.5], where random rejection would "
+         "leave 8.1%."),
+        (0.081, 0.063, (0.05, 0.09), "leaves it missing 6.3% [5.0, 9.0], no clear difference from the 8.1% of random "
          "rejection."),
-        (0.081, 0.063, None, "leaves it missing 6.3 %, no clear difference from the 8.1 % of random rejection."),
-        (0.081, 0.12, (0.1, 0.14), "raises its misses from 8.1 % to 12.0 % [10.0, 14.0], where random rejection "
-         "would leave 8.1 %."),
+        (0.081, 0.063, None, "leaves it missing 6.3%, no clear difference from the 8.1% of random rejection."),
+        (0.081, 0.12, (0.1, 0.14), "raises its misses from 8.1% to 12.0% [10.0, 14.0], where random rejection "
+         "would leave 8.1%."),
         (0.0, 0.0, (0.0, 0.0), "misses no pair, so leaving out pairs of low quality cannot help."),
     ],
 )  # fmt: skip
@@ -127,7 +127,7 @@ def test_rejection_in_words(
     assert sentence.endswith(words)
 
 
-@pytest.mark.parametrize(("before", "words"), [(0.081, "lowers that to 6.3 %"), (0.085, "lowers its misses")])
+@pytest.mark.parametrize(("before", "words"), [(0.081, "lowers that to 6.3%"), (0.085, "lowers its misses")])
 def test_rejection_goes_on_from_the_same_fnmr_alone(before: float, words: str) -> None:
     curve = rejected(before, 0.063, (0.05, 0.075))
     model = subject(verification={"lfw": verified(0.98, 0.97, 0.99)}, reject={"lfw": [curve]})
@@ -136,11 +136,11 @@ def test_rejection_goes_on_from_the_same_fnmr_alone(before: float, words: str) -
 
 def test_non_faces_in_words() -> None:
     assert said(subject(ood=separated(1.0, 1.0, 1.0)))["a"]["Non-faces"] == (
-        "By quality it rejects all 50 non-faces (pets) while it keeps 95 % of the faces (lfw)."
+        "By quality it rejects all 50 non-faces (pets) while it keeps 95% of the faces (lfw)."
     )
     # What is not everything does not look like it.
     assert (
-        "99.96 % [99.9, 99.99] of 50 non-faces (pets)"
+        "99.96% [99.9, 99.99] of 50 non-faces (pets)"
         in said(subject(ood=separated(0.9996, 0.999, 0.9999)))["a"]["Non-faces"]
     )
 
@@ -210,6 +210,6 @@ def test_paired_differences_say_which_model_is_better() -> None:
     ]
     assert said(*models, compared=compared)["Between models"] == {
         "lfw": "b shows no clear difference from a in accuracy: +0.10 percentage points [−1.00, +1.20]. b is better "
-        "than a in FNMR at FMR 0.1 %: −2.00 percentage points [−3.00, −1.00].",
-        "Non-faces": "b is worse than a in TNR at TPR 95 % by quality: −10.00 percentage points [−20.00, −5.00].",
+        "than a in FNMR at FMR 0.1%: −2.00 percentage points [−3.00, −1.00].",
+        "Non-faces": "b is worse than a in TNR at TPR 95% by quality: −10.00 percentage points [−20.00, −5.00].",
     }  # fmt: skip

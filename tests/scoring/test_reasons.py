@@ -136,7 +136,7 @@ def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
     (row,) = scorer.score(np.full((112, 112, 3), 200, np.uint8), min_quality=1e9)
     assert row.reasons == ("not_a_face", "noisy", "below_threshold")
     assert reasons.in_words(row.reasons, 0.95) == "not a face; noisy"
-    assert reasons.in_words(["below_threshold"], 0.95) == "below the threshold that keeps 95 %"
+    assert reasons.in_words(["below_threshold"], 0.95) == "below the threshold that keeps 95%"
     assert reasons.in_words(["below_threshold"]) == "below the threshold"
     assert reasons.in_words(("no_face",)) == "no face found"
 

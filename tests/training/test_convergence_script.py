@@ -52,7 +52,7 @@ def test_a_run_is_measured_on_its_training_images(trained_run: Path, tmp_path: P
     right = float(np.mean(distance.argmin(dim=1).numpy() == source.labels))
     assert float(shown["training accuracy"]) == pytest.approx(100 * right, abs=0.01)
     v = outputs["log_scale"].exp().mean(dim=1).numpy()
-    assert float(shown["v: 5 %"]) == pytest.approx(np.percentile(v, 5), abs=1e-3)
+    assert float(shown["v: 5%"]) == pytest.approx(np.percentile(v, 5), abs=1e-3)
     assert float(shown["range of v"]) == pytest.approx(
         100 * (np.percentile(v, 95) / np.percentile(v, 5) - 1), abs=0.1
     )

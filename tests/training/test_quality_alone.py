@@ -161,7 +161,7 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) ->
     assert 1000 <= len(impostor) < 2000
     errors = [score <= impostor[1] for _, score in sorted(genuine)]
     assert 0 < np.mean(errors) < 1
-    # Mean FNMR over 0 to 30 % rejected, in steps of 0.1 %; equal qualities share their errors.
+    # Mean FNMR over 0 to 30% rejected, in steps of 0.1%; equal qualities share their errors.
     values = np.array([q for q, _ in sorted(genuine)])
     shared = np.array(
         [np.mean([e for e, q in zip(errors, values, strict=True) if q == value]) for value in values]

@@ -15,7 +15,7 @@ BOUND = "oracle"
 
 
 def fiqa_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
-    """A table for each set of faces: areas to 30 % by quality, a column for each false match rate."""
+    """A table for each set of faces: areas to 30% by quality, a column for each false match rate."""
     return [
         _table(methods, name, first)
         for name, first in sections_of(methods, lambda result: result.fiqa).items()
@@ -41,7 +41,7 @@ def _table(methods: Sequence[MethodRuns], name: str, first: FiqaSection) -> Comp
     ]
     notes = [
         reading(having, [first.interval]),
-        "Area: mean FNMR while 0 to 30 % of the genuine pairs of lowest quality are rejected, divided by FNMR without "
+        "Area: mean FNMR while 0 to 30% of the genuine pairs of lowest quality are rejected, divided by FNMR without "
         "rejection, averaged over the recognizers; 100 for a random order, lower is better.",
     ]
     if not _comparable(having, name):

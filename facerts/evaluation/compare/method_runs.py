@@ -16,7 +16,7 @@ from facerts.metrics.intervals import Interval
 
 
 class MeasuredValue(NamedTuple):
-    """A number of one result, with its 95 % interval where there is one."""
+    """A number of one result, with its 95% interval where there is one."""
 
     value: float
     ci95: Interval | None

@@ -16,7 +16,7 @@ from facerts.metrics.paired import Difference
 OWN_SCORES = ("quality", "norm")
 
 TESTED = (
-    "Bold: the best of its column, where the 95 % interval of its paired difference from the second leaves out 0, not "
+    "Bold: the best of its column, where the 95% interval of its paired difference from the second leaves out 0, not "
     "corrected for the number of columns."
 )
 UNTESTED = "Nothing is bold: no paired test was made of these numbers."
@@ -106,7 +106,7 @@ def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     """
     sentences = ["In percent."]
     if intervals and any(len(method.runs) == 1 for method in methods):
-        sentences.append(f"In brackets: 95 % intervals, {' or '.join(dict.fromkeys(intervals))}.")
+        sentences.append(f"In brackets: 95% intervals, {' or '.join(dict.fromkeys(intervals))}.")
     if any(len(method.runs) > 1 for method in methods):
         sentences.append(
             "Of several training runs: their mean and, in parentheses, the lowest and the highest."

@@ -119,7 +119,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
     excluded = None if first.excluded is None else first.excluded.others
     counted = f"{counts[0]}. {counts[1]}{f', without {excluded}' if excluded else ''}."
     read = (
-        "TNR@TPR95: the share of the non-faces below the threshold that keeps 95 % of the faces. A quality that is the "
+        "TNR@TPR95: the share of the non-faces below the threshold that keeps 95% of the faces. A quality that is the "
         f"embedding's norm stands once, as quality. {reading(methods, [first.interval])}"
         if sides.which == "all"
         else "The columns are those of the table of all faces."

@@ -19,8 +19,8 @@ from facerts.evaluation.results.comparison_result import ComparisonTable
 from facerts.evaluation.results.reject_result import AreaEnd, PairSet, RejectResult
 
 # Columns: shares rejected, and the ends of areas.
-REJECTED = {"0 %": 0.0, "5 %": 0.05, "10 %": 0.1, "20 %": 0.2}
-AREAS: dict[str, AreaEnd] = {"pAUC to 20 %": "0.2", "pAUC to 95 %": "0.95"}
+REJECTED = {"0%": 0.0, "5%": 0.05, "10%": 0.1, "20%": 0.2}
+AREAS: dict[str, AreaEnd] = {"pAUC to 20%": "0.2", "pAUC to 95%": "0.95"}
 COLUMNS = (*REJECTED, *AREAS)
 
 

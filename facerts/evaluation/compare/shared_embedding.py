@@ -104,8 +104,8 @@ def _measure(
         f"FNMR at FMR {fmr:g} while a share of the genuine pairs, those of lowest quality, is left out. The "
         f"similarities of all {len(pairs.genuine):,} genuine and {pairs.impostors:,} impostor pairs of {name} are "
         f"those of {shown}, and so is the threshold; the rows differ by the quality alone. Lower is better; the best "
-        f"there can be is {100 * oracle.area['0.2']:.2f} in pAUC to 20 %, and a quality that says nothing stays "
-        f"at the number at 0 %. {reading(methods, [f'bootstrap over {pairs.unit}'])} {UNTESTED}"
+        f"there can be is {100 * oracle.area['0.2']:.2f} in pAUC to 20%, and a quality that says nothing stays "
+        f"at the number at 0%. {reading(methods, [f'bootstrap over {pairs.unit}'])} {UNTESTED}"
     )
     title = f"Error versus reject on {name}, all qualities on the embedding of {shown}"
     compared = QualityCurves(

@@ -35,7 +35,7 @@ class PairedDifference(ResultPart):
     """A model minus the reference, on the same pairs or images."""
 
     value: float = Field(description="The difference.")
-    ci95: Interval = Field(description="95 % interval of `value`.")
+    ci95: Interval = Field(description="95% interval of `value`.")
     p_value: float = Field(description="Two-sided p-value; not corrected for the number of comparisons.")
     unit: str = Field(description="What is resampled: `subjects`, `pairs` or `images`.")
 
@@ -57,7 +57,7 @@ class SeparationDifference(ResultPart):
 
     auroc: PairedDifference = Field(description="Difference in the area under the ROC curve.")
     tnr_at_tpr: PairedDifference = Field(
-        description="Difference in the true negative rate at a true positive rate of 95 %."
+        description="Difference in the true negative rate at a true positive rate of 95%."
     )
 
 
@@ -72,7 +72,7 @@ class TableCell(ResultPart):
     """A number of a table, as a share."""
 
     value: float = Field(description="Mean of `values`.")
-    ci95: Interval | None = Field(description="95 % interval of a single run; null for several.")
+    ci95: Interval | None = Field(description="95% interval of a single run; null for several.")
     range: Interval | None = Field(description="Minimum and maximum of several runs; null for one.")
     values: Numbers = Field(description="One value per run.")
     best: bool = Field(description="Whether it is significantly better than the second best of its column.")

@@ -43,7 +43,7 @@ class FiqaOperatingPoint(ResultPart):
     threshold: float = Field(description="Minimum similarity of a match.")
     impostors_accepted: Count = Field(description="Impostor pairs at or above the threshold.")
     fnmr: float = Field(description="False non-match rate.")
-    ci95: Interval | None = Field(default=None, description="95 % interval of `fnmr`.")
+    ci95: Interval | None = Field(default=None, description="95% interval of `fnmr`.")
 
 
 class FiqaRecognizer(ResultPart):
@@ -90,18 +90,16 @@ class FiqaArea(ResultPart):
         description="Whether the threshold is `fixed`, or chosen again for each share rejected, `per_rate`."
     )
     area: FiqaAreas = Field(
-        description="Mean FNMR from nothing rejected to 20 %, 30 % and 95 %, divided by FNMR without rejection: 1 for "
+        description="Mean FNMR from nothing rejected to 20%, 30% and 95%, divided by FNMR without rejection: 1 for "
         "a random order, lower is better."
     )
     raw_area: FiqaAreas = Field(description="The same, not divided: pAUC.")
-    ci95: FiqaIntervals | None = Field(
-        default=None, description="95 % intervals of `area`; only for `fixed`."
-    )
+    ci95: FiqaIntervals | None = Field(default=None, description="95% intervals of `area`; only for `fixed`.")
     difference: FiqaAreas | None = Field(
         default=None, description="`area` minus that of the quality `against`, on the same pairs."
     )
     difference_ci95: FiqaIntervals | None = Field(
-        default=None, description="95 % intervals of `difference`, paired; only for `fixed`."
+        default=None, description="95% intervals of `difference`, paired; only for `fixed`."
     )
 
 
@@ -109,9 +107,9 @@ class FiqaConsistency(ResultPart):
     """Whether recognizers agree on the order of the qualities."""
 
     mean: float = Field(description="Mean of `pairs`.")
-    ci95: Interval | None = Field(default=None, description="95 % interval of `mean`.")
+    ci95: Interval | None = Field(default=None, description="95% interval of `mean`.")
     pairs: dict[str, float] = Field(
-        description="Kendall's τ-b between the areas to 30 % of two recognizers, by their labels: 1 for one order, "
+        description="Kendall's τ-b between the areas to 30% of two recognizers, by their labels: 1 for one order, "
         "-1 for opposite orders."
     )
 

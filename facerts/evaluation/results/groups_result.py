@@ -14,14 +14,14 @@ class GroupContrast(ResultPart):
     best: str = Field(description="Group with the best rate.")
     difference: float = Field(description="Rate of the worst group minus that of the best.")
     difference_ci95: Interval = Field(
-        description="95 % bootstrap interval of `difference`, which holds for all pairs of groups at the same time and "
+        description="95% bootstrap interval of `difference`, which holds for all pairs of groups at the same time and "
         "so covers their choice."
     )
     ratio: float | None = Field(
         description="Rate of the worst group over that of the best; null if that is 0."
     )
     ratio_ci95: Interval | None = Field(
-        description="95 % bootstrap interval of `ratio`, likewise; null if a rate is often 0 when resampled."
+        description="95% bootstrap interval of `ratio`, likewise; null if a rate is often 0 when resampled."
     )
     over_mean: float | None = Field(
         description="Rate of the worst group over the geometric mean of the groups' rates (NIST IR 8429); null if one "
@@ -35,7 +35,7 @@ class GroupShare(ResultPart):
     images: Count = Field(description="Images that have the quality.")
     people: Count | None = Field(description="People in these images; null if identities are not known.")
     accepted: float = Field(description="Share of the images at or above the threshold.")
-    ci95: Interval = Field(description="95 % interval of `accepted`.")
+    ci95: Interval = Field(description="95% interval of `accepted`.")
     median: float = Field(description="Median quality.")
 
 
@@ -60,7 +60,7 @@ class PairRate(ResultPart):
     pairs: Count = Field(description="Genuine pairs for FNMR, impostor pairs for FMR.")
     errors: Count = Field(description="Pairs that are decided wrongly.")
     rate: float | None = Field(description="Share of the pairs decided wrongly; null without pairs.")
-    ci95: Interval | None = Field(description="95 % interval of `rate`; null without pairs.")
+    ci95: Interval | None = Field(description="95% interval of `rate`; null without pairs.")
 
 
 class GroupErrors(ResultPart):

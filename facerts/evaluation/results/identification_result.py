@@ -11,7 +11,7 @@ class RankRate(ResultPart):
     """How often a probe's person is among the first k people of the gallery."""
 
     value: float = Field(description="Share of the mated probes.")
-    ci95: Interval = Field(description="95 % interval of `value`.")
+    ci95: Interval = Field(description="95% interval of `value`.")
 
 
 class FnirAtFpir(ResultPart):
@@ -25,7 +25,7 @@ class FnirAtFpir(ResultPart):
         description="Minimum similarity at which a probe is identified; null if none is."
     )
     non_mated: Count = Field(description="Non-mated probes.")
-    ci95: Interval = Field(description="95 % interval of `value`.")
+    ci95: Interval = Field(description="95% interval of `value`.")
 
 
 class GallerySearch(ResultPart):

@@ -22,12 +22,12 @@ class OodNumbers(ResultPart):
         description="Area under the precision-recall curve, with faces as the positive class."
     )
     fpr95: float = Field(
-        description="Share of the non-faces at or above the threshold that keeps 95 % of the faces."
+        description="Share of the non-faces at or above the threshold that keeps 95% of the faces."
     )
     tnr_at_tpr: TnrAtTpr = Field(
-        description="Share of the non-faces below the threshold that keeps 90 % and 95 % of the faces."
+        description="Share of the non-faces below the threshold that keeps 90% and 95% of the faces."
     )
-    ci95: OodIntervals = Field(description="95 % intervals of `auroc` and of the two values of `tnr_at_tpr`.")
+    ci95: OodIntervals = Field(description="95% intervals of `auroc` and of the two values of `tnr_at_tpr`.")
 
 
 class OodScore(OodNumbers):

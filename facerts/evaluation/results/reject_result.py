@@ -47,19 +47,17 @@ class RejectResult(ResultPart):
     oracle_fnmr: Numbers = Field(
         description="The lowest possible `fnmr`, if pairs were rejected by their similarity."
     )
-    area: Areas = Field(description="pAUC: the mean of `fnmr` from nothing rejected to 20 % and to 95 %.")
+    area: Areas = Field(description="pAUC: the mean of `fnmr` from nothing rejected to 20% and to 95%.")
     random_area: float = Field(description="The same for an uninformative score: `fnmr` without rejection.")
     oracle_area: Areas = Field(description="The same for `oracle_fnmr`.")
     convention: Convention = Field(
         description="Whether the threshold is `fixed`, chosen once on all impostor pairs, or chosen again for "
         "each rate, `per_rate`."
     )
-    ci95: AreaIntervals | None = Field(
-        default=None, description="95 % intervals of `area`; only for `fixed`."
-    )
+    ci95: AreaIntervals | None = Field(default=None, description="95% intervals of `area`; only for `fixed`.")
     fnmr_ci95: Annotated[tuple[Numbers, Numbers], Field(strict=False)] | None = Field(
         default=None,
-        description="Lower and upper ends of the 95 % interval of each `fnmr`; only for `fixed`.",
+        description="Lower and upper ends of the 95% interval of each `fnmr`; only for `fixed`.",
     )
     interval: str | None = Field(default=None, description="Unit that the intervals resample, as text.")
 
@@ -86,8 +84,8 @@ class ReliabilityResult(ResultPart):
     )
     quality: Numbers = Field(description="Mean quality.")
     fnmr: Numbers = Field(description="False non-match rate.")
-    low: Numbers = Field(description="Lower end of the 95 % interval of `fnmr`.")
-    high: Numbers = Field(description="Upper end of the 95 % interval of `fnmr`.")
+    low: Numbers = Field(description="Lower end of the 95% interval of `fnmr`.")
+    high: Numbers = Field(description="Upper end of the 95% interval of `fnmr`.")
     pairs: list[Count] = Field(description="Genuine pairs.")
 
     @model_validator(mode="after")

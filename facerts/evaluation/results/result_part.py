@@ -22,7 +22,7 @@ def _check_rate(name: str) -> str:
 
 
 Count = Annotated[int, Field(ge=0)]
-# The first and the last of a 95 % interval. JSON has arrays where Python has tuples, hence not strict.
+# The first and the last of a 95% interval. JSON has arrays where Python has tuples, hence not strict.
 Interval = Annotated[tuple[float, float], Field(strict=False)]
 Numbers = Annotated[list[float], Field(fail_fast=True)]
 # A rate as a key: "0.001", "1e-06".

@@ -12,7 +12,7 @@ class AccuracyResult(ResultPart):
 
     value: float = Field(description="Mean share of pairs that are decided correctly.")
     fold_std: float = Field(description="Standard deviation of the folds' accuracies.")
-    ci95: Interval = Field(description="95 % interval of `value`.")
+    ci95: Interval = Field(description="95% interval of `value`.")
 
 
 class TarAtFar(ResultPart):
@@ -25,12 +25,12 @@ class TarAtFar(ResultPart):
     )
     impostors_accepted: Count = Field(description="Impostor pairs that are accepted.")
     ci95: Interval | None = Field(
-        description="95 % interval of `value`; null if the threshold is below the stored tail of all pairs."
+        description="95% interval of `value`; null if the threshold is below the stored tail of all pairs."
     )
 
 
 class VerificationIntervals(ResultPart):
-    """95 % intervals of the numbers that do not depend on a threshold."""
+    """95% intervals of the numbers that do not depend on a threshold."""
 
     auroc: Interval = Field(description="Interval of `auroc`.")
     eer: Interval = Field(description="Interval of `eer`.")

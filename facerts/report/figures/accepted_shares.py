@@ -12,7 +12,7 @@ INTERVAL, GAP, MARGINS = 0.16, 0.16, 0.95
 
 
 def accepted_by_group(groups: AttributeGroups) -> str:
-    """The accepted share of each group with its 95 % interval: a row for each group, a color for each quality."""
+    """The accepted share of each group with its 95% interval: a row for each group, a color for each quality."""
     names = list(dict.fromkeys(name for accepted in groups.accepted.values() for name in accepted.groups))
     height = len(names) * (INTERVAL * len(groups.accepted) + GAP) + MARGINS
     figure, axes = new_figure(size=(SIZE[0], height))

@@ -16,7 +16,7 @@ Point = tuple[Measured, Measured]
 def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Sequence[str]) -> str:
     """A labeled point for each method.
 
-    Bars are the 95 % interval of a single run. Several runs are small points around their mean, whose bars reach from
+    Bars are the 95% interval of a single run. Several runs are small points around their mean, whose bars reach from
     the lowest to the highest.
 
     Args:

@@ -22,7 +22,7 @@ class Effect(NamedTuple):
 
     Attributes:
         value: its mean over the training runs.
-        interval: its 95 % interval; None if there is none.
+        interval: its 95% interval; None if there is none.
         runs: the difference of each training run.
     """
 

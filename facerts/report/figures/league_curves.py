@@ -62,7 +62,7 @@ def two_uses(points: Mapping[str, tuple[float, float]], others: str) -> str:
     """A point for each quality: non-faces rejected against errors left.
 
     Args:
-        points: TNR at TPR 95 % and mean area, by quality.
+        points: TNR at TPR 95% and mean area, by quality.
         others: what the non-faces are.
     """
     figure, axes = new_figure()
@@ -73,7 +73,7 @@ def two_uses(points: Mapping[str, tuple[float, float]], others: str) -> str:
     axes.margins(0.15)
     axes.axhline(1, linestyle="--", color=REFERENCE, linewidth=1.2)
     axes.set(
-        xlabel=f"{others} rejected while 95 % of the faces are kept", ylabel="mean area (lower is better)"
+        xlabel=f"{others} rejected while 95% of the faces are kept", ylabel="mean area (lower is better)"
     )
     rate_axes(axes, "x")
     write_labels(figure, axes, labels)

@@ -27,7 +27,7 @@ from facerts.report.subject import Subject
 OWN_SCORES = ("quality", "norm")
 
 MOST_LEFT_OUT = 0.95
-# A curve ends where fewer genuine pairs remain: one more or less of them would move it by more than 10 %.
+# A curve ends where fewer genuine pairs remain: one more or less of them would move it by more than 10%.
 REMAINING = 10
 
 
@@ -42,7 +42,7 @@ def reject_curves(
     """FNMR over the share rejected, with the best and the random order for reference.
 
     Lines of one model are distinguished by their style, models by their color; alone, a model's scores have colors of
-    their own. The band is the 95 % interval of each model's first score.
+    their own. The band is the 95% interval of each model's first score.
     """
     figure, axes = new_figure()
     alone = len(subjects) == 1

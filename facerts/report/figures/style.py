@@ -86,7 +86,7 @@ def panels(
 
 
 def rate_axes(axes: Axes, which: str = "y") -> None:
-    """Let an axis (or "xy") show shares in percent, from 0 (a logarithmic one: from where it begins) to 100 %."""
+    """Let an axis (or "xy") show shares in percent, from 0 (a logarithmic one: from where it begins) to 100%."""
     from matplotlib.ticker import NullFormatter
 
     for axis in which:

@@ -44,7 +44,7 @@ def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: st
     """Median and band from the 5th to the 95th percentile of a logged number; runs of a method share a color."""
     figure, axes = new_figure()
     for number, (name, runs) in enumerate(methods):
-        text: str | None = f"{name}: median, 5 to 95 %"
+        text: str | None = f"{name}: median, 5 to 95%"
         for subject in runs:
             epochs, middle = subject.series("train", f"{field}_p50")
             if not epochs:

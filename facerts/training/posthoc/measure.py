@@ -34,8 +34,8 @@ class MeasuredArea:
     """A normalized partial area or a difference of two; see ``metrics.pauc``.
 
     Attributes:
-        value: the area up to 30 % rejected: 1 for a random order, lower is better.
-        ci95: 95 % interval of a bootstrap over people; None if it is undefined.
+        value: the area up to 30% rejected: 1 for a random order, lower is better.
+        ci95: 95% interval of a bootstrap over people; None if it is undefined.
     """
 
     value: float

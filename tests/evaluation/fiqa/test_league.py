@@ -346,7 +346,7 @@ def test_groups_are_treated_at_one_threshold(
     assert {"sharpness", "Alone", "norm of one", "norm of second"} <= set(groups.accepted)
     things = score_source(open_source(non_faces), {"sharpness": sharpness})["sharpness"]
     faces = score_source(source, {"sharpness": sharpness})["sharpness"]
-    threshold = np.sort(things)[24 - 18]  # 75 % of 24
+    threshold = np.sort(things)[24 - 18]  # 75% of 24
     found = groups.accepted["sharpness"]
     assert found.threshold == pytest.approx(threshold)
     assert found.groups["old"].accepted == pytest.approx(np.mean(faces[1::2] >= threshold))
