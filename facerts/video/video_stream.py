@@ -24,8 +24,8 @@ PROTOCOLS = ("http", "https", "httpproxy", "tcp", "tls", "udp", "rtp", "rtmp", "
 STREAM_CONTAINERS = (*CONTAINERS, "hls", "rtsp", "rtp", "sdp", "mpjpeg", "live_flv", "aac", "mp3")
 # Seconds until a stream must be open, and within which data must come.
 OPEN_SECONDS, READ_SECONDS = 15.0, 15.0
-# Who opens a stream, with a password.
-_USER = re.compile(r"(?<=://)[^/?#]*@")
+# Who opens a stream, with a password; its slashes may not be escaped, but what follows a host's colon is a port.
+_USER = re.compile(r"(?<=://)(?:[^/?#]*|[^/?#:@\[]*:(?!\d*(?:[/?#]|$)).*)@")
 
 
 @dataclass
