@@ -105,12 +105,10 @@ def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]],
 
 def print_table(table: ResultTable, title: str | None = None) -> None:
     """Print a table of a result, as the page shows it, under its own title or another."""
-    from facerts.report.numbers import SPACE
     from facerts.report.table import plain
 
-    rows = [[plain(cell).replace(SPACE, " ") for cell in row] for row in table.rows]
-    header = [column.replace(SPACE, " ") for column in table.columns]
-    rows_table((title or table.title).replace(SPACE, " "), header, rows, words=table.words)
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    rows_table(title or table.title, table.columns, rows, words=table.words)
 
 
 def _text(value: Any) -> str:

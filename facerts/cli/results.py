@@ -99,7 +99,6 @@ def show_fiqa(sections: Mapping[str, FiqaSection]) -> None:
 def show_groups(section: GroupsResult) -> None:
     """Accepted shares and errors by group, and a sentence on each difference."""
     from facerts.report.group_tables import accepted_table, errors_table, group_findings
-    from facerts.report.numbers import SPACE
 
     for attribute, groups in section.by.items():
         if groups.accepted:
@@ -109,4 +108,4 @@ def show_groups(section: GroupsResult) -> None:
             table = errors_table(attribute, recognizer, matching)
             print_table(table, f"{table.title}, at similarity {matching.threshold:.4f}")
         for sentence in group_findings(attribute, groups):
-            print_sentence(sentence.replace(SPACE, " "))
+            print_sentence(sentence)

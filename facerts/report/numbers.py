@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Between a number and its sign, so that no line breaks there.
-SPACE = "\u00a0"
 DIGITS = 2
 MAX_DIGITS = 4
 
 
 def percent(share: float | None, digits: int = DIGITS) -> str:
     """A share as "97.98%"; a dash for none."""
-    return "–" if share is None else f"{_percent(share, digits)}{SPACE}%"
+    return "–" if share is None else f"{_percent(share, digits)}%"
 
 
 def digits_of(ends: Sequence[float] | None, most: int = DIGITS) -> int:
@@ -28,7 +26,7 @@ def interval(ends: Sequence[float] | None, digits: int = DIGITS) -> str:
 
 def rate(share: str | float) -> str:
     """A rate that was asked for, as "0.1%"."""
-    return f"{100 * float(share):g}{SPACE}%"
+    return f"{100 * float(share):g}%"
 
 
 def points(difference: float, digits: int = DIGITS) -> str:

@@ -197,4 +197,4 @@ def _thumbnail(people: People, row: int) -> Thumbnail:
 
 def _percent(probability: float) -> str:
     """A share in percent, which no line ends within."""
-    return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"
+    return f"{100 * probability:.0f}%"

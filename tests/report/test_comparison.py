@@ -85,17 +85,17 @@ def test_tables_in_markdown_have_the_comparisons_numbers(
     text = (written / "tables.md").read_text(encoding="utf-8")
     both = [100 * run.content.verification["named"].accuracy.value for run in methods[0].runs]
     assert markdown_row(text, "Verification accuracy", "A=1") == [
-        *("A=1", "2", f"{np.mean(both):.2f}\u00a0% ({min(both):.2f} to {max(both):.2f})")
+        *("A=1", "2", f"{np.mean(both):.2f}% ({min(both):.2f} to {max(both):.2f})")
     ]
     own = methods[1].runs[0].content.verification["named"].accuracy
     low, high = (100 * end for end in own.ci95)
     assert markdown_row(text, "Verification accuracy", "B")[2] == (
-        f"{100 * own.value:.2f}\u00a0% [{low:.2f}, {high:.2f}]"
+        f"{100 * own.value:.2f}% [{low:.2f}, {high:.2f}]"
     )
     for table in method_tables(comparison):
         assert f"### {table.title}\n" in text
         assert table.note in text
-    assert "FNMR at FMR 10\u00a0%" in text
+    assert "FNMR at FMR 10%" in text
     assert not re.search(r"\bTAR\b|TNR@", text)
     for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (written / name).is_file()
@@ -109,7 +109,7 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
     for name in ("scores", "blur_people"):
         assert all(f"quality, {run}" in drawn[name] for run in ("A=1, run 1", "A=1, run 2", "B"))
-    labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5\u00a0%, named")
+    labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5%, named")
     assert all(label in drawn["reject_named"] for label in labels)
     assert "A=1: median, 5 to 95%" in drawn["uncertainty"]
     labels = ("A=1", "clean", "low resolution", "training step", "uncertainty")
@@ -136,7 +136,7 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
             for column, cell in row.cells.items():
                 if cell is not None:
                     value = 1 - cell.value if column.startswith("TAR") else cell.value
-                    assert f"{100 * value:.2f}\u00a0%" in section
+                    assert f"{100 * value:.2f}%" in section
     text = re.sub(r"<[^>]*>", " ", page.split('<section id="glossary">')[0])
     assert not re.search(r"\b(TAR|FAR)\b|TNR@|FMR 0", text)
     assert "Differences from A=1, run 1" in page
@@ -149,7 +149,7 @@ def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
     write_comparison_report(single, subjects_of(single), comparison, tmp_path)
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")
     best = markdown_row(text, "Verification on named", "A")[-1]
-    assert re.fullmatch(r"\*\*\d+\.\d\d\u00a0%\*\* \[.*\]", best)
+    assert re.fullmatch(r"\*\*\d+\.\d\d%\*\* \[.*\]", best)
     assert "**" not in "".join(markdown_row(text, "Verification on named", "B"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     marked = sum(

@@ -72,9 +72,7 @@ def subject(label: str = "a", **sections: Any) -> Subject:
 def said(*subjects: Subject, compared: Comparison | None = None) -> dict[str, dict[str, str]]:
     """Sentences by title and topic, with plain spaces."""
     return {
-        verdict.title: {
-            finding.topic: " ".join(finding.sentences).replace("\u00a0", " ") for finding in verdict.findings
-        }
+        verdict.title: {finding.topic: " ".join(finding.sentences) for finding in verdict.findings}
         for verdict in verdicts(subjects, compared)
     }
 

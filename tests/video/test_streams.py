@@ -153,7 +153,12 @@ def test_addresses_are_printed_without_their_password() -> None:
     assert without_password("http://camera/1") == "http://camera/1"
     assert without_password("rtsp://user:sec@ret@camera/1") == "rtsp://…@camera/1"
     assert without_password("rtsp://user:se/cr?et@camera:554/1") == "rtsp://…@camera:554/1"
-    for address in ("http://camera:80/a@b", "http://camera/a:b@c", "http://[::1]:80/a@b", "http://camera:80?a@b"):
+    for address in (
+        "http://camera:80/a@b",
+        "http://camera/a:b@c",
+        "http://[::1]:80/a@b",
+        "http://camera:80?a@b",
+    ):
         assert without_password(address) == address
     assert without_password("rtsp://user:secret@[::1/1") == "rtsp://…@[::1/1"
     assert "secret" not in open_frames("rtsp://user:secret@camera/1").name
