@@ -4,9 +4,9 @@
 
 The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and exports
 are the same on GPU and CPU; whether a step waits for the host; speed and memory of training steps by network, batch and
-number of identities; checkpoints; two processes; reading images. Those whose networks are compiled first, which takes
-minutes, come last. After each, OUT has suite.json and summary.md. The same command again runs the items that did not
-fit, failed, or were measured with other code.
+number of identities; checkpoints; two processes; reading images. Those whose networks are compiled first, the slowest,
+come last. After each, OUT has suite.json and summary.md. The same command again runs the items that did not fit,
+failed, or were measured with other code.
 
 An item that needs a package that is not installed says so, and the others run. With --rehearse all run with tiny sizes
 on the CPU, to see that they work; their numbers mean nothing.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TOOLS = Path(__file__).resolve().parent
-# IResNet-50 takes more than 168 s for its item, most of it for compiling, beside an H100 and 16 cores.
+# An item with a compiled IResNet-50 took more than 168 s beside an H100 and 16 cores.
 COMPILED_S = 200.0
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
