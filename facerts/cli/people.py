@@ -342,8 +342,11 @@ def to_gallery(
 
 def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
     """Write the page anew, and print what changed."""
+    from facerts.people.corrections import recorded
+
     known = corrected.people
-    page = _write_page(known)
+    with recorded():
+        page = _write_page(known)
     numbers = [number for number in corrected.numbers if number in known.by_number]
     result = {
         done: corrected.action,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import re
@@ -29,6 +30,9 @@ ADVICE = {
 
 # pathlib makes one slash of two.
 _ADDRESS = re.compile(r"(https?|ftp|s3|gs|file):/", re.IGNORECASE)
+
+# What ``tempfile`` puts between the name of a file and that of what is not finished of it.
+_UNFINISHED = ".????????.part"
 
 # File descriptors of the locks that this process holds.
 _held: set[int] = set()
@@ -126,6 +130,20 @@ def atomic_write(
             _sync_folder(path.parent)
 
 
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes had not finished writing of a file, or of any in a folder.
+
+    Nobody else may be writing there.
+
+    Raises:
+        WriteError: it cannot be removed.
+    """
+    named = f".{glob.escape(path.name)}{_UNFINISHED}"
+    with writing(path):
+        for part in path.rglob(f".*{_UNFINISHED}") if path.is_dir() else path.parent.glob(named):
+            part.unlink(missing_ok=True)
+
+
 def sync_names(files: Iterable[Path]) -> None:
     """Sync the folders of files, so that the files' names are on disk."""
     for folder in dict.fromkeys(file.parent for file in files):
@@ -149,8 +167,8 @@ def locked(path: str | Path) -> Iterator[None]:
 
     The lock is the kernel's (``flock``), on a hidden file beside the path (``.NAME.lock``), so it is released whenever
     the process ends, in whatever way. The lock file is removed at the end of the block, and so is its folder if it was
-    created for the lock and is empty. A lock file left by a killed process locks nothing. Paths in the same folder are
-    locked independently.
+    created for the lock and is empty. A lock file left by a killed process locks nothing, and what such a process had
+    not finished writing is removed. Paths in the same folder are locked independently.
 
     Raises:
         LockedError: another process has locked the path.
@@ -166,6 +184,7 @@ def locked(path: str | Path) -> Iterator[None]:
         with writing(path):
             os.ftruncate(handle, 0)
             os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        remove_unfinished(path)
         yield
     finally:
         if handle in _held:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from facerts.errors import Error
+from facerts.errors import Error, WriteError
 from facerts.io.console import printable
 from facerts.io.files import locked
-from facerts.people.constraints import constraints_of
 from facerts.people.decisions import (
     Action,
     DecidedFace,
@@ -28,7 +28,7 @@ from facerts.people.decisions import (
 )
 from facerts.people.found_faces import Rows
 from facerts.people.people import People, Person
-from facerts.people.people_folder import DECISIONS, read_people, save, settled
+from facerts.people.people_folder import DECISIONS, people_after, read_people, save
 
 MAX_NAME = 200
 # What galleries and the page call people without a name, and what commands call one who is not there yet.
@@ -227,27 +227,13 @@ def undo_decision(folder: str | Path) -> Corrected:
     folder = Path(folder)
     with locked(folder):
         people = read_people(folder)
-        decisions = standing(read_decisions(folder / DECISIONS))
-        if not decisions:
+        if not (decisions := standing(read_decisions(folder / DECISIONS))):
             raise Error(f"{folder}: nothing was decided, so there is nothing to undo")
-        *left, last = decisions
-        faces = [face for each in last.faces for face in each if face.was is not None]
-        rows = people.found.rows_of(face.key for face in faces)
-        group = people.groups.group.copy()
-        for row, face in zip(rows.tolist(), faces, strict=True):
-            if row >= 0 and face.was is not None:
-                group[row] = face.was
-        append_decision(folder / DECISIONS, PeopleDecision(Action.UNDO, time=now()))
-        rows = rows[rows >= 0]
-        numbers = sorted(set(group[rows].tolist()) - {-1})
-        if last.action not in (Action.REMOVE, Action.RESTORE):
-            # What it was before somebody said so is not known; the next run tells.
-            probability = people.groups.probability.copy()
-            probability[rows] = np.nan
-            people = replace(people, groups=replace(people.groups, probability=probability))
-        corrected = _with_groups(people, group, left)
-        save(corrected)
-    return Corrected(corrected, tuple(numbers), len(rows), last.action.value)
+        corrected = _record(people, PeopleDecision(Action.UNDO, time=now()))
+        rows = people.found.rows_of(face.key for face in decisions[-1].moved)
+    rows = rows[rows >= 0]
+    numbers = sorted(set(corrected.groups.group[rows].tolist()) - {-1})
+    return Corrected(corrected, tuple(numbers), len(rows), decisions[-1].action.value)
 
 
 def checked_name(name: str) -> str:
@@ -275,33 +261,39 @@ def _correct(folder: str | Path, decide: Callable[[People], _Change]) -> Correct
     with locked(folder):
         people = read_people(folder)
         change = decide(people)
-        group, highest = people.groups.group.copy(), people.groups.highest
-        number = change.to
-        if len(change.moved) and number == 0:
-            number = highest = highest + 1
-        group[change.moved] = number
+        number = change.to or people.groups.highest + 1
         was = {row: int(people.groups.group[row]) for row in change.moved.tolist()}
         sets = tuple(
             tuple(DecidedFace(*people.found.key(row), was.get(row)) for row in rows.tolist())
             for rows in change.sets
         )
-        decision = PeopleDecision(change.action, sets, change.name, now())
-        before = standing(read_decisions(folder / DECISIONS))
-        append_decision(folder / DECISIONS, decision)
-        probability = people.groups.probability.copy()
-        if number > 0:
-            probability[change.moved] = 1  # somebody said so
-        people = replace(people, groups=replace(people.groups, highest=highest, probability=probability))
-        corrected = _with_groups(people, group, [*before, decision])
-        save(corrected)
+        decision = PeopleDecision(change.action, sets, change.name, now(), number if was else None)
+        corrected = _record(people, decision)
     numbers = (number,) if number > 0 else ()
-    return Corrected(corrected, numbers, len(change.moved), change.action.value)
+    return Corrected(corrected, numbers, len(was), change.action.value)
 
 
-def _with_groups(people: People, group: Rows, decisions: Sequence[PeopleDecision]) -> People:
-    constraints = constraints_of(decisions, people.found)
-    groups = settled(replace(people.groups, group=group), people.found, constraints)
-    return People(people.folder, people.found, groups, constraints, len(decisions))
+def _record(people: People, decision: PeopleDecision) -> People:
+    """Store a decision, and then what it does."""
+    append_decision(people.folder / DECISIONS, decision)
+    with recorded():
+        decisions = read_decisions(people.folder / DECISIONS)
+        corrected = people_after(people.folder, people.found, people.groups, decisions)
+        save(corrected)
+    return corrected
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Let an error in writing what follows from a decision say that the decision holds.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
+    try:
+        yield
+    except WriteError as error:
+        raise WriteError(f"{error}; the decision itself is recorded, so do not repeat it") from error
 
 
 def _distinct(people: People, given: Sequence[int | str]) -> list[Person]:

@@ -6,10 +6,12 @@ every later run, whatever the groups are then, whatever the photos are called, a
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from enum import Enum
@@ -23,7 +25,7 @@ from facerts.io.json_file import parse_json
 from facerts.people.found_faces import FaceKey
 from facerts.people.groups_file import MAX_NUMBER
 
-FORMAT = {"format": "facerts.people-decisions/1"}
+FORMAT = {"format": "facerts.people-decisions/2"}
 # A file of this size has millions of faces.
 MAX_BYTES = 1 << 28
 
@@ -84,8 +86,7 @@ class DecidedFace:
     was: int | None = None
 
     def __post_init__(self) -> None:
-        if self.was is not None and self.was != -1 and not 1 <= self.was <= MAX_NUMBER:
-            raise ValueError(f"{self.was} is no number of a group")
+        _check_group(self.was)
 
     @property
     def key(self) -> FaceKey:
@@ -102,6 +103,7 @@ class PeopleDecision:
         faces: the sets of faces, see ``Action``.
         name: of the person; empty unless one was given.
         time: when, in UTC.
+        to: number of the group that the faces get that left theirs, −1 if they are in none; None if none left.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -110,11 +112,25 @@ class PeopleDecision:
     faces: tuple[tuple[DecidedFace, ...], ...] = ()
     name: str = ""
     time: str = ""
+    to: int | None = None
 
     def __post_init__(self) -> None:
         count = SETS[self.action]
         if len(self.faces) != count if count is not None else not self.faces:
             raise ValueError(f"{self.action.value} has {len(self.faces)} sets of faces")
+        _check_group(self.to)
+        if (self.to is None) != (not self.moved):
+            raise ValueError("faces leave their groups for none, or none do for one")
+
+    @property
+    def moved(self) -> list[DecidedFace]:
+        """The faces that leave their groups."""
+        return [face for each in self.faces for face in each if face.was is not None]
+
+
+def _check_group(number: int | None) -> None:
+    if number is not None and number != -1 and not 1 <= number <= MAX_NUMBER:
+        raise ValueError(f"{number} is no number of a group")
 
 
 _DECISION = TypeAdapter(PeopleDecision)
@@ -154,21 +170,28 @@ def append_decision(path: Path, decision: PeopleDecision) -> None:
     """Add a decision; when this returns it survives a power failure.
 
     Raises:
-        WriteError: the file cannot be written.
+        WriteError: the file cannot be written; then nothing was added.
     """
     refuse_link(path)
     if not path.exists():
         with atomic_write(path, "w") as file:
             file.write(json.dumps(FORMAT) + "\n")
     line = json.dumps(_content(decision), ensure_ascii=True) + "\n"
-    with writing(path), open(path, "r+b") as file:
+    # Not buffered, as closing would write again what could not be written.
+    with writing(path), open(path, "r+b", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Error(f"{path}: not a file; move it elsewhere")
-        file.truncate(_whole_lines(path))
-        file.seek(0, os.SEEK_END)
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
+        end = _whole_lines(path)
+        try:
+            file.truncate(end)
+            file.seek(end)
+            if file.write(line.encode()) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(end)
+            raise
 
 
 def standing(decisions: Iterable[PeopleDecision]) -> list[PeopleDecision]:
@@ -201,6 +224,7 @@ def _content(decision: PeopleDecision) -> dict[str, object]:
         "faces": faces,
         "name": decision.name,
         "time": decision.time,
+        "to": decision.to,
     }
     return {name: value for name, value in content.items() if value}
 

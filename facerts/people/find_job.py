@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from facerts.datasets.source import Source
 from facerts.errors import DataError, ImageError
 from facerts.galleries.enroll import SEPARATOR
 from facerts.images import decode, encode_jpeg
-from facerts.io.files import atomic_write, sync_names
+from facerts.io.files import atomic_write, sync_names, writing
 from facerts.people.found_faces import (
     SHA256_DIGITS,
     FoundFaces,
@@ -138,10 +139,8 @@ class FindJob:
 
     def close(self) -> None:
         """Remove the blocks, when the table that was made of them is written."""
-        for path in self._blocks():
-            path.unlink()
-        if self.folder.is_dir():
-            self.folder.rmdir()
+        with writing(self.folder):
+            shutil.rmtree(self.folder)
 
     def _open(self, earlier: FoundFaces | None) -> list[str]:
         """Take over what was found before with the same settings.

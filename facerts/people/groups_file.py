@@ -14,10 +14,11 @@ from facerts.io.files import atomic_write
 from facerts.io.npz import read_npz
 from facerts.people.found_faces import FaceKey, FoundFaces, Rows
 
-FORMAT = "facerts.people-groups/1"
+FORMAT = "facerts.people-groups/2"
 ARRAYS = {
     "min_quality": ("f", 0),
     "highest": ("iu", 0),
+    "decisions": ("iu", 0),
     "sha256": ("U", 1),
     "face_image": ("iu", 1),
     "box": ("f", 2),
@@ -48,6 +49,7 @@ class PeopleGroups:
         highest: the highest number that a group ever had, as none is used twice.
         min_quality: faces below this quality join no groups with others; −inf if every face may.
         alike: pairs of groups that may be of one person, with the probability of it, likeliest first.
+        decisions: number of decisions that were carried out, those that take back others included.
     """
 
     group: Rows
@@ -56,6 +58,13 @@ class PeopleGroups:
     highest: int
     min_quality: float
     alike: tuple[tuple[int, int, float], ...] = ()
+    decisions: int = 0
+
+    @classmethod
+    def none(cls, faces: int, min_quality: float) -> PeopleGroups:
+        """No groups yet."""
+        nobody = np.full(faces, -1, dtype=np.int64)
+        return cls(nobody, np.full(faces, np.nan, dtype=np.float32), nobody, 0, min_quality)
 
 
 def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
@@ -68,6 +77,7 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
         "format": np.array(FORMAT),
         "min_quality": np.array(float(groups.min_quality)),
         "highest": np.array(groups.highest),
+        "decisions": np.array(groups.decisions),
         "sha256": found.sha256,
         "face_image": found.face_image,
         "box": found.box,
@@ -117,6 +127,7 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
             (one, other, chance)
             for (one, other), chance in zip(arrays["alike"].tolist(), chances, strict=True)
         ),
+        int(arrays["decisions"]),
     )
 
 
@@ -138,6 +149,8 @@ def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
     highest = arrays["highest"]
     if not 0 <= highest <= MAX_NUMBER:
         return "its highest number is none of a group"
+    if arrays["decisions"] < 0:
+        return "it has fewer than no decisions"
     for name in ("group", "suggested"):
         if faces and (((arrays[name] < 1) & (arrays[name] != -1)) | (arrays[name] > highest)).any():
             return f"the array {name!r} has a number that no group has"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,17 +25,17 @@ from facerts.datasets.open_source import open_images
 from facerts.datasets.source import Source, Subset
 from facerts.errors import DataError, Error
 from facerts.galleries.enroll import ENROLLMENT_KEEP, default_threshold
-from facerts.io.files import locked, refuse_link, writing
+from facerts.io.files import locked, make_folder, refuse_link, writing
 from facerts.io.progress import progress_bar
 from facerts.metrics.same_person import SamePerson
-from facerts.people.constraints import Constraints, constraints_of
-from facerts.people.decisions import read_decisions, standing
+from facerts.people.constraints import Constraints
+from facerts.people.decisions import PeopleDecision, read_decisions, standing
 from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
 from facerts.people.found_faces import FoundFaces, assemble, read_found_faces, write_found_faces
 from facerts.people.grouping import group_faces, same_person_of
 from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
 from facerts.people.people import People, PersonFace, is_face, usable_faces
-from facerts.people.settle import keep_numbers, settle
+from facerts.people.settle import carry_out, keep_numbers, settle
 from facerts.scoring.prepare import stored_file
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import open_sink
@@ -115,7 +115,10 @@ def find_people(
     check_folder(out)
     source = _outside(images if isinstance(images, Source) else open_images(images), out)
     with locked(out):
-        decisions = standing(read_decisions(out / DECISIONS))
+        # Tells the folder from others, whenever this run ends.
+        with writing(out):
+            make_folder(out / PARTS)
+        decisions = read_decisions(out / DECISIONS)
         earlier = read_found_faces(out / FACES) if (out / FACES).exists() else None
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
         if add and not same_settings:
@@ -132,10 +135,13 @@ def find_people(
         found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
         if add and earlier is not None:
             found = _joined(earlier, found)
-        constraints = constraints_of(decisions, found)
-        before = _read_groups(out, found, constraints) if (out / GROUPS).exists() else None
+        if (out / GROUPS).exists():
+            before = read_groups_file(out / GROUPS, found)
+        else:
+            before = PeopleGroups.none(len(found), min_quality)
+        before, constraints = carry_out(before, found, decisions)
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
-        people = People(out, found, groups, constraints, len(decisions))
+        people = People(out, found, groups, constraints, len(standing(decisions)))
         write_found_faces(out / FACES, found)
         save(people)
         job.close()
@@ -156,15 +162,16 @@ def read_people(folder: str | Path) -> People:
                 f"{folder}: there is no {name}; facerts people find PHOTOS --out {folder} writes it"
             )
     found = read_found_faces(folder / FACES)
-    decisions = standing(read_decisions(folder / DECISIONS))
-    constraints = constraints_of(decisions, found)
-    groups = _read_groups(folder, found, constraints)
-    return People(folder, found, groups, constraints, len(decisions))
+    groups = read_groups_file(folder / GROUPS, found)
+    return people_after(folder, found, groups, read_decisions(folder / DECISIONS))
 
 
-def _read_groups(folder: Path, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
-    """The groups of a folder; where a process ended between a decision and its groups, the decision holds."""
-    return settled(read_groups_file(folder / GROUPS, found), found, constraints)
+def people_after(
+    folder: Path, found: FoundFaces, groups: PeopleGroups, decisions: Sequence[PeopleDecision]
+) -> People:
+    """The people of a folder when all its decisions are carried out."""
+    groups, constraints = carry_out(groups, found, decisions)
+    return People(folder, found, groups, constraints, len(standing(decisions)))
 
 
 def save(people: People) -> None:
@@ -177,13 +184,6 @@ def save(people: People) -> None:
     with open_sink(people.folder / TABLE, PersonFace) as put:
         for face in people.faces():
             put(face)
-
-
-def settled(groups: PeopleGroups, found: FoundFaces, constraints: Constraints) -> PeopleGroups:
-    """Groups in which every face is where decisions say."""
-    usable = usable_faces(found, groups.min_quality)
-    group, highest = settle(groups.group, usable, constraints, groups.highest)
-    return replace(groups, group=group, highest=highest)
 
 
 def check_folder(folder: Path) -> None:
@@ -264,7 +264,7 @@ def _group(
     same_person: SamePerson,
     min_quality: float,
     constraints: Constraints,
-    before: PeopleGroups | None,
+    before: PeopleGroups,
     *,
     add: bool,
 ) -> PeopleGroups:
@@ -277,7 +277,7 @@ def _group(
     group, suggested = none.copy(), none.copy()
     pairs: tuple[tuple[int, int, float], ...] = ()
     probability = np.full(len(found), np.nan, dtype=np.float32)
-    earlier, highest = (none, 0) if before is None else (before.group, before.highest)
+    earlier, highest = before.group, before.highest
     if len(rows):
         grouping = group_faces(
             found.embedding[rows],
@@ -303,7 +303,15 @@ def _group(
     group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
     suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
     alike = tuple((numbers.get(one, -1), numbers.get(other, -1), chance) for one, other, chance in pairs)
-    return PeopleGroups(group, probability, suggested, max([highest, *numbers.values()]), min_quality, alike)
+    return PeopleGroups(
+        group,
+        probability,
+        suggested,
+        max([highest, *numbers.values()]),
+        min_quality,
+        alike,
+        before.decisions,
+    )
 
 
 def _decided(constraints: Constraints) -> NDArray[np.bool_]:

@@ -2,11 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.people.constraints import Constraints
-from facerts.people.found_faces import Rows
+from facerts.people.constraints import Constraints, constraints_of
+from facerts.people.decisions import Action, PeopleDecision, standing
+from facerts.people.found_faces import FoundFaces, Rows
+from facerts.people.groups_file import PeopleGroups
+from facerts.people.people import usable_faces
+
+
+def carry_out(
+    groups: PeopleGroups, found: FoundFaces, decisions: Sequence[PeopleDecision]
+) -> tuple[PeopleGroups, Constraints]:
+    """Groups after all decisions, of which those that were made after they were written are carried out now.
+
+    So a decision holds from the moment when it is stored, whatever happens to the process that stores it.
+
+    Args:
+        decisions: all, in order, those that take back others included.
+
+    Returns:
+        The groups, and the constraints of the decisions that stand.
+    """
+    for done in range(min(groups.decisions, len(decisions)), len(decisions)):
+        groups = _moved(groups, found, standing(decisions[:done]), decisions[done])
+        groups = _settled(groups, found, decisions[: done + 1])[0]
+    # No number is used twice, even if the file of the groups was lost.
+    used = [number or 0 for each in decisions for number in (each.to, *(face.was for face in each.moved))]
+    groups = replace(groups, highest=max(groups.highest, *used, 0))
+    return _settled(groups, found, decisions)
+
+
+def _moved(
+    groups: PeopleGroups, found: FoundFaces, before: Sequence[PeopleDecision], decision: PeopleDecision
+) -> PeopleGroups:
+    """Groups after one more decision, before others are settled with it."""
+    group, probability = groups.group.copy(), groups.probability.copy()
+    undoes = decision.action is Action.UNDO
+    taken = before[-1] if undoes and before else decision
+    rows = found.rows_of(face.key for face in taken.moved)
+    there = rows >= 0
+    numbers = [face.was if undoes else decision.to for face in taken.moved]
+    group[rows[there]] = np.array(numbers, dtype=np.int64)[there]
+    if not undoes and (decision.to or 0) > 0:
+        probability[rows[there]] = 1  # somebody said so
+    elif undoes and taken.action not in (Action.REMOVE, Action.RESTORE):
+        # What it was before somebody said so is not known; the next run tells.
+        probability[rows[there]] = np.nan
+    highest = max([groups.highest, *(number or 0 for number in numbers)])
+    return replace(groups, group=group, probability=probability, highest=highest)
+
+
+def _settled(
+    groups: PeopleGroups, found: FoundFaces, decisions: Sequence[PeopleDecision]
+) -> tuple[PeopleGroups, Constraints]:
+    """Groups in which every face is where decisions say."""
+    constraints = constraints_of(standing(decisions), found)
+    usable = usable_faces(found, groups.min_quality)
+    group, highest = settle(groups.group, usable, constraints, groups.highest)
+    return replace(groups, group=group, highest=highest, decisions=len(decisions)), constraints
 
 
 def keep_numbers(group: Rows, earlier: Rows, highest: int) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,6 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
                 f"{folder}: not empty; add --resume to continue the run in it, or choose another --out"
             )
         with locked(file) if processes.first else nullcontext():
-            if processes.first:
-                _remove_unfinished(file)
             _Run(recipe, file, processes).train(deadline)
         return file
 
@@ -306,17 +304,6 @@ class _Run:
 
 def _is_not_empty(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
-
-
-def _remove_unfinished(file: Path) -> None:
-    """Remove checkpoints that killed processes had not finished writing, as each may be gigabytes.
-
-    Args:
-        file: the checkpoint, locked: others may be writing other files beside it.
-    """
-    for part in file.parent.glob(f".{file.name}.*.part"):
-        with suppress(OSError):
-            part.unlink()
 
 
 def _restore(learner: Learner, file: Path) -> tuple[int, float]:

@@ -436,25 +436,50 @@ def test_a_second_process_is_refused(scorer: Scorer, photos: Path, tmp_path: Pat
     assert by_photo(read_people(out)) == by_photo(people)
 
 
-def test_a_decision_holds_even_if_the_process_ended_before_its_groups(
+def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
     scorer: Scorer, photos: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "people"
     people = find_people(scorer, photos, out).people
+    numbers = [of(people, f"p{person}_0.png") for person in range(5)]
     groups = (out / "groups.npz").read_bytes()
-    first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
-    merge_people(out, [first, second])
-    remove_faces(out, [path(people, "p2_0.png")])
-    split_person(out, of(people, "p3_0.png"), [path(people, "p3_1.png")])
-    (out / "groups.npz").write_bytes(groups)
-    after = by_photo(read_people(out))
-    assert after["p0_0.png"] == after["p1_0.png"]
-    assert after["p2_0.png"] == [None]
-    assert after["p3_1.png"] != after["p3_0.png"]
-    added = by_photo(find_people(scorer, photos, out, add=True).people)
-    assert added["p0_0.png"] == added["p1_0.png"]
-    assert (added["p2_0.png"], added["p3_0.png"]) == ([None], after["p3_0.png"])
-    assert added["p3_1.png"] == after["p3_1.png"]
+    for decide in (
+        lambda: merge_people(out, [numbers[4], numbers[0], numbers[1]]),
+        lambda: remove_faces(out, [path(people, "p2_0.png")]),
+        lambda: split_person(out, numbers[3], [path(people, "p3_1.png")]),
+        lambda: undo_decision(out),
+        lambda: move_faces(out, [path(people, "p3_2.png")], None),
+        lambda: undo_decision(out),
+        lambda: undo_decision(out),
+    ):
+        done = decide().people
+        (out / "groups.npz").write_bytes(groups)
+        read = read_people(out)
+        assert by_photo(read) == by_photo(done)
+        assert np.array_equal(read.groups.probability, done.groups.probability, equal_nan=True)
+    added = find_people(scorer, photos, out, add=True).people
+    assert by_photo(added) == by_photo(read)
+
+
+def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
+    scorer: Scorer, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "people"
+    people = find_people(scorer, photos, out).people
+    merge_people(out, [of(people, f"p{person}_0.png") for person in (4, 2)])
+    (out / "groups.npz").unlink()
+    find_people(scorer, photos, out)
+    undo_decision(out)
+    persons = [
+        {
+            number
+            for name in (f"p{person}_0.png", f"p{person}_1.png")
+            for number in by_photo(read_people(out))[name]
+        }
+        for person in range(5)
+    ]
+    assert all(len(each) == 1 for each in persons)
+    assert len(set.union(*persons)) == 5
 
 
 def test_ignored_people_keep_their_faces_and_are_left_out(

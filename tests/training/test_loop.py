@@ -195,11 +195,11 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(
 ) -> None:
     run, short = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     train(short, run)
-    (run / ".checkpoint.pt.abc.part").write_bytes(b"half")
+    (run / ".checkpoint.pt.abcdefgh.part").write_bytes(b"half")
     # Such as an export, whose process is still writing.
-    (run / ".model.onnx.abc.part").write_bytes(b"half")
+    (run / ".model.onnx.abcdefgh.part").write_bytes(b"half")
     train(short, run, resume=True)
-    assert [path.name for path in run.glob(".*")] == [".model.onnx.abc.part"]
+    assert [path.name for path in run.glob(".*")] == [".model.onnx.abcdefgh.part"]
 
 
 @pytest.mark.parametrize(("scale", "warnings"), [("64", 0), ("1e6", 1)])

@@ -1,0 +1,200 @@
+"""Fails every change of files that a command makes, one after the other, and looks at what is left.
+
+Each change is failed twice: the process is killed there, and the disk is full from there on. Afterwards a reader must
+see the state before the command or the one after it, the next run must go on, and nothing of the failed one may be left
+when that has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COUNT, KILL, FULL = range(3)
+KILLED = -9
+# Files that are rewritten by readers, or hold times.
+IGNORED = ("log.jsonl", "events.out")
+
+
+class Ended(NamedTuple):
+    """A command that has ended.
+
+    Attributes:
+        changes: number of files and folders that it changed.
+    """
+
+    status: int
+    changes: int
+    out: str
+    err: str
+
+
+class Commands:
+    """Runs commands in a folder, see ``server``."""
+
+    def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
+        self._process = process
+        self._streams = scratch / "out", scratch / "err"
+
+    def __call__(
+        self,
+        folder: Path,
+        *arguments: object,
+        setup: str = "",
+        environment: Mapping[str, str] | None = None,
+        at: int = -1,
+        mode: int = COUNT,
+    ) -> Ended:
+        out, err = self._streams
+        request = {
+            "folder": str(folder), "arguments": [*map(str, arguments)], "setup": setup, "at": at, "mode": mode,
+            "environment": dict(environment or {}), "out": str(out), "err": str(err),
+        }  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        status, changes = json.loads(self._process.stdout.readline())
+        return Ended(status, int(changes or -1), out.read_text(), err.read_text())
+
+
+@contextmanager
+def commands(*modules: str) -> Iterator[Commands]:
+    """Commands whose changes can fail; modules that they need are loaded once."""
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("failing writes needs Linux and a C compiler")
+    with tempfile.TemporaryDirectory() as scratch:
+        library = Path(scratch, "faults.so")
+        source = Path(__file__).with_name("faults.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.server", *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "LD_PRELOAD": str(library)},
+        )
+        try:
+            yield Commands(process, Path(scratch))
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A command that keeps something.
+
+    Attributes:
+        before: commands that make what it begins with, in a folder that has the scene's files.
+        command: what is failed.
+        state: what a reader sees, in a folder.
+        settle: commands of the next run after one that was done, or after one that was not and was given again.
+        most: of the changes so many are failed, evenly spread; None for all.
+    """
+
+    command: Sequence[object]
+    state: Callable[[Path], Any]
+    before: Sequence[Sequence[object]] = ()
+    settle: Sequence[Sequence[object]] = ()
+    again: Sequence[object] | None = None
+    setup: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    says: str = ""
+    passes: Sequence[Any] = ()
+    most: int | None = None
+
+
+def failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> tuple[int, list[str]]:
+    """How many changes of a command were failed, and what was wrong after which.
+
+    Args:
+        files: the folder that the scene begins with, before ``scene.before``.
+        scratch: an empty folder.
+    """
+
+    def run(folder: Path, *arguments: object, **fault: int) -> Ended:
+        return commands(folder, *arguments, setup=scene.setup, environment=scene.environment, **fault)
+
+    def begun(name: str, source: Path) -> Path:
+        shutil.copytree(source, scratch / name, symlinks=True)
+        return scratch / name
+
+    before = begun("before", files)
+    for arguments in scene.before:
+        made = run(before, *arguments)
+        assert made.status == 0, made.err
+    whole = begun("whole", before)
+    done = run(whole, *scene.command)
+    assert done.status == 0, done.err
+    first, last = scene.state(before), scene.state(whole)
+    assert first != last
+    for arguments in scene.settle:
+        settled = run(whole, *arguments)
+        assert settled.status == 0, settled.err
+    settled_state, left = scene.state(whole), _names(whole)
+    count = min(done.changes, scene.most or done.changes)
+    points = np.unique(np.linspace(1, done.changes, count).round().astype(int)).tolist()
+    problems: list[str] = []
+    for mode, what in ((KILL, "killed"), (FULL, "disk full")):
+        for point in points:
+            folder = begun("now", before)
+            ended = run(folder, *scene.command, at=point, mode=mode)
+            found = []
+            try:
+                state = scene.state(folder)
+                if state not in (first, last, *scene.passes):
+                    found.append(f"the state is neither: {state}")
+                found += _wrong_end(ended, mode, scene.says if state == last else None)
+                runs = ([] if state == last else [scene.again or scene.command]) + [*scene.settle]
+                for arguments in runs:
+                    following = run(folder, *arguments)
+                    if following.status:
+                        found.append(f"{arguments[:3]} ends with {following.status}: {following.err}")
+                        break
+                else:
+                    if scene.state(folder) != settled_state:
+                        found.append(f"the state in the end is {scene.state(folder)}")
+                    if differ := _names(folder) ^ left:
+                        found.append(f"left or missing in the end: {sorted(differ)[:3]}")
+            except Exception as error:  # whatever a reader raises is a finding
+                found.append(f"reading: {type(error).__name__}: {error}")
+            problems += [f"change {point}, {what}: {each}" for each in found]
+            shutil.rmtree(folder)
+    return 2 * len(points), problems
+
+
+def _wrong_end(ended: Ended, mode: int, says: str | None) -> list[str]:
+    """What is wrong with the exit status and the message of a command that failed.
+
+    Args:
+        says: what the message has to say of what was done; None if it was not.
+    """
+    if mode == KILL:
+        return [] if ended.status == KILLED else [f"was not killed but ended with {ended.status}"]
+    if ended.status == 0:
+        return ["ends with 0, and it is not done"] if says is None else []
+    if ended.status != 2 or "No space left on device" not in ended.err or (says or "") not in ended.err:
+        return [f"ends with {ended.status}: {ended.err.strip()}"]
+    return []
+
+
+def _names(folder: Path) -> set[str]:
+    paths = (path for path in folder.rglob("*") if not path.name.startswith(IGNORED))
+    return {str(path.relative_to(folder)) for path in paths}

@@ -1,0 +1,75 @@
+"""What people decided, and the groups of photos, whatever kills a command or fills the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facerts.people import read_people
+from tests.crash.harness import Commands, Scene, commands, failures
+from tests.people.photos import open_scorer, write_people
+
+pytestmark = pytest.mark.slow
+
+FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx", "--threads", "1")
+
+
+def decided(verb: str, *arguments: str) -> tuple[str, ...]:
+    return ("people", verb, "people", *arguments)
+
+
+MERGE, SPLIT = decided("merge", "3", "1", "2"), decided("split", "1", "photos/p0_0.png")
+MOVE, NEW = (decided("move", "photos/p0_1.png", "--to", person) for person in ("2", "new"))
+NAME, NAMESAKE = decided("name", "1", "Anna"), decided("name", "2", "Anna")
+IGNORE, REMOVE = decided("ignore", "1"), decided("remove", "photos/p1_0.png")
+UNDO = decided("undo")
+
+
+def state(folder: Path) -> Any:
+    """Of each photo its person; None before a first run has ended."""
+    people = folder / "people"
+    if not (people / "groups.npz").exists():
+        return None
+    known = read_people(people)
+    return known.decisions, sorted((face.path, face.person, face.name, face.status) for face in known.faces())
+
+
+SCENES = {
+    "find first": Scene(FIND, state, settle=[FIND]),
+    "find again": Scene((*FIND[:2], "others", *FIND[3:]), state, [FIND], settle=[FIND]),
+    "find more": Scene((*FIND[:2], "others", *FIND[3:], "--add"), state, [FIND], settle=[FIND]),
+    **{
+        f"{before[-1][1] if before else ''} {command[1]} {' '.join(command[3:])}".strip(): Scene(
+            command, state, [FIND, *before], settle=[FIND], says="recorded"
+        )
+        for before, command in [
+            *(([], each) for each in (MERGE, SPLIT, MOVE, NEW, NAME, IGNORE, REMOVE)),
+            ([NAME], NAMESAKE),
+            ([IGNORE], (*IGNORE, "--restore")),
+            ([REMOVE], (*REMOVE, "--restore")),
+            *(([each], UNDO) for each in (MERGE, SPLIT, MOVE, NAME, IGNORE, REMOVE)),
+        ]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Commands]:
+    with commands("facerts.people", "facerts.report.people_page") as each:
+        yield each
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
+    run: Commands, tmp_path: Path, scene: str
+) -> None:
+    files = tmp_path / "files"
+    write_people(files / "photos", range(3), range(2))
+    write_people(files / "others", range(1, 4), range(2))
+    open_scorer(files)
+    count, problems = failures(run, SCENES[scene], files, tmp_path)
+    print(f"{scene}: {count} failures, {len({p.split(chr(58))[0] for p in problems})} wrong")
+    assert not problems, "\n".join(problems)
