@@ -93,6 +93,7 @@ def score(
         with Job(str(out), source, {**scorer.settings(), **task.settings()}) as job:
             for damage in job.begin(resume=resume):
                 warn(damage)
+            copies.remove_unfinished()
             with progress_bar() as bar:
                 done = sum(len(job.span(number)) for number in job.finished())
                 shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")

@@ -27,7 +27,7 @@ from facerts.errors import DataError, Error, VideoError
 from facerts.galleries import Decision, Gallery
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
-from facerts.io.files import atomic_write, locked, refuse_link, sync_names, writing
+from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, sync_names, writing
 from facerts.io.json_arrays import Float32Array
 from facerts.io.json_file import read_json
 from facerts.scoring.crop_store import CropStore
@@ -41,6 +41,8 @@ from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/1"
 UNFINISHED = "unfinished"
+# Its name while it is removed.
+FINISHED = ".finished"
 # Of the boxes that were seen in the clip in progress.
 LOG = "boxes.jsonl"
 # Seconds between two checkpoints of the clip in progress.
@@ -240,6 +242,7 @@ class VideoJob:
 
     def _begin(self, *, resume: bool) -> None:
         refuse_link(self.folder)
+        shutil.rmtree(self.out / FINISHED, ignore_errors=True)
         file = self.folder / "job.json"
         if file.is_file():
             if not resume:
@@ -258,7 +261,7 @@ class VideoJob:
                     "settings, or delete the folder"
                 )
             return
-        if self.out.is_dir() and any(self.out.iterdir()):
+        if self.out.is_dir() and any(path != self.folder for path in self.out.iterdir()):
             raise Error(f"{self.out} is not empty; give another folder for --out, or delete it")
         with atomic_write(file, "w") as stream:
             json.dump(json.loads(json.dumps(self.settings)), stream, indent=1)
@@ -323,7 +326,10 @@ class VideoJob:
             for finished in clips:
                 put(finished.clip)
         _write_templates(self.out / "templates.npz", clips)
-        shutil.rmtree(self.folder)
+        # Renamed first, because a half-deleted folder could neither be resumed nor ignored.
+        with writing(self.out):
+            os.replace(self.folder, self.out / FINISHED)
+            shutil.rmtree(self.out / FINISHED)
         return clips
 
     def _finished_file(self, number: int) -> Path:
@@ -346,6 +352,8 @@ def run_videos(
     Raises:
         Error: results cannot be written, or the model lacks what the task needs.
     """
+    if task.annotate is not None:
+        remove_unfinished(task.annotate)
     for number in range(len(job.clips)):
         finished = job.finished(number)
         if finished is None:

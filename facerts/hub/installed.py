@@ -15,7 +15,7 @@ from facerts.errors import ModelError, did_you_mean
 from facerts.hub.catalog import RECOGNIZERS, catalog_models
 from facerts.hub.registry import Name, StrictModel, read_list, shipped_models
 from facerts.io.cache import ADVICE, cache_folder
-from facerts.io.files import atomic_write, sha256_file, writing
+from facerts.io.files import atomic_write, locked, sha256_file, writing
 
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -76,7 +76,8 @@ def find_installed(name: Name) -> Path | None:
 
 def write_record(record: InstalledModel) -> None:
     """Write the record of a model whose file is complete."""
-    with atomic_write(record_file(record.name), "w") as file:
+    path = record_file(record.name)
+    with locked(path), atomic_write(path, "w") as file:
         file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
@@ -134,7 +135,7 @@ def use_model(name: Name | None) -> None:
         raise ModelError(f"{name} gives no embedding, so it cannot be the default model")
     if name not in _shipped() and find_installed(name) is None:
         raise ModelError(f"the model {name} is not on this machine: run facerts models pull {name}")
-    with atomic_write(path, "w", advice=ADVICE) as file:
+    with locked(path), atomic_write(path, "w", advice=ADVICE) as file:
         file.write(f"{name}\n")
 
 

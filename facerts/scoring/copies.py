@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 from facerts.datasets.source import Source
 from facerts.images import decode, encode_jpeg, encode_png
 from facerts.io.file_names import safe_path
-from facerts.io.files import atomic_write, writing
+from facerts.io.files import atomic_write, remove_unfinished, writing
 from facerts.scoring.annotate import annotate
 from facerts.scoring.row_builder import ScoredFace
 
@@ -36,6 +36,15 @@ class Copies:
     accepted: Path | None = None
     rejected: Path | None = None
     annotated: Path | None = None
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed run had not finished writing; no other may be writing to the folders.
+
+        Raises:
+            WriteError: it cannot be removed.
+        """
+        for folder in filter(None, vars(self).values()):
+            remove_unfinished(folder)
 
     def save(self, source: Source, index: int, faces: Sequence[ScoredFace]) -> list[Path]:
         """Save the copies of one image.

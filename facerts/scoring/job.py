@@ -19,7 +19,7 @@ from typing import Any
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, locked, refuse_link, sync_names
+from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, sync_names
 from facerts.io.json_file import read_json
 from facerts.scoring.blocks import (
     Block,
@@ -114,6 +114,7 @@ class Job:
             refuse_link(folder)
         if self._joined.exists():
             shutil.rmtree(self._joined)
+        remove_unfinished(self.folder)
         job_file = self.folder / "job.json"
         if not job_file.is_file():
             if self.folder.exists() and any(self.folder.iterdir()):

@@ -53,8 +53,7 @@ def run(request: dict[str, Any], counted: int) -> None:
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     if request["setup"]:
-        module, name = request["setup"].split(":")
-        getattr(import_module(module), name)()
+        getattr(import_module("tests.crash.setups"), request["setup"])()
     sys.argv = ["facerts", *request["arguments"]]
     faults = ctypes.CDLL(None)
     faults.faults_arm(os.fsencode(request["folder"]), ctypes.c_long(request["at"]), request["mode"])

@@ -43,7 +43,13 @@ SCENES = {
     "find more": Scene((*FIND[:2], "others", *FIND[3:], "--add"), state, [FIND], settle=[FIND]),
     **{
         f"{before[-1][1] if before else ''} {command[1]} {' '.join(command[3:])}".strip(): Scene(
-            command, state, [FIND, *before], settle=[FIND], says="recorded"
+            command,
+            state,
+            [FIND, *before],
+            settle=[FIND],
+            says="recorded",
+            repeats=False,
+            most=1000 if command in (MERGE, UNDO) and before in ([], [MOVE]) else 20,
         )
         for before, command in [
             *(([], each) for each in (MERGE, SPLIT, MOVE, NEW, NAME, IGNORE, REMOVE)),

@@ -1,0 +1,30 @@
+"""What commands are given in place of the models that ship; each runs in the child, in the scene's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from facerts.export import install
+from facerts.export.channel_order import ChannelOrder
+from facerts.hub import catalog
+from facerts.scoring import job
+from tests.color_people import color_scorer
+
+
+def their_catalog() -> None:
+    """A catalog of one recognizer, whose order of channels nobody checks, as that takes seconds."""
+    catalog.CATALOG = Path("catalog.json").resolve()
+    install.channel_order = lambda _: ChannelOrder(2.0, 1.0, 1.0)
+
+
+def people_of_color() -> None:
+    """A scorer that knows squares of color, for videos."""
+    import facerts.scoring
+
+    scorer = color_scorer()
+    facerts.scoring.load = lambda *_, **__: scorer  # type: ignore[assignment]
+
+
+def small_blocks() -> None:
+    """Scoring in blocks of two images."""
+    job.BLOCK_SIZE = 2

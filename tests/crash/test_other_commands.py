@@ -1,0 +1,135 @@
+"""Galleries, models, scores, clips and checkpoints, whatever kills a command or fills the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import yaml
+
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.galleries import read_gallery
+from facerts.hub import catalog
+from facerts.hub.catalog import in_catalog
+from facerts.hub.installed import find_installed, used_model
+from tests.color_people import walk, write_clip
+from tests.crash.harness import Commands, Scene, commands, failures
+from tests.foreign import write_embedder
+from tests.hub.test_installed import described
+from tests.people.photos import face, open_scorer, write_people, write_photo
+
+pytestmark = pytest.mark.slow
+
+MODEL = ("--model", "blocks.onnx", "--threads", "1")
+BUILD = ("gallery", "build", "faces", "--out", "gallery.npz", *MODEL)
+ADD = ("gallery", "add", "gallery.npz", "photos/p2_0.png", "--person", "Clara", *MODEL)
+PULL, USE = (
+    ("models", "pull", "theirs", "--from", "theirs.onnx", "--quality", "none"),
+    ("models", "use", "theirs"),
+)
+SCORE = ("score", "photos", *MODEL, "--out", "rows.csv", "--save-crops", "crops", "--annotate", "drawn")
+VIDEO = ("video", "clips", "--out", "tracks", "--annotate", "drawn")
+TRAIN = ("train", "tiny.yaml", "--out", "run", "--resume")
+CACHE = {"FACERTS_CACHE": "cache"}
+
+
+def enrolled(folder: Path) -> Any:
+    path = folder / "gallery.npz"
+    return read_gallery(path).entries if path.exists() else None
+
+
+def installed(folder: Path) -> Any:
+    """Whether the recognizer can be used, and the default model."""
+    with (
+        patch.dict(os.environ, {"FACERTS_CACHE": str(folder / "cache")}),
+        patch.object(catalog, "CATALOG", folder / "catalog.json"),
+    ):
+        return find_installed("theirs") is not None, used_model()
+
+
+def rows(folder: Path) -> Any:
+    path = folder / "rows.csv"
+    return path.read_text() if path.exists() else None
+
+
+def tracks(folder: Path) -> Any:
+    out = folder / "tracks"
+    done = (out / "clips.csv").exists() and not (out / "unfinished").exists()
+    return [(out / f"{name}.csv").read_text() for name in ("tracks", "clips")] if done else None
+
+
+def step(folder: Path) -> Any:
+    from facerts.training.checkpoint import FILE, load_checkpoint
+
+    path = folder / "run" / FILE
+    return load_checkpoint(path)[1]["step"] if path.exists() else None
+
+
+SCENES = {
+    "gallery build": Scene(BUILD, enrolled),
+    "gallery add": Scene(ADD, enrolled, [BUILD]),
+    "gallery remove": Scene(("gallery", "remove", "gallery.npz", "p1"), enrolled, [BUILD]),
+    "models pull": Scene(PULL, installed, setup="their_catalog", environment=CACHE),
+    "models use": Scene(USE, installed, [PULL], setup="their_catalog", environment=CACHE),
+    "models remove": Scene(
+        ("models", "remove", "theirs"),
+        installed,
+        [PULL, USE],
+        settle=[("models", "remove", "theirs")],
+        setup="their_catalog",
+        environment=CACHE,
+        passes=[(True, None)],
+    ),
+    "score": Scene(SCORE, rows, again=(*SCORE, "--resume"), setup="small_blocks"),
+    "video": Scene(VIDEO, tracks, again=(*VIDEO, "--resume"), setup="people_of_color"),
+    "train": Scene(TRAIN, step, passes=[3, 6], most=8),
+}
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Commands]:
+    with commands("facerts.galleries", "tests.crash.setups", "facerts.training.loop") as each:
+        yield each
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
+    run: Commands, tmp_path: Path, scene: str
+) -> None:
+    files = tmp_path / "files"
+    write_people(files / "photos", range(3), range(2))
+    open_scorer(files)
+    for person in range(2):
+        write_photo(files / "faces" / f"p{person}" / "0.png", face(person, 0))
+    if scene.startswith("models"):
+        theirs = write_embedder(files / "theirs.onnx", size=16)
+        yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
+        (files / "catalog.json").write_text(
+            json.dumps({"schema": "facerts.catalog/1", "models": [described(theirs), yunet]})
+        )
+    if scene == "video":
+        (files / "clips").mkdir()
+        for name in "ab":
+            write_clip(files / "clips" / f"{name}.mp4", walk(1))
+    if scene == "train":
+        write_synthetic_faces(files / "drawn", identities=8, images=8, seed=3)
+        (files / "tiny.yaml").write_text(yaml.safe_dump(RECIPE))
+    count, problems = failures(run, SCENES[scene], files, tmp_path)
+    print(f"{scene}: {count} failures, {len({each.split(':')[0] for each in problems})} wrong")
+    assert not problems, "\n".join(problems)
+
+
+RECIPE = {
+    "name": "tiny",
+    "data": {"name": "drawn", "terms": "none", "train": "drawn", "workers": 1},
+    "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16},
+    "method": {"name": "rts"},
+    "optim": {"epochs": 2, "batch_size": 16, "lr": 0.05, "milestones": [1]},
+    "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+    "logging": {"every_steps": 2, "checkpoint_steps": 3},
+}
