@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run, runs_of
+from common import accuracy, corruption_source, over_runs, parser_of, percent, run, runs_of
 from numpy.typing import NDArray
 from run_values import add_values, by_seed
 
@@ -212,7 +212,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
     parser.add_argument("--measures", nargs="+", help="Columns, by their names; all by default.")
     parser.add_argument("--values", type=Path, metavar="CSV", help="File to add each run's measures to.")
-    add_figure(parser)
+    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
     return parser.parse_args()
 
 
