@@ -11,7 +11,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -78,14 +77,6 @@ def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return run_script(EVAL / f"{name}.py", *arguments)
 
 
-def texts(path: Path) -> str:
-    """All text of an SVG file, which must be well-formed and on white paper."""
-    root = ElementTree.parse(path).getroot()
-    assert root.tag.endswith("svg")
-    assert "currentColor" not in path.read_text(encoding="utf-8")
-    return " ".join(text for text in root.itertext() if text.strip())
-
-
 def content(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
 
@@ -140,11 +131,9 @@ def student(values: Sequence[float], form: str) -> str:
 
 
 def test_a_paper_table_has_means_over_seeds_and_paired_differences(
-    seeds: Path, results: dict[str, Path], tmp_path: Path
+    seeds: Path, results: dict[str, Path]
 ) -> None:
-    means, differences = paper_tables(
-        seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
-    )
+    means, differences = paper_tables(seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE)
     plain, red = (content(results[name]) for name in ("plain", "red"))
     header, reference, b, norm = means
     assert header == [
@@ -178,8 +167,6 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     # The second runs are the same, so that half of the difference of the first ones remains, on any images.
     low, high = differences[1][4].partition(" {")[2].rstrip("}").split(", ")
     assert float(low) <= 50 * (of(red)[2] - of(plain)[2]) <= float(high)
-    shown = texts(tmp_path / "f.svg")
-    assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
 
 def test_a_table_of_kept_values_is_that_of_the_runs_without_intervals_over_images(
