@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.cli.ending import ending
-from facerts.datasets import Joined, Source, open_source
-from facerts.datasets.changed import degraded_at_random
+from facerts.datasets import Source, open_source
 from facerts.errors import DataError
-from facerts.evaluation.evaluation_options import open_without
 from facerts.evaluation.labeled import SavedResult
 from facerts.metrics.intervals import mean_interval, percentile_interval
 from facerts.metrics.resample import subject_counts
@@ -35,22 +33,6 @@ def parser_of(docstring: str | None) -> argparse.ArgumentParser:
     )
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for faces, non-faces and held-out faces."""
-    parser.add_argument("--in", dest="faces", action="append", required=True, help="Faces; repeatable.")
-    parser.add_argument(
-        "--out-of", dest="others", action="append", required=True, help="Non-faces; repeatable."
-    )
-    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
-    parser.add_argument("--heldout", required=True, help="Faces of other people, with identities.")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the embedder (default: 1).")
-
-
-def add_figure(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for the figure of differences."""
-    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
-
-
 def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
     """Open images with identities, and the number of the person on each.
 
@@ -61,17 +43,6 @@ def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
     if source.labels is None:
         raise DataError(f"{source.name}: these images have no identities; use a source with identities")
     return source, source.labels
-
-
-def open_sources(options: argparse.Namespace) -> dict[str, Source]:
-    """The faces, the others, and the held-out faces clean and degraded, of the arguments of ``add_sources``."""
-    heldout, _ = open_people(options.heldout)
-    return {
-        "faces": Joined([open_source(path) for path in options.faces]),
-        "others": Joined([open_without(path, options.exclude_out_of) for path in options.others]),
-        "clean": heldout,
-        "degraded": degraded_at_random(heldout, seed=0),
-    }
 
 
 def accuracy(saved: SavedResult, name: str) -> float:

@@ -1,7 +1,7 @@
 """Methods or settings compared over several training runs, as in docs/results/methods.md.
 
 python eval/paper_tables.py out/papers RTS=rts "its norm=rts:norm" ArcFace=arcface PFE=pfe
-python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1" --figure lambda.svg
+python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1"
 python eval/paper_tables.py out/papers rts rts:norm arcface --values values.csv
 python eval/paper_tables.py values.csv "λ 10=rts" "λ 1=rts_l1" --measures "lfw, accuracy" "non-faces, AUROC"
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run, runs_of
+from common import accuracy, corruption_source, over_runs, parser_of, percent, run, runs_of
 from numpy.typing import NDArray
 from run_values import add_values, by_seed
 
@@ -33,7 +33,6 @@ from facerts.metrics.intervals import Interval
 from facerts.metrics.paired import compare_pairs, compare_separations
 from facerts.metrics.resample import pair_subjects
 from facerts.metrics.separation import separation
-from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.table import markdown_table
 
 # Table 2 of the RTS paper has both.
@@ -122,17 +121,6 @@ def main() -> None:
     ]
     print(f"\nDifference from {names[0]}:\n")
     print(markdown_table(header, lines))
-    if options.figure:
-        drawn = {
-            row: {
-                measure: Effect.of_runs(values, interval)
-                for measure, values, interval in zip(
-                    table.measures, by_measure, table.intervals[row], strict=True
-                )
-            }
-            for row, by_measure in differences.items()
-        }
-        write_svg(options.figure, effects(drawn, names[0]))
 
 
 def from_runs(options: argparse.Namespace) -> Table:
@@ -212,7 +200,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
     parser.add_argument("--measures", nargs="+", help="Columns, by their names; all by default.")
     parser.add_argument("--values", type=Path, metavar="CSV", help="File to add each run's measures to.")
-    add_figure(parser)
     return parser.parse_args()
 
 

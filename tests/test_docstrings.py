@@ -52,11 +52,7 @@ def test_lint_finds_faults_with_their_lines(tmp_path: Path, monkeypatch: pytest.
         for _, line, message in faults[3:]
         for words in ["--modle", "tain", "rst"]
         if words in message
-    ] == [
-        (6, "--modle"),
-        (9, "tain"),
-        (10, "rst"),
-    ]
+    ] == [(6, "--modle"), (9, "tain"), (10, "rst")]
     assert len(faults) == 6
 
 

@@ -7,16 +7,13 @@ import math
 import re
 import shutil
 import subprocess
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
@@ -33,7 +30,6 @@ from facerts.images.align import TEMPLATE
 from facerts.metrics.resample import subject_counts
 from tests.evaluation.conftest import Plain
 from tests.scripts import EVAL, cells_of, load_script, run_script
-from tests.shipped import write_model
 
 FMR = 0.05
 
@@ -80,71 +76,8 @@ def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return run_script(EVAL / f"{name}.py", *arguments)
 
 
-def table(name: str, *arguments: object) -> list[list[str]]:
-    """Cells of the table that a script prints, its header first."""
-    ran = script(name, *arguments)
-    assert ran.returncode == 0, ran.stderr
-    return cells_of(ran.stdout)
-
-
-def texts(path: Path) -> str:
-    """All text of an SVG file, which must be well-formed and on white paper."""
-    root = ElementTree.parse(path).getroot()
-    assert root.tag.endswith("svg")
-    assert "currentColor" not in path.read_text(encoding="utf-8")
-    return " ".join(text for text in root.itertext() if text.strip())
-
-
 def content(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
-
-
-def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(tmp_path: Path) -> None:
-    density = load_script("fig3_temperature_density").temperature_density
-    t = np.linspace(1e-4, 200, 400_001)
-    for delta, v in ((3, 0.7), (8, 2.0), (16, 1.0), (32, 0.5)):
-        values, step = density(t, delta, v), t[1] - t[0]
-        assert values.sum() * step == pytest.approx(1, abs=2e-3)
-        assert t[np.argmax(values)] == pytest.approx(v, abs=2 * step)
-        assert (t * values).sum() * step == pytest.approx(v * delta / (delta - 2), rel=2e-3)
-    ran = script("fig3_temperature_density", "--delta", 4, 64, "--v", 0.25, 3, "--out", tmp_path / "f.svg")
-    assert ran.returncode == 0, ran.stderr
-    assert all(label in texts(tmp_path / "f.svg") for label in ("δ = 4", "δ = 64", "v = 0.25", "v = 3"))
-
-
-def test_figure_6_shows_the_kept_images_from_the_lowest_uncertainty_to_the_highest(
-    tmp_path: Path, results: dict[str, Path]
-) -> None:
-    ran = script("fig6_sorted_faces", results["plain"], "--of", "ood/faces", "--out", tmp_path / "f.html")
-    assert ran.returncode == 0, ran.stderr
-    assert "may not allow" in ran.stderr
-    page = (tmp_path / "f.html").read_text(encoding="utf-8")
-    _, arrays = load_result(results["plain"])
-    rows, ends = arrays["ood/faces/shown_rows"], arrays["ood/faces/shown_ends"]
-    order = np.argsort(arrays["ood/faces/uncertainty"][rows], kind="stable")
-    assert re.findall(r'title="([^"]*)"', page) == arrays["ood/faces/names"][rows][order].tolist()
-    images = [
-        b64encode(data.tobytes()).decode() for data in np.split(arrays["ood/faces/shown_jpeg"], ends[:-1])
-    ]
-    assert re.findall(r"base64,([^\"]*)", page) == [images[place] for place in order]
-
-
-@pytest.mark.slow
-def test_crops_of_the_packages_images_are_squares_of_them_and_the_same_every_time(
-    tmp_path: Path,
-) -> None:
-    ran = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
-    assert ran.returncode == 0, ran.stderr
-    script("sample_images", "--out", tmp_path / "b", "--crops", 2)
-    first, second = (open_source(tmp_path / name) for name in "ab")
-    assert len(first) == 2 * len(load_script("sample_images").image_files()) > 30
-    assert all(np.array_equal(first.crop(i), second.crop(i)) for i in range(0, len(first), 7))
-    plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
-    for seed in range(20):
-        square = load_script("sample_images").square(plane, np.random.default_rng(seed))
-        # A square is no less high than wide: rows rise as in the image, over 32 to 90 of them.
-        assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
-        assert 30 <= np.ptp(square[:, 0, 0]) <= 89
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +113,9 @@ def student(values: Sequence[float], form: str) -> str:
 
 
 def test_a_paper_table_has_means_over_seeds_and_paired_differences(
-    seeds: Path, results: dict[str, Path], tmp_path: Path
+    seeds: Path, results: dict[str, Path]
 ) -> None:
-    means, differences = paper_tables(
-        seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
-    )
+    means, differences = paper_tables(seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE)
     plain, red = (content(results[name]) for name in ("plain", "red"))
     header, reference, b, norm = means
     assert header == [
@@ -218,8 +149,6 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     # The second runs are the same, so that half of the difference of the first ones remains, on any images.
     low, high = differences[1][4].partition(" {")[2].rstrip("}").split(", ")
     assert float(low) <= 50 * (of(red)[2] - of(plain)[2]) <= float(high)
-    shown = texts(tmp_path / "f.svg")
-    assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
 
 def test_a_table_of_kept_values_is_that_of_the_runs_without_intervals_over_images(
@@ -270,33 +199,6 @@ def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
         degraded = np.concatenate([arrays[key] for key in arrays if re.fullmatch(pattern, key)])
         expected = np.mean(clean[:, None] > degraded) + np.mean(clean[:, None] == degraded) / 2
         assert means[2][means[0].index(name)] == student([expected, expected], ".2f")
-
-
-def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments() -> None:
-    scales = load_script("scale_scores")
-    v = np.random.default_rng(3).gamma(4.0, size=(50, 16))
-    found = {name: score(np.log(v)) for name, score in scales.SCORES.items()}
-    np.testing.assert_allclose(np.exp(found["arithmetic mean"]), v.mean(axis=1))
-    np.testing.assert_allclose(np.exp(found["geometric mean"]), stats.gmean(v, axis=1))
-    mean, variance = v.sum(axis=1) / 14, 2 * (v**2).sum(axis=1) / 14**2
-    shape, scale = mean**2 / variance, variance / mean
-    np.testing.assert_allclose(found["mode of t"], (shape - 1) * scale)
-    equal = np.full((3, 16), math.log(1.7))
-    np.testing.assert_allclose(scales.SCORES["mode of t"](equal), 1.7)
-
-
-@pytest.mark.slow
-def test_scores_of_scales_are_compared_on_models_of_rts_only(
-    tmp_path: Path, drawn_faces: Path, non_faces: Path
-) -> None:
-    arguments = ["--in", drawn_faces, "--out-of", non_faces, "--heldout", drawn_faces]
-    header, *rows = table("scale_scores", EVAL.parent / "models" / "facerts-small.onnx", *arguments)
-    assert header[:2] == ["score", "models"]
-    assert [row[:2] for row in rows] == [[n, "1"] for n in ("arithmetic mean", "geometric mean", "mode of t")]
-    assert all(0 <= float(value) <= 100 for row in rows for value in row[2:])
-    rejected = script("scale_scores", *arguments, write_model(tmp_path / "other.onnx"))
-    assert rejected.returncode == 2
-    assert "has no output log_scale; only models trained with rts do" in rejected.stderr
 
 
 @pytest.mark.slow

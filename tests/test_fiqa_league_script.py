@@ -95,8 +95,6 @@ def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: P
     assert sections["val-000000, misaligned"].thresholds_on == "val-000000"
     groups = sections["aaf"].groups
     assert groups is not None
-    assert list(groups.by["age"].accepted["LightQNet"].groups) == [
-        *("below 13", "20 to 39", "40 to 59"),
-    ]
+    assert list(groups.by["age"].accepted["LightQNet"].groups) == [*("below 13", "20 to 39", "40 to 59")]
     assert sections["rafdb"].non_faces is not None
     assert "## lfw, half degraded" in done.stdout

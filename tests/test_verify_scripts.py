@@ -1,16 +1,14 @@
-"""The scripts that measure ``facerts verify``, on drawn images whose cosines NumPy computes."""
+"""The script that measures ``facerts verify``, on drawn images whose cosines NumPy computes."""
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.images import encode_jpeg, encode_png
-from facerts.images.corruptions import gaussian_blur
+from facerts.images import encode_jpeg
 from tests.foreign import slow_embedding
 from tests.matching import write_matcher
 from tests.scripts import EVAL, cells_of, run_script
@@ -74,43 +72,3 @@ def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_
     assert by_row["keep 0.95", "0.001"]["stated FNMR"] == "0.1250 [0.1150, 0.1350]"
     assert by_row["any quality", "0.001"]["stated FNMR"] == "0.2000 [0.1800, 0.2200]"
     assert "LFW, crops: 0 pairs with an error" in ran.stdout
-
-
-def test_the_quality_limit_is_measured_on_both_halves(tmp_path: Path) -> None:
-    model = write_matcher(tmp_path / "matcher.onnx")
-    for person, name in enumerate(PEOPLE):
-        (tmp_path / "faces" / name).mkdir(parents=True)
-        for image in range(IMAGES):
-            (tmp_path / "faces" / name / f"{image}.png").write_bytes(encode_png(face(person, image)))
-    (tmp_path / "others").mkdir()
-    others = np.stack([gaussian_blur(face(20 + n, 0), 12) for n in range(8)])
-    for number, crop in enumerate(others):
-        (tmp_path / "others" / f"thing_{number}.png").write_bytes(encode_png(crop))
-    ran = run_script(
-        EVAL / "verify_quality.py",
-        *("--model", model, "--faces", tmp_path / "faces", "--non-faces", tmp_path / "others"),
-        *("--development", "[0-5]$", "--keep", "0.95", "--copies", "1"),
-    )
-    assert ran.returncode == 0, ran.stderr
-    sizes = re.findall(r"(\w+): (\d+) people, (\d+) non-faces", ran.stdout)
-    assert sizes == [("choose", "3", "3"), ("confirm", "3", "3")]
-    table = [row for row in cells_of(ran.stdout) if row[0] != "pair"]
-    chosen = np.random.default_rng(0).permutation(6)[:3]
-    crops = np.stack([face(person, image) for person in chosen for image in range(IMAGES)])
-    person = chosen.repeat(IMAGES)
-    first, second = np.triu_indices(len(crops), 1)
-    cosine = (unit(crops) @ unit(crops).T)[first, second]
-    lower = np.minimum(brightness(crops)[first], brightness(crops)[second])
-    same = person[first] == person[second]
-    for row, band in ((table[0], lower < -0.5), (table[1], lower >= -0.5)):
-        assert row[:2] == ["clean, clean", "below 0.95" if row is table[0] else "from 0.95"]
-        assert row[3] == str(np.sum(band & ~same))
-        assert row[5] == str(np.sum(band & same))
-        for cell, errors in ((row[4], cosine[band & ~same] >= 0.5), (row[6], cosine[band & same] < 0.5)):
-            assert cell.startswith(f"{errors.mean():.4f} [") if len(errors) else cell == "–"
-    # Blurred blocks are bright, so all of the non-faces are compared.
-    assert [(row[1], row[3]) for row in table if row[0] == "non-face, non-face"][:2] == [
-        ("below 0.95", "0"),
-        ("from 0.95", "3"),
-    ]
-    assert f"{np.mean(brightness(others[:6]) >= -0.5):.4f} of the non-faces" in ran.stdout

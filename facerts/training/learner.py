@@ -309,7 +309,7 @@ class Learner:
         return {**optimizer, "state": states}
 
     def _check_moments(self, states: dict[int, dict[str, Tensor]]) -> None:
-        """Check the state of each parameter in an optimizer: PyTorch does not, and its kernels would read past the end.
+        """Check each parameter's state in an optimizer: PyTorch does not, and its kernels would read past the end.
 
         Raises:
             ValueError: one of them is incomplete, or of another shape than its parameter.

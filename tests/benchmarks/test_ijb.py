@@ -142,10 +142,7 @@ def gone(name: str) -> Callable[[Path], None]:
     [
         (gone("meta/ijbc_face_tid_mid.txt"), r"ijbc_face_tid_mid\.txt: cannot be read"),
         (gone("meta/ijbc_name_5pts_score.txt"), r"ijbc_name_5pts_score\.txt: cannot be read"),
-        (
-            gone("loose_crop/4.png"),
-            r"1 of 5 images that ijbc_face_tid_mid\.txt lists are missing, .* 4\.png",
-        ),
+        (gone("loose_crop/4.png"), r"1 of 5 images that ijbc_face_tid_mid\.txt lists are missing, .* 4\.png"),
         (
             meta("face_tid_mid.txt", "2.png 7 901", "2.png 7"),
             r"tid_mid\.txt, line 2: '2\.png 7' is not IMAGE",
@@ -153,10 +150,7 @@ def gone(name: str) -> Callable[[Path], None]:
         (meta("face_tid_mid.txt", "2.png 7 901", "2.png x 901"), r"tid_mid\.txt, line 2: .* is not IMAGE"),
         (meta("face_tid_mid.txt", "2.png 7 901", "1.png 7 901"), r"line 2: 1\.png is listed twice"),
         (meta("name_5pts_score.txt", " 0.99\n", "\n"), r"5pts_score\.txt, line 1: .* is not IMAGE, five x"),
-        (
-            meta("name_5pts_score.txt", "2.png 9", "2.png nan 9"),
-            r"5pts_score\.txt, line 2: .* is not IMAGE",
-        ),
+        (meta("name_5pts_score.txt", "2.png 9", "2.png nan 9"), r"5pts_score\.txt, line 2: .* is not IMAGE"),
         (
             meta("name_5pts_score.txt", "2.png ", "9.png "),
             "1 of 5 images of .* have no landmarks in this file, .* 2.png",

@@ -37,13 +37,7 @@ from facerts.metrics.resample import pair_weights
 from facerts.metrics.same_person import fit_same_person
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run
-from tests.foreign import (
-    quality_description,
-    slow_quality,
-    write_description,
-    write_embedder,
-    write_quality,
-)
+from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
 from tests.shipped import write_entry, write_manifest
 
 KEEP = ("0.99", "0.95", "0.9", "0.8")

@@ -145,14 +145,8 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
     pairs, people = (*given, "--data", home / "lfw"), (*given, "--data", home / "faces")
     for command, message in (
         (("verification", *pairs, "--far", "0.001"), "lfw: FAR 0.001 needs at least 1,000 impostor pairs"),
-        (("verification", *pairs, "--far", "0"), "0 is not a valid FAR"),
-        (
-            ("verification", *pairs, "--all-pairs", "--far", "1e-6"),
-            "all pairs of lfw: FAR 1e-06 needs at least 1,000,000 impostor pairs",
-        ),
         (("verification", *pairs, "--similarity", "mls"), "the embeddings come without a variance"),
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
-        (("reject", *pairs, "--fmr", "1"), "1 is not a valid FMR"),
         (("identification", *people, "--enrolled", "9"), "faces: nobody would be enrolled"),
         (("corruptions", *people, "--embeddings", home / "t.npz"), "--embeddings"),
         (("verification", *pairs, "--cache", tmp_path, "--no-cache"), "give either --cache or --no-cache"),
@@ -233,20 +227,13 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
     outputs = embed_source(load_embedder(home / "model.onnx"), images, flip=False, progress=False)
     names = np.array([f"/somewhere/{images.key(row)}" for row in range(len(images))])
     np.savez(tmp_path / "table.npz", names=names, embeddings=outputs.embedding)
-    command = ("evaluate", "verification", "--data", home / "lfw", "--all-pairs")
-    model = printed_json(
-        capsys, *command, "--model", home / "model.onnx", "--no-flip", "--out", tmp_path / "model"
-    )["lfw"]
-    table = printed_json(
-        capsys, *command, "--embeddings", tmp_path / "table.npz", "--out", tmp_path / "table"
-    )["lfw"]
+    command = ("evaluate", "verification", "--data", home / "lfw", "--out")
+    of_model = ("--model", home / "model.onnx", "--no-flip")
+    model = printed_json(capsys, *command, tmp_path / "model", *of_model)["lfw"]
+    table = printed_json(capsys, *command, tmp_path / "table", "--embeddings", tmp_path / "table.npz")["lfw"]
     assert (model["flip"], table["flip"]) == (False, None)
-    for key in ("auroc", "eer"):
-        assert table[key] == pytest.approx(model[key], abs=1e-6)
+    assert table["auroc"] == pytest.approx(model["auroc"], abs=1e-6)
     assert table["accuracy"]["value"] == model["accuracy"]["value"]
-    for section, other in ((table, model), (table["all_pairs"], model["all_pairs"])):
-        for far, point in section["tar_at_far"].items():
-            assert point["value"] == pytest.approx(other["tar_at_far"][far]["value"], abs=1e-6)
 
 
 def test_lfw_becomes_a_bin_set(home: Path, tmp_path: Path) -> None:

@@ -28,12 +28,7 @@ ALIKE = (0.7 * blocks(0) + 0.3 * blocks(OTHER)).round().astype(np.uint8)
 def images(tmp_path: Path) -> Path:
     """A model and images: a person, an image that is much like it, another person, a poor image, no image."""
     write_matcher(tmp_path / "model.onnx")
-    for name, crop in {
-        "a": blocks(0),
-        "same": ALIKE,
-        "other": blocks(OTHER),
-        "poor": blocks(0) // 8,
-    }.items():
+    for name, crop in {"a": blocks(0), "same": ALIKE, "other": blocks(OTHER), "poor": blocks(0) // 8}.items():
         (tmp_path / f"{name}.png").write_bytes(encode_png(crop))
     (tmp_path / "broken.png").write_bytes(b"no image")
     return tmp_path

@@ -15,13 +15,7 @@ from facerts.embedding import load_embedder, load_quality
 from facerts.embedding.embed import score_source
 from facerts.errors import ModelError
 from facerts.onnx.contract import Description, parse_description
-from tests.foreign import (
-    quality_description,
-    slow_quality,
-    write_description,
-    write_embedder,
-    write_quality,
-)
+from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
 
 Crops = NDArray[np.uint8]
 

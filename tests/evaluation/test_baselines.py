@@ -10,12 +10,7 @@ from scipy import ndimage
 from facerts.datasets import open_source
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.detection.detector import Detection
-from facerts.evaluation.baselines import (
-    detector_score,
-    face_sizes,
-    neighbor_similarity,
-    sharpness,
-)
+from facerts.evaluation.baselines import detector_score, face_sizes, neighbor_similarity, sharpness
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result

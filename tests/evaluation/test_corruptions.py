@@ -75,9 +75,7 @@ def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) ->
     first, second = (corruptions_of(plain, source, images=5, batch_size=size)[0] for size in (2, 64))
     for kind in KINDS:
         np.testing.assert_allclose(
-            first.kinds[kind].by["norm"].p50,
-            second.kinds[kind].by["norm"].p50,
-            rtol=1e-5,
+            first.kinds[kind].by["norm"].p50, second.kinds[kind].by["norm"].p50, rtol=1e-5
         )
 
 

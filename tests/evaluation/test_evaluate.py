@@ -21,7 +21,7 @@ from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import ood_of, run_ood
 from facerts.evaluation.pair_verification import verification_of
 from facerts.evaluation.rejection import reject_of
-from facerts.evaluation.result_folder import ResultFolder, load_result
+from facerts.evaluation.result_folder import ResultFolder
 from facerts.evaluation.results import Sections
 from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.images import decode_crop
@@ -209,26 +209,6 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
     assert arrays["pets/quality"].tolist() == [0, 1, 2]
     with pytest.raises(Error, match="--in"):
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
-
-
-@pytest.mark.slow
-def test_commands_share_a_folder_and_replace_only_their_own_section(
-    plain: Plain, benchmark_folder: Path, non_faces: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "result"
-    data = [benchmark_folder / "people.bin"]
-    run_pairs(plain, ["verification"], data, out)
-    run_pairs(plain, ["reject"], data, out, EvaluationOptions(fmr=0.01))
-    run_ood(plain, [str(benchmark_folder / "people")], [str(non_faces)], out, exclude_others="*[01].jpg")
-    first = load_result(out)[0].verification["people"]
-    run_pairs(plain, ["verification"], data, out)
-    content, arrays = load_result(out)
-    assert content.verification["people"] == first
-    assert content.to_json().keys() >= {"schema", "versions", "created", "verification", "reject", "ood"}
-    assert content.ood.others == {"things": 18}
-    assert len(content.command) == 4
-    assert len(content.verification["people"].data_sha256) == 64
-    assert {"verification/people/scores", "ood/things/quality"} <= arrays.keys()
 
 
 def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:

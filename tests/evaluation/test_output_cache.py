@@ -62,13 +62,7 @@ SLOW_KINDS = ("verification", "identification", "ood", "corruptions")
 
 @pytest.mark.parametrize("kind", ["reject", *(pytest.param(k, marks=pytest.mark.slow) for k in SLOW_KINDS)])
 def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
-    kind: str,
-    model: Path,
-    named: Path,
-    drawn_faces: Path,
-    non_faces: Path,
-    tmp_path: Path,
-    passes: list[int],
+    kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path, passes: list[int]
 ) -> None:
     data: list[str | Path] = {
         "verification": ["--data", named, "--all-pairs", "--reference", non_faces],

@@ -142,10 +142,7 @@ WRONG = {
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
     "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
     "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of image 2 has -2"),
-    "no number": (
-        [[1, np.nan], [1, 1], [1, 1]],
-        "finite variances above 0, and entry 1 of image 0 has nan",
-    ),
+    "no number": ([[1, np.nan], [1, 1], [1, 1]], "finite variances above 0, and entry 1 of image 0 has nan"),
     "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of image 1 has inf"),
 }
 

@@ -382,10 +382,7 @@ def _people() -> list[Files]:
     decisions: list[dict[str, Any]] = [
         {"format": "facerts.people-decisions/1"},
         {"action": "name", "faces": [[{"image": names[0], "box": box}]], "name": "Anna", "time": "2030"},
-        {
-            "action": "move",
-            "faces": [[{"image": names[1], "was": 2}], [{"image": names[0], "box": box}], []],
-        },
+        {"action": "move", "faces": [[{"image": names[1], "was": 2}], [{"image": names[0], "box": box}], []]},
         {"action": "remove", "faces": [[{"image": names[0], "box": [20.0, 0.0, 29.0, 9.0], "was": 3}]]},
         {"action": "undo"},
     ]

@@ -248,11 +248,7 @@ def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, An
     """Weights if each person was drawn so often."""
     assert pairs.people is not None
     drawn = counts.astype(np.float64)[pairs.people]
-    return (
-        drawn[pairs.genuine_pairs[:, 0]],
-        drawn[pairs.tail_pairs].prod(axis=1),
-        drawn[pairs.images],
-    )
+    return (drawn[pairs.genuine_pairs[:, 0]], drawn[pairs.tail_pairs].prod(axis=1), drawn[pairs.images])
 
 
 @pytest.mark.parametrize("unit", UNITS)

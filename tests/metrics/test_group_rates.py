@@ -112,10 +112,7 @@ def test_error_rates_are_those_of_every_pair_one_by_one(
     )
     same = np.array([people[a] == people[b] for a, b in listed])
     matching = np.array([float(vectors[a] @ vectors[b]) >= threshold for a, b in listed])
-    for measure, chosen, events in (
-        (fnmr_by_group, same, ~matching),
-        (fmr_by_group, ~same, matching),
-    ):
+    for measure, chosen, events in ((fnmr_by_group, same, ~matching), (fmr_by_group, ~same, matching)):
         found = measure(pairs, group, GROUPS, threshold, kept=kept, replicates=30, seed=2)
         inside = [chosen & (of_pair == number) for number in range(GROUPS)]
         assert found.trials.tolist() == [int(rows.sum()) for rows in inside]

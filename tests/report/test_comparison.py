@@ -69,6 +69,8 @@ def written(
 
 
 def texts(path: Path) -> str:
+    """All text of a figure by itself, whose ink is that of white paper."""
+    assert "currentColor" not in path.read_text(encoding="utf-8")
     return " ".join(text for text in ElementTree.parse(path).getroot().itertext() if text.strip())
 
 

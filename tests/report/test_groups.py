@@ -99,11 +99,7 @@ def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(secti
     assert list(accepted.columns) == ["age", "images", "accepted by head", "accepted by norm"]
     assert cells == {
         "below $13$": [("500", ""), ("87.5%", "worst [84.4, 90.6]"), ("–", "")],
-        "13 and above": [
-            ("1,200", ""),
-            ("100.0%", "[96.9, 100.0]"),
-            ("50.0%", "[46.9, 53.1]"),
-        ],
+        "13 and above": [("1,200", ""), ("100.0%", "[96.9, 100.0]"), ("50.0%", "[46.9, 53.1]")],
         "all": [("1,703", ""), ("93.75%", ""), ("93.75%", "")],
     }
     assert accepted.note == "3 images are in no group."
@@ -125,7 +121,7 @@ def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(sectio
     ElementTree.fromstring(drawn)
     texts = re.findall(r">([^<>]+)</text>", drawn)
     assert [text for text in texts if text in ("below $13$", "13 and above", "head", "norm")] == [
-        *("below $13$", "13 and above", "head", "norm"),
+        *("below $13$", "13 and above", "head", "norm")
     ]
 
 

@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import MissingExtraError
-from facerts.people import (
-    find_people,
-    ignore_person,
-    move_faces,
-    name_person,
-    read_people,
-    remove_faces,
-)
+from facerts.people import find_people, ignore_person, move_faces, name_person, read_people, remove_faces
 from facerts.report import people_page
 from facerts.report.people_page import write_people_page
 from tests.command import run
@@ -105,7 +98,7 @@ def test_the_commands_can_be_pasted(folder: Path, capsys: pytest.CaptureFixture[
     page = read(folder)
     commands = re.findall(r"facerts people .*$", page.text, flags=re.MULTILINE)
     assert {command.split()[2] for command in commands} >= {
-        *("name", "merge", "split", "move", "remove", "ignore", "find", "undo", "copy", "to-gallery"),
+        *("name", "merge", "split", "move", "remove", "ignore", "find", "undo", "copy", "to-gallery")
     }
     for command in {command.split()[2]: command for command in commands}.values():
         _, *arguments = shlex.split(command)

@@ -126,9 +126,7 @@ def test_rows_keep_the_order_of_the_images(
     assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
     crops = np.stack([source.crop(index) for index in range(len(source))])
     np.testing.assert_allclose(
-        [entry.row.quality for entry in scored],
-        np.linalg.norm(slow_embedding(crops), axis=1),
-        rtol=1e-5,
+        [entry.row.quality for entry in scored], np.linalg.norm(slow_embedding(crops), axis=1), rtol=1e-5
     )
     for entry, crop in zip(scored, crops, strict=True):
         assert entry.crop is not None

@@ -37,10 +37,7 @@ def test_a_gpu_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch, there: b
     ],
 )
 def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-    make_recipe: MakeRecipe,
-    capabilities: dict[str, bool],
-    expected: str,
+    monkeypatch: pytest.MonkeyPatch, make_recipe: MakeRecipe, capabilities: dict[str, bool], expected: str
 ) -> None:
     use_cpu(monkeypatch, **capabilities)
     assert choose_precision("auto", CPU) == expected

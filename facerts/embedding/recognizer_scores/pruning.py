@@ -17,7 +17,7 @@ from facerts.onnx.graph_edit import WEIGHTED, constant_names, constants, load_gr
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
 
-# Chosen on held-out people by ``eval/recognizer_scores.py``; see docs/results/quality.md.
+# Chosen on held-out people; see docs/results/quality.md.
 SPARSITY = 0.2
 
 

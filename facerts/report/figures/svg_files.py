@@ -13,12 +13,6 @@ from facerts.io.files import atomic_write
 _INK = "#24292f"
 
 
-def write_svg(path: Path, svg: str) -> None:
-    """Write a figure that stands by itself."""
-    with atomic_write(path, "w") as file:
-        file.write(on_paper(svg))
-
-
 def write_svgs(folder: Path, drawn: Sequence[tuple[str, str]]) -> list[Path]:
     """Write figures under their names, with "_" for what does not belong into a file name.
 
@@ -33,7 +27,8 @@ def write_svgs(folder: Path, drawn: Sequence[tuple[str, str]]) -> list[Path]:
         names = ", ".join(name for name, _ in drawn)
         raise DataError(f"{folder}: {names} would share a file name; rename labels")
     for path, (_, svg) in zip(paths, drawn, strict=True):
-        write_svg(path, svg)
+        with atomic_write(path, "w") as file:
+            file.write(on_paper(svg))
     return paths
 
 

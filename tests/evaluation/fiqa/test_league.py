@@ -36,11 +36,7 @@ def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
 
 @pytest.fixture(scope="module")
 def folder(
-    models: Path,
-    scores: Path,
-    drawn_faces: Path,
-    non_faces: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    models: Path, scores: Path, drawn_faces: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     out = tmp_path_factory.mktemp("league")
     more = ["--quality", scores, "--out-of", non_faces, "--degraded", "--all-conventions"]

@@ -103,12 +103,7 @@ def test_row_updates_train_every_classification_method_like_ordinary_steps(
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "optim.algorithm=adamw",
-        "compute.accumulate=2",
-        "compute.precision=fp16",
-        "method={name: supcon}",
-    ],
+    ["optim.algorithm=adamw", "compute.accumulate=2", "compute.precision=fp16", "method={name: supcon}"],
 )
 def test_settings_that_need_the_full_gradient_disable_row_updates(
     make_recipe: MakeRecipe, override: str

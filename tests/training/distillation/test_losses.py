@@ -295,9 +295,7 @@ def test_teachers_embed_each_view_independently(
     # The gradient of the method's loss reaches its own head, but not the embedding, which it does not use.
     reached = torch.autograd.grad(
         learner.method.loss(
-            learner.teacher.method_outputs(outputs, batch, views),
-            batch,
-            learner.teacher.centers_for(batch),
+            learner.teacher.method_outputs(outputs, batch, views), batch, learner.teacher.centers_for(batch)
         ).total,
         (outputs["embedding"], outputs["log_scale"]),
         allow_unused=True,

@@ -23,11 +23,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.distributed.collectives import (
-    Processes,
-    average_gradients,
-    current_processes,
-)
+from facerts.training.distributed.collectives import Processes, average_gradients, current_processes
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
@@ -306,9 +302,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
         torch.testing.assert_close(mine, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_methods_that_need_all_images_or_centers_train_in_one_process(
-    make_recipe: MakeRecipe,
-) -> None:
+def test_methods_that_need_all_images_or_centers_train_in_one_process(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe("method={name: tightness}")
     with pytest.raises(Error, match="tightness trains in a single process only"):
         Learner(recipe, 8, processes=Processes(0, 2))

@@ -19,7 +19,6 @@ from facerts.training.methods.rts import LOG_SCALES, RTS, RTSConfig
 from tests.losses import batch_of
 from tests.training.conftest import MakeRecipe
 
-HEADS = [name for name, method in METHODS.items() if method(method.Config(), 12).heads()]
 BOUNDS = {"rts": (rts, "LOG_SCALES"), "dul": (dul, "LOG_VARIANCES"), "pfe": (pfe, "LOG_VARIANCES")}
 
 
@@ -40,15 +39,6 @@ def loss_at(name: str, z: float | Tensor) -> tuple[Loss, Tensor, Tensor]:
         loss.total, [outputs["embedding"], outputs[own]], allow_unused=True, materialize_grads=True
     )
     return loss, gradients[0], gradients[1]
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_far_predictions_leave_loss_and_gradients_finite(name: str) -> None:
-    for z in (-200.0, -88.0, -40.0, 40.0, 88.0, 89.0, 200.0):
-        loss, *gradients = loss_at(name, z)
-        values = [loss.total, *loss.parts.values(), *loss.per_image.values(), *gradients]
-        assert all(value.isfinite().all() for value in values), z
-        assert loss.total < 1e7
 
 
 @pytest.mark.parametrize("name", BOUNDS)

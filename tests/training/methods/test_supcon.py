@@ -20,11 +20,7 @@ from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, Method
-from facerts.training.methods.contrastive import (
-    info_nce,
-    positives,
-    similarities,
-)
+from facerts.training.methods.contrastive import info_nce, positives, similarities
 from facerts.training.methods.esupcon import prototype_loss
 from facerts.training.posthoc.posthoc_quality import configure
 from tests.losses import batch_of, dot, slow_info_nce, slow_nt_xent, units

@@ -144,10 +144,7 @@ def test_the_verdict_follows_the_interval_of_the_paired_difference(
 
 @pytest.mark.slow
 def test_the_command_says_which_is_better(
-    faces: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped = write_model(tmp_path / "facerts-small.onnx")
     embedder = write_embedder(tmp_path / "theirs.onnx")
