@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.folder import Files
 from facerts.errors import DataError
+from facerts.io.files import regular
 
 FOLDS = 10
 LIST_SUFFIXES = frozenset({".csv", ".txt"})
@@ -30,7 +31,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         DataError: the file is missing or not UTF-8 text.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with open(path, encoding="utf-8-sig", opener=regular) as file:
             for number, line in enumerate(file, 1):
                 if line := line.strip():
                     yield number, line
@@ -195,7 +196,7 @@ def _read_txt(path: Path) -> list[_ListedPair]:
 
 def _read_csv(path: Path) -> list[_ListedPair]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
             reader = csv.DictReader(file)
             # Read while the file is open: an empty file is asked for its header again.
             columns = reader.fieldnames or ()

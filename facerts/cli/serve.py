@@ -15,6 +15,7 @@ from facerts.cli.output import warn
 from facerts.cli.shared_options import ScorerOptions
 from facerts.errors import Error
 from facerts.io.console import printable
+from facerts.io.files import read_file
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"
 
@@ -139,7 +140,7 @@ def _token(token: str | None, file: Path | None) -> str | None:
             f"--token-file and --token (or {TOKEN_VARIABLE}) both give a token; use only one"
         )
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_file(file).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Error(f"{file}: cannot read the token ({error})") from error
     return lines[0].strip() if lines else ""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from facerts.datasets.folder import Files
 from facerts.errors import DataError
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, regular
 
 FOLDS = tuple(f"fold_{fold}_data.txt" for fold in range(5))
 COLUMNS = ("user_id", "original_image", "face_id", "age", "gender")
@@ -89,7 +89,7 @@ def _read(path: Path, form: str) -> Iterator[AdienceFace]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             header = next(reader, [])
             absent = [name for name in COLUMNS if name not in header]

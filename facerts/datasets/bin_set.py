@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, regular
 from facerts.io.pickles import Buildable, Names, load_plain
 
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -164,7 +164,7 @@ class BinSet(Source):
         self._path = path
         self.labels, self.identities = None, ()
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=regular) as file:
                 content = load_plain(file, path.stat().st_size, _NAMES)
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error

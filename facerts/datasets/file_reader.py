@@ -7,6 +7,7 @@ from pathlib import Path
 
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES
+from facerts.io.files import regular
 
 
 class FileReader:
@@ -38,7 +39,7 @@ class FileReader:
             )
         try:
             if self._process != os.getpid():
-                self._descriptor, self._process = os.open(self.path, os.O_RDONLY), os.getpid()
+                self._descriptor, self._process = regular(str(self.path), os.O_RDONLY), os.getpid()
             assert self._descriptor is not None
             data = os.pread(self._descriptor, size, offset)
         except OSError as error:

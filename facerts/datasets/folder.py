@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.images import IMAGE_SUFFIXES, MAX_BYTES
+from facerts.io.files import read_file, regular
 
 
 class Files(Source):
@@ -51,14 +51,11 @@ class Files(Source):
     def read(self, index: int) -> bytes:
         path = os.path.join(self._root, self._keys[index])
         try:
-            # Unbuffered and without creating a Path: this halves the time for a small file. Pipes must not block.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise DataError(f"{self.location(index)}: not a file")
-                if status.st_size > MAX_BYTES:
+            # Unbuffered and without creating a Path: this halves the time for a small file.
+            with open(path, "rb", buffering=0, opener=regular) as file:
+                if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
                     raise DataError(
-                        f"{self.location(index)}: {status.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
+                        f"{self.location(index)}: {size:,} bytes are more than the limit of {MAX_BYTES:,}"
                     )
                 return file.read()
         except OSError as error:
@@ -156,7 +153,7 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
             missing.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -15,6 +15,7 @@ from facerts.datasets.file_reader import FileReader
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.images import IMAGE_SUFFIXES
+from facerts.io.files import regular
 
 # Maximum size of a member's headers, including its long name.
 MAX_HEADER_BYTES = 1 << 20
@@ -118,7 +119,7 @@ class _Forward:
 
 
 def _members(path: Path) -> Iterator[tarfile.TarInfo]:
-    with path.open("rb") as file, tarfile.open(fileobj=_Forward(file), mode="r:") as archive:  # type: ignore[call-overload]
+    with open(path, "rb", opener=regular) as file, tarfile.open(fileobj=_Forward(file), mode="r:") as archive:  # type: ignore[call-overload]
         for member in archive:
             # tarfile would keep them all, more than a kilobyte of memory for each image.
             archive.members = []

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
+from facerts.io.files import read_file
 from facerts.onnx.dynamic_shape import make_shape_dynamic
 from facerts.onnx.model_pack import ModelSignature, signature_of
 from facerts.onnx.session import open_session, run_session
@@ -62,7 +63,7 @@ class YuNet:
         self._threshold = threshold
         self._size = size
         try:
-            content = self._model.read_bytes()
+            content = read_file(self._model)
         except FileNotFoundError as error:
             raise ModelError(f"{model}: no such detector model") from error
         except OSError as error:

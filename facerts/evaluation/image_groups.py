@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
 from facerts.io.console import printable
+from facerts.io.files import regular
 from facerts.io.time_limit import cpu_time_limit
 
 MAX_GROUPS = 50
@@ -261,7 +262,7 @@ def _read_table(path: Path) -> GroupTable:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip() for name in next(reader, [])]
             _check_header(path, header)

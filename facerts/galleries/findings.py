@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from facerts.errors import DataError
+from facerts.io.files import regular
 from facerts.io.json_file import parse_json
 from facerts.scoring.sinks import from_cell
 
@@ -73,7 +74,7 @@ def read_findings(path: Path) -> list[Listed]:
             raise DataError(
                 f"{path}: larger than {MAX_BYTES:,} bytes; give a report of facerts gallery check"
             )
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8", newline="", opener=regular) as file:
             rows = _json_rows(file, path) if path.suffix == ".jsonl" else _csv_rows(file)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error

@@ -23,7 +23,7 @@ from facerts.errors import LockedError, MissingModelError, ModelError, WriteErro
 from facerts.hub.catalog import SCHEME, CatalogModel, in_catalog
 from facerts.io.cache import ADVICE, cache_folder
 from facerts.io.console import say
-from facerts.io.files import locked, make_folder, refuse_link, sync_names, writing
+from facerts.io.files import locked, make_folder, refuse_link, regular, sync_names, writing
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
 
@@ -309,7 +309,7 @@ def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
 
 def _read(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             while block := file.read(BLOCK):
                 yield block
     except OSError as error:

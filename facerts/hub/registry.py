@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from facerts.errors import ModelError, did_you_mean, problems_text
-from facerts.io.files import sha256_file
+from facerts.io.files import read_file, sha256_file
 
 MANIFEST = "manifest.json"
 SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
@@ -67,7 +67,7 @@ def read_list(path: Path, kind: type[List], *, of: str) -> List:
         ModelError: the file is missing or broken.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(read_file(path))
     except OSError as error:
         raise ModelError(f"{path}: no {of} ({error.strerror}); reinstall facerts") from error
     except ValidationError as error:

@@ -20,6 +20,7 @@ from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
 from facerts.images.pillow import decode_with_pillow, pillow_format
+from facerts.io.files import regular
 
 # By suffix. Files of the last one are never read, but people have them, and an error is better than silence.
 IMAGE_SUFFIXES = frozenset(
@@ -72,8 +73,8 @@ def decode(
 def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Read and decode an image file; see ``decode``."""
     try:
-        with open(path, "rb") as file:
-            # One byte more than allowed, so that neither a huge file nor an endless pipe fills the memory.
+        with open(path, "rb", opener=regular) as file:
+            # One byte more than allowed, so that no huge file fills the memory.
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror})") from error

@@ -206,10 +206,36 @@ def refuse_link(path: Path) -> None:
         raise WriteError(f"{path} is a link, and what it points to could be overwritten; remove the link")
 
 
+def regular(path: str, flags: int) -> int:
+    """An opener for ``open`` of what others name: it takes files only, as a pipe or a device could keep it waiting.
+
+    Raises:
+        OSError: there is no file, or something else.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "a pipe or a device, not a file", path)
+
+
+def read_file(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: it cannot be read, or is something else.
+    """
+    with open(path, "rb", opener=regular) as file:
+        return file.read()
+
+
 def sha256_file(path: str | Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

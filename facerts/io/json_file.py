@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import DataError, Error
+from facerts.io.files import read_file
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
@@ -26,7 +27,7 @@ def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
         Error: as the class given: the file cannot be read or is not JSON.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as reason:
         raise error(f"{path}: cannot be read ({reason.strerror})") from reason
     return parse_json(content, path, error=error)

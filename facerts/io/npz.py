@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
+from facerts.io.files import regular
 
 # A file may unpack to MAX_BYTES plus MAX_RATIO times its own size. Results rarely compress to less than a tenth.
 MAX_BYTES = 64 << 20
@@ -44,7 +45,7 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     what = "the file"
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb", opener=regular) as file, zipfile.ZipFile(file) as archive:
             limit, used = memory_limit(path), 0
             for member in archive.infolist():
                 if member.filename.endswith(_SUFFIX):

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from facerts.errors import ModelError, documentation_page, problems_text
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, read_file, regular
 from facerts.io.json_file import parse_json
 from facerts.onnx.metadata import read_entry, replace_entry
 
@@ -336,7 +336,7 @@ def read_description(path: Path) -> Description:
         ModelError: the file cannot be read or is broken.
     """
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     return parse_description(text, str(path))
@@ -380,7 +380,9 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
     content = description.model_dump(mode="json", by_alias=True, exclude_unset=True)
     with ExitStack() as files:
         if out.resolve() != model.resolve():
-            copyfileobj(files.enter_context(model.open("rb")), files.enter_context(atomic_write(out)))
+            copyfileobj(
+                files.enter_context(open(model, "rb", opener=regular)), files.enter_context(atomic_write(out))
+            )
         files.enter_context(atomic_write(beside, "w")).write(
             json.dumps(content, ensure_ascii=False, indent=1) + "\n"
         )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from facerts.errors import ModelError
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, regular
 from facerts.onnx.wire import BLOCK, LENGTH, WireField, WireReader
 
 # Field numbers of ModelProto and StringStringEntryProto in onnx.proto.
@@ -69,7 +69,7 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
 @contextmanager
 def _open(path: Path) -> Iterator[WireReader]:
     try:
-        file = path.open("rb")
+        file = open(path, "rb", opener=regular)  # noqa: SIM115
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     with file:

@@ -15,6 +15,7 @@ from typing import Any
 
 from facerts.errors import MissingExtraError, ModelError, documentation_page
 from facerts.images import CROP_SIZE
+from facerts.io.files import regular
 from facerts.onnx.contract import SCHEMA, Description, InputSpec
 from facerts.onnx.session import open_session
 
@@ -137,7 +138,7 @@ def _unpack(path: Path, scratch: Path) -> Path:
     """Unpack the .onnx members of a .zip into a folder of the same name, so that errors name the pack."""
     target = scratch / path.name
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb", opener=regular) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             for member in members:
                 # A Windows path splits at both kinds of slashes and recognizes drive letters.

@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from facerts.errors import DataError, Error, problems_text
-from facerts.io.files import atomic_write, refuse_link, writing
+from facerts.io.files import atomic_write, refuse_link, regular, writing
 from facerts.io.json_file import parse_json
 from facerts.people.found_faces import FaceKey
 from facerts.people.groups_file import MAX_NUMBER
@@ -150,7 +150,7 @@ def read_decisions(path: Path) -> list[PeopleDecision]:
         DataError: the file cannot be read, or is not one of decisions.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return []

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, read_file
 from facerts.scoring.row import Row
 
 # Size in bytes and modification time in nanoseconds; None for a missing file.
@@ -78,7 +78,7 @@ def read_rows(path: Path, number: int) -> list[Row]:
 def _read(path: Path, number: int) -> tuple[list[Row], list[FileState]]:
     """The rows of a block, and the states of the image files."""
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     body, _, checksum = content[:-1].rpartition(b"\n")

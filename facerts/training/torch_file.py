@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from facerts.errors import ModelError
+from facerts.io.files import regular
 from facerts.io.pickles import Buildable, Names, load_plain
 
 # Bytes per item of a storage, by its type.
@@ -37,7 +38,7 @@ def check_torch_file(path: Path) -> None:
         ModelError: the file is rejected.
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular) as file:
         try:
             is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)

@@ -10,6 +10,7 @@ import numpy as np
 from facerts.embedding.embedding_table import NAMES, EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs, Scores
 from facerts.errors import DataError
+from facerts.io.files import regular
 
 NAME_COLUMNS = ("image", *NAMES)
 QUALITY = "quality"
@@ -57,7 +58,7 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the rows, each as long as the header."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
             lines = iter(lambda: file.readline(MAX_LINE), "")
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
