@@ -1,11 +1,19 @@
-"""The command line as a shell would call it, in this process."""
+"""The command line as a shell would call it, in this process or another."""
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from facerts.cli import main
+from facerts.cli.ending import DEBUG_VARIABLE
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(*arguments: str | Path) -> int:
@@ -16,3 +24,27 @@ def run(*arguments: str | Path) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
+
+
+@contextmanager
+def no_larger_files(size: int) -> Iterator[None]:
+    """Let this process and those that it starts write no file beyond a size in bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def run_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process, until that and every process that it started have ended."""
+    return subprocess.run(
+        [sys.executable, "-m", "facerts", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, DEBUG_VARIABLE: ""},
+    )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.errors import ModelError
 from facerts.export.join_quality import check_target, join_quality
 from facerts.export.parity import Parity
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description
 
 
@@ -54,8 +54,8 @@ def graft_quality(
     """
     out = Path(out)
     check_target(out, model, quality)
-    with TemporaryDirectory() as folder:
-        file = out if faces is None else Path(folder, out.name)
+    with scratch_folder() as folder:
+        file = out if faces is None else folder / out.name
         try:
             joined = join_quality(
                 model, quality, file, providers=providers, threads=threads, batch_size=batch_size

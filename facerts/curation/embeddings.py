@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -148,22 +150,21 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
     readable = _BlackIfUnreadable(source)
     count, size = len(source), BATCHES_PER_WRITE * embedder.batch_size
     empty = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
-    shape = (count, empty.embedding.shape[1])
-    vectors = np.lib.format.open_memmap(folder / EMBEDDING, "w+", np.float32, shape)
-    quality = None
-    if empty.quality is not None:
-        quality = np.lib.format.open_memmap(folder / QUALITY, "w+", np.float32, (count,))
-    with progress_bar() as bar:
+    with ExitStack() as files, progress_bar() as bar:
+        vectors = files.enter_context(_write_rows(folder / EMBEDDING, (count, empty.embedding.shape[1])))
+        quality = None
+        if empty.quality is not None:
+            quality = files.enter_context(_write_rows(folder / QUALITY, (count,)))
         task = bar.add_task(f"embedding {source.name}", total=count, unit="images")
         for start in range(0, count, size):
             rows = np.arange(start, min(start + size, count))
             outputs = embed_source(
                 embedder, readable, flip=flip, indices=rows, batch_size=embedder.batch_size, progress=False
             )
-            vectors[rows] = outputs.embedding
+            vectors(outputs.embedding)
             if quality is not None:
                 assert outputs.quality is not None
-                quality[rows] = outputs.quality
+                quality(outputs.quality)
             bar.advance(task, len(rows))
     problems = dict(readable.problems)
     if isinstance(source, AlignedPhotos):
@@ -171,11 +172,17 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
         problems = missing | problems
     if len(problems) == count:
         raise DataError(f"{source.name}: none of its {count} images can be embedded; {problems[0]}")
-    for array in (vectors, quality):
-        if array is not None:
-            array.flush()
     with atomic_write(folder / FACTS, "w") as file:
         json.dump({"unreadable": {str(row): problems[row] for row in sorted(problems)}}, file)
+
+
+@contextmanager
+def _write_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Floats], object]]:
+    """A function that appends rows to a .npy file. In a mapped file, a full disk would kill the process."""
+    with atomic_write(path) as file:
+        header = {"descr": np.dtype(np.float32).str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        yield lambda rows: file.write(rows.astype(np.float32).tobytes())
 
 
 def _load(folder: Path, count: int) -> SourceEmbeddings:

@@ -6,7 +6,6 @@ Guo, Deng, Lattas, Zafeiriou: "Sample and Computation Redistribution for Efficie
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
-from facerts.io.files import sha256_file
+from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of
 from facerts.onnx.session import open_session, run_session
 
@@ -96,8 +95,8 @@ class SCRFD:
     ) -> None:
         self._model = Path(model)
         self._threshold = threshold
-        with tempfile.TemporaryDirectory() as scratch:
-            file = _find_in_pack(self._model, Path(scratch)) if is_pack(self._model) else self._model
+        with scratch_folder() as scratch:
+            file = _find_in_pack(self._model, scratch) if is_pack(self._model) else self._model
             self._session = open_session(file, providers=providers, threads=threads, photos=True)
             digest = sha256_file(file)
         signature = signature_of(self._session)

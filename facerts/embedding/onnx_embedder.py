@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
-from facerts.io.files import sha256_file
+from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import Description, InputSpec, find_description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.providers import usual_batch_size
@@ -306,8 +305,8 @@ def load_embedder(
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
         return open_model(path, description=description)
-    with tempfile.TemporaryDirectory() as scratch:
-        model, own_description = find_recognizer(path, Path(scratch))
+    with scratch_folder() as scratch:
+        model, own_description = find_recognizer(path, scratch)
         return open_model(model, description=description or own_description)
 
 

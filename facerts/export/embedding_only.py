@@ -7,12 +7,12 @@ crops as (x − 127.5) / 127.5, and bring the embedding to unit length themselve
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ModelError
 from facerts.export.parity import Parity, check_crops, compare_outputs
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description, InputSpec, store_description
 from facerts.onnx.graph_edit import keep_outputs, load_graph
 
@@ -52,8 +52,8 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
     embedder = load_embedder(path)
     _check_input(path, embedder.description.input)
     description = _without_quality(embedder.description)
-    with TemporaryDirectory() as scratch:
-        part = Path(scratch) / path.name
+    with scratch_folder() as scratch:
+        part = scratch / path.name
         _write(path, embedder.description.outputs["embedding"], part)
         crops = check_crops()
         written = OnnxEmbedder(out, content=part.read_bytes(), description=description)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from facerts.embedding import OnnxEmbedder, load_embedder
@@ -26,7 +25,7 @@ from facerts.hub.installed import (
     write_record,
 )
 from facerts.io.console import warn
-from facerts.io.files import sha256_file
+from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import METADATA_KEY, Description, store_description
 from facerts.onnx.graph_edit import load_graph
 from facerts.onnx.metadata import replace_entry
@@ -92,8 +91,7 @@ def _install(
 ) -> Installation:
     name = entry.name
     file = fetch(entry, source, mirror)
-    with TemporaryDirectory() as folder:
-        scratch = Path(folder)
+    with scratch_folder() as scratch:
         described, freed = _described(entry, file, scratch)
         model, out = load_model(described), installed_file(name)
         order = _checked_order(name, model) if isinstance(model, OnnxEmbedder) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from facerts.embedding import OnnxEmbedder, load_embedder
@@ -16,6 +15,7 @@ from facerts.export.merge_graphs import add_length, append, same_opset
 from facerts.export.non_face_probe import ROLE
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.find import find_model
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
 from facerts.onnx.graph_edit import keep_outputs, load_graph
 from facerts.onnx.metadata import replace_entry
@@ -65,10 +65,10 @@ def join_quality(
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
     check_target(out, path, quality_path)
     options = {"providers": providers, "threads": threads, "batch_size": batch_size}
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         pack_description = None
         if is_pack(path):
-            path, pack_description = find_recognizer(path, Path(folder))
+            path, pack_description = find_recognizer(path, folder)
         recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
         scorer = load_quality(quality_path, **options)  # type: ignore[arg-type]
         graph = load_graph(path, "joining models")
@@ -76,7 +76,7 @@ def join_quality(
         graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
         _set_batch(graph, recognizer, batch)
         description = _describe(recognizer, scorer, roles, batch, out.stem)
-        part = Path(folder, "joined.onnx")
+        part = folder / "joined.onnx"
         content = graph.SerializeToString()
         part.write_bytes(content)
         joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]

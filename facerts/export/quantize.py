@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import ModelError
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import InputSpec
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static
 
-    with TemporaryDirectory() as folder:
-        prepared, quantized = Path(folder, "prepared.onnx"), Path(folder, "quantized.onnx")
+    with scratch_folder() as folder:
+        prepared, quantized = folder / "prepared.onnx", folder / "quantized.onnx"
         # The exporter has already folded constants.
         quant_pre_process(str(path), str(prepared), skip_optimization=True, skip_symbolic_shape=True)
         quantize_static(

@@ -64,11 +64,36 @@ def writing(path: str | Path, *, advice: str = "") -> Iterator[None]:
         raise WriteError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from error
 
 
+@contextmanager
+def os_errors() -> Iterator[None]:
+    """Raise the OSError of a file that a C++ library writes to, in place of the RuntimeError it makes of that error."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
 def _belongs_to(file: Path, path: Path) -> bool:
     """Whether a file is the one being written, inside or above it, or its temporary or lock file."""
     if file.is_relative_to(path) or path.is_relative_to(file):
         return True
     return any(part.startswith(f".{path.name}.") for part in file.parts)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder, which is deleted when the block ends.
+
+    Raises:
+        WriteError: a file in it cannot be written.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        writing(folder, advice="free up space or set TMPDIR to another folder"),
+    ):
+        yield Path(folder)
 
 
 def check_writable(path: str | Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from facerts.errors import ModelError, NonFiniteLossError, first_line
-from facerts.io.files import atomic_write
+from facerts.io.files import atomic_write, os_errors
 from facerts.io.json_file import parse_json
 from facerts.training.methods import Method
 from facerts.training.nn import FaceNetwork
@@ -41,7 +41,7 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
             f"{path}: not written, because the weights after step {state['step']} are broken ({error}); --resume "
             "continues from the last checkpoint, if there is one. Lower optim.lr, or set optim.clip_norm"
         ) from error
-    with atomic_write(path) as file:
+    with atomic_write(path) as file, os_errors():
         torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json(by_alias=True)}, file)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -132,7 +132,7 @@ class TrainingData:
         rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
         return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
-    def batches(self, start: int, stop: int) -> Iterator[CropBatch]:
+    def batches(self, start: int, stop: int) -> Generator[CropBatch]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
@@ -177,10 +177,16 @@ class TrainingData:
             pin_memory=torch.cuda.is_available(),
             prefetch_factor=4 if recipe.data.workers else None,
         )
-        for batch in loader:
-            if isinstance(batch, Error):
-                raise DataError(f"{batch}; `facerts data pack` leaves such images out") from batch
-            yield batch
+        batches: Any = iter(loader)
+        try:
+            for batch in batches:
+                if isinstance(batch, Error):
+                    raise DataError(f"{batch}; `facerts data pack` leaves such images out") from batch
+                yield batch
+        finally:
+            # The trace of an error keeps the iterator, and at exit Python waits for workers, which ignore its SIGTERM.
+            if recipe.data.workers:
+                batches._shutdown_workers()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,18 +34,18 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, resumed_at: int) -> None:
-        path, board = folder / FILE, folder / "tensorboard"
-        refuse_link(board)
+        self._path = path = folder / FILE
+        self._events = folder / "tensorboard"
+        refuse_link(self._events)
         is_there = resumed_at and path.is_file()
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if is_there else []
         # Written anew in any case, so that a link is replaced and not appended to.
         with atomic_write(path, "w") as file:
             file.writelines(f"{line}\n" for line in lines if _before(line, resumed_at))
-        self._path = path
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
-        with writing(board):
-            self._board = SummaryWriter(str(board), purge_step=resumed_at)
+        with writing(self._events):
+            self._board = SummaryWriter(str(self._events), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
         """Log one line.
@@ -60,9 +60,10 @@ class RunLog:
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
         group = "/".join([kind, *(value for value in fields.values() if isinstance(value, str))])
-        for name, value in fields.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                self._board.add_scalar(f"{group}/{name}", value, step)
+        with writing(self._events):
+            for name, value in fields.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    self._board.add_scalar(f"{group}/{name}", value, step)
 
     def __enter__(self) -> RunLog:
         return self
@@ -70,8 +71,8 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._board.close()
+        with writing(self._events), closing(self._board), writing(self._path), self._file:
+            pass
 
 
 def _before(line: str, step: int) -> bool:

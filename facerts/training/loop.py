@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -142,18 +142,16 @@ class _Run:
                     self._measure_degraded()
             if self.pace.is_finished():  # a recipe without steps
                 self._finish_step(stops=False)
-            steps = range(self.step, self.step + self.pace.steps_left)
-            batches = self._data.batches(steps.start, steps.stop) if steps else iter(())
-            # Teachers see the crops on the host.
-            if self._learner.teacher is None:
-                batches = on_device(batches, self._learner.device)
-            for batch in batches:
-                self._train_step(*batch)
-                # Asking all processes is as much of a wait as reading a number.
-                asks = not self._learner.reports.late or self.step % GROUP == 0
-                self._finish_step(stops=asks and processes.any(interrupted()))
-                if self.pace.is_finished():
-                    break
+            with closing(self._data.batches(self.step, self.step + self.pace.steps_left)) as batches:
+                # Teachers see the crops on the host.
+                on_host = self._learner.teacher is not None
+                for batch in batches if on_host else on_device(batches, self._learner.device):
+                    self._train_step(*batch)
+                    # Asking all processes is as much of a wait as reading a number.
+                    asks = not self._learner.reports.late or self.step % GROUP == 0
+                    self._finish_step(stops=asks and processes.any(interrupted()))
+                    if self.pace.is_finished():
+                        break
         if processes.first:
             summary.print_end(self.step, time.monotonic() - started, self._compare_with_start())
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error
-from facerts.io.files import atomic_write, writing
+from facerts.io.files import atomic_write, os_errors
 from facerts.video.frames import Frame
 from facerts.video.video_file import import_av
 
@@ -68,7 +68,7 @@ def write_video(path: Path) -> Iterator[VideoWriter]:
     if path.suffix != SUFFIX:
         raise Error(f"{path}: videos are written as {SUFFIX}; choose a file with that suffix")
     av = import_av()
-    with atomic_write(path) as file, writing(path), av.open(file, "w", format="mp4") as container:
+    with atomic_write(path) as file, os_errors(), av.open(file, "w", format="mp4") as container:
         writer = VideoWriter(container, av)
         yield writer
         writer.finish()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,27 +17,7 @@ from facerts.cli.ending import DEBUG_VARIABLE
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.images import encode_png
-from tests.command import run
-
-ROOT = Path(__file__).parents[2]
-
-
-def run_process(*arguments: str | Path, max_file_size: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process that cannot write larger files, as on a full disk."""
-
-    def limit() -> None:
-        if max_file_size is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
-
-    return subprocess.run(
-        [sys.executable, "-m", "facerts", *map(str, arguments)],
-        cwd=ROOT,
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, DEBUG_VARIABLE: ""},
-    )
+from tests.command import ROOT, no_larger_files, run, run_process
 
 
 def test_every_status_is_in_the_table_of_the_documentation() -> None:
@@ -107,9 +86,12 @@ def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: P
         "shards": ["data", "pack", drawn_faces, "--format", "tar"],
         "folder": ["data", "unpack", drawn_faces],
         "once": ["data", "dedup", drawn_faces],
+        "alike": ["data", "dedup", drawn_faces, "--by", "embedding", "--model", model],
+        "model.onnx": ["export", model, "--embedding-only"],
         "shuffled.tar": ["data", "shuffle", drawn_faces],
     }.items():
-        process = run_process(*command, "--out", tmp_path / out, max_file_size=100)
+        with no_larger_files(100):
+            process = run_process(*command, "--out", tmp_path / out)
         assert process.returncode == 2, (out, process.stderr)
         assert re.search(
             r"error: \S+: cannot be written \(File too large\); free up space", process.stderr

@@ -6,6 +6,7 @@ import pytest
 
 from facerts.errors import WriteError
 from facerts.training.log import FILE, RunLog
+from tests.command import no_larger_files
 from tests.contents import files_in
 
 
@@ -29,3 +30,9 @@ def test_events_are_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"tensorboard is a link, .*; remove the link"):
         RunLog(tmp_path, 0)
     assert files_in(tmp_path / "other") == []
+
+
+def test_a_full_disk_ends_a_log_with_one_error(tmp_path: Path) -> None:
+    full = pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \(File too large\)")
+    with no_larger_files(500), full, RunLog(tmp_path, 0) as log:
+        log.write("train", 1, long=500 * "x")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from facerts.io.files import locked
 from facerts.training import checkpoint
 from facerts.training.loop import train
 from facerts.training.methods.rts import RTS
+from tests.command import no_larger_files, run_process
 from tests.training.conftest import MakeRecipe
 
 # Required for images other than the recipe's.
@@ -200,6 +203,40 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(
     (run / ".model.onnx.abcdefgh.part").write_bytes(b"half")
     train(short, run, resume=True)
     assert [path.name for path in run.glob(".*")] == [".model.onnx.abcdefgh.part"]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_its_workers(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe, run = tmp_path / "small.yaml", tmp_path / "run"
+    # A batch is below the limit, and a checkpoint above.
+    settings = ("data.workers=1", "optim.batch_size=2", "logging.checkpoint_steps=1")
+    recipe.write_text(make_recipe(*settings, "optim.epochs=0.25", "optim.milestones=[]").to_yaml())
+    command = ("train", recipe, "--out", run, "--resume")
+    with no_larger_files(100_000):
+        ended = run_process(*command)
+    assert ended.returncode == 2, ended.stderr
+    assert re.search(r"error: \S+checkpoint\.pt: cannot be written \(File too large\); free", ended.stderr)
+    assert not list(run.glob(".*"))
+    assert run_process(*command).returncode == 0
+    assert checkpoint.load_network(run).step == 8
+
+
+@pytest.mark.parametrize(
+    "failing",
+    ["loader.CropDataset._batch", "methods.rts.RTS.loss", "log.RunLog.write", "loop.Validator.measure"],
+)
+def test_workers_end_with_the_run_while_its_error_is_reported(
+    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(f"facerts.training.{failing}", fail)
+    with pytest.raises(MemoryError) as held:
+        train(make_recipe("data.workers=1"), tmp_path / "run")
+    assert not multiprocessing.active_children(), held.value
 
 
 @pytest.mark.parametrize(("scale", "warnings"), [("64", 0), ("1e6", 1)])

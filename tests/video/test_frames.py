@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.errors import VideoError, VideoLimitError
+from facerts.errors import VideoError, VideoLimitError, WriteError
 from facerts.video import VideoLimits, open_frames
-from facerts.video.frames import FrameSampler, clock
+from facerts.video.frames import Frame, FrameSampler, clock
 from facerts.video.video_file import FrameClock, upright
+from facerts.video.video_writer import write_video
 from tests.color_people import BLUE, GREEN, RED, draw, turn, walk, write_clip
+from tests.command import no_larger_files
 
 
 def corners(pixels: NDArray[np.uint8]) -> list[str]:
@@ -338,3 +340,13 @@ def test_what_is_not_a_video_is_an_error(video: object, message: str) -> None:
 def test_a_camera_that_is_not_there_is_an_error() -> None:
     with pytest.raises(VideoError, match="device:63: there is no such camera"):
         next(iter(open_frames("device:63").frames(5)))
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_a_video_on_a_full_disk_gives_one_error(tmp_path: Path, size: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (60, 120, 160, 3), dtype=np.uint8)
+    full = pytest.raises(WriteError, match=r"a\.mp4: cannot be written \(File too large\)")
+    with no_larger_files(size), full, write_video(tmp_path / "a.mp4") as writer:
+        for number, pixels in enumerate(noise):
+            writer.put(Frame(number / 30, pixels))
+    assert not list(tmp_path.iterdir())

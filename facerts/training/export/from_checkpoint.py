@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
-from facerts.io.files import sha256_file
+from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.metadata import replace_entry
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
@@ -131,9 +130,9 @@ def export_run(
     source = _training_images(trained) if people is None else people
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
-    with TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         # Without a description it is no model yet; described has one, and no thresholds.
-        part, described = Path(scratch, f"part.{out.name}"), Path(scratch, out.name)
+        part, described = scratch / f"part.{out.name}", scratch / out.name
         _check_finite(trained, crops, run)
         _write(trained, names, part)
         if precision == "fp16":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import ModelError
 from facerts.export.merge_graphs import append, same_opset, tensor_names, unused
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description
 from facerts.training.export.onnx_file import write_module
 from facerts.training.posthoc.features import TAP, Features
@@ -128,8 +128,8 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
     """
     import onnx
 
-    with TemporaryDirectory() as scratch:
-        part = Path(scratch) / "quality.onnx"
+    with scratch_folder() as scratch:
+        part = scratch / "quality.onnx"
         examples = dict(zip(("vector", "tap"), quality.examples(), strict=False))
         write_module(quality, examples, quality.roles, part)
         head = onnx.load(str(part))

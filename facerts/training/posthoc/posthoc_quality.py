@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
+from facerts.io.files import scratch_folder
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.metadata import replace_entry
 from facerts.onnx.model_pack import find_recognizer, is_pack
@@ -161,9 +161,9 @@ def add_quality(
     settings = settings or HeadSettings()
     config = configure(method, overrides)
     source = _with_identities(data)
-    with TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         file, pack_description = (
-            find_recognizer(Path(model), Path(scratch)) if is_pack(Path(model)) else (model, None)
+            find_recognizer(Path(model), scratch) if is_pack(Path(model)) else (model, None)
         )
         embedder = load_embedder(
             file, description=pack_description, providers=providers, threads=threads, batch_size=batch_size
@@ -186,15 +186,15 @@ def add_quality(
     trained = train_heads(built, features, source.labels, settings)
     quality = QualityModule(trained)
     crops = check_crops(source)
-    with TemporaryDirectory() as scratch:
-        part = Path(scratch, out.name)
+    with scratch_folder() as scratch:
+        part = scratch / out.name
         names = graft(graph, tensors, quality, part)
         grafted = _describe(description, names, trained, source, out.stem, terms)
         parity = compare_outputs(
             quality.outputs(features_of(feature_embedder(crops))),
             OnnxEmbedder(out, content=part.read_bytes(), description=grafted)(crops),
         )
-        described = Path(scratch, "described", out.name)
+        described = scratch / "described" / out.name
         described.parent.mkdir()
         replace_entry(part, described, METADATA_KEY, grafted.to_json())
         people = Subset(source, np.flatnonzero(trained.held_out))
