@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
-from facerts.errors import DataError, ModelError
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries.person_name import person_name
 from facerts.metrics.pooling import face_weights
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
-from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
@@ -106,13 +106,18 @@ def people_of(source: Source) -> list[str]:
     """The person of each image.
 
     Raises:
-        DataError: the source has no identities.
+        DataError: the source has no identities, or one that no person can be called.
     """
     if source.labels is None:
         raise DataError(
             f"{source.name}: no people; give a folder with one subfolder of images for each person"
         )
-    names = [storable(str(name)) for name in source.identities]
+    try:
+        names = [person_name(str(name)) for name in source.identities]
+    except Error as error:
+        raise DataError(
+            f"{source.name}: {error}; nothing was enrolled, so rename that person's folder"
+        ) from error
     return [names[label] for label in source.labels.tolist()]
 
 
@@ -136,6 +141,7 @@ def enroll_images(
         color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
     Raises:
+        Error: nobody can be called that.
         DataError: the images have no identities, or none can be enrolled.
         ModelError: there is a minimum quality, and the model has no quality.
     """
@@ -145,7 +151,7 @@ def enroll_images(
         source = images if isinstance(images, Source) else open_source(images)  # type: ignore[arg-type]
         return enroll(scorer, source, people_of(source), min_quality, progress=progress)
     named = lazy_inputs(images, color, by_content=True)
-    people = [storable(person)] * len(named)
+    people = [person_name(person)] * len(named)
     return enroll(scorer, named, people, min_quality, color=color, progress=progress)
 
 

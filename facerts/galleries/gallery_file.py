@@ -94,20 +94,18 @@ def read_gallery(path: str | Path) -> Gallery:
     problem = _problem(arrays, path.stat().st_size)
     if problem:
         raise DataError(f"{path}: a broken gallery: {problem}; build it again")
-    people, paths = (_storable(arrays[name]) for name in ("people", "path"))
     enrollments = Enrollments(
-        people[arrays["person"]],
-        paths,
+        arrays["people"][arrays["person"]],
+        np.array([storable(path) for path in arrays["path"].tolist()], dtype=str),
         arrays["embedding"].astype(np.float32),
         arrays["quality"].astype(np.float32),
         arrays["percentile"].astype(np.float32),
         arrays["reasons"],
     )
-    return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
-
-
-def _storable(texts: NDArray[np.str_]) -> NDArray[np.str_]:
-    return np.array([storable(text) for text in texts.tolist()], dtype=str)
+    try:
+        return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
+    except Error as error:
+        raise DataError(f"{path}: a broken gallery: {error}; build it again") from error
 
 
 def _excess(arrays: Arrays, file_size: int) -> str:

@@ -8,6 +8,7 @@ before, so turns are short.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from facerts.galleries.enroll import Enrollments, Images, check_model, enroll_im
 from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery import NOBODY_LEFT, Gallery
 from facerts.galleries.match import Match, match_faces
+from facerts.galleries.person_name import normal_name
 from facerts.galleries.postgres_address import parse_address
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
@@ -132,7 +134,7 @@ class PostgresGallery(StoredGallery):
         """
         images = gallery.enrollments
         size = images.embedding.shape[1]
-        names = [storable(name) for name in gallery.people.tolist()]
+        names = gallery.people.tolist()
         with self.connections.writing() as connection:
             self.tables.create(connection, size)
             self._copy(connection, "new_people", "id, name, template", _numbered(names, gallery.templates))
@@ -192,10 +194,10 @@ class PostgresGallery(StoredGallery):
     ) -> Removed:
         with self.connections.writing() as connection:
             state = self.tables.state(connection, lock=True)
-            listed = [*findings, *(Listed(storable(name), "", "") for name in people)]
+            listed = [*findings, *(Listed(name, "", "") for name in people)]
             listed += self._entries_of(connection, [*map(storable, paths)])
             # Others are not concerned, however many there are.
-            names = sorted({each.person for each in listed})
+            names = [storable(normal_name(each.person)) for each in listed]
             concerned = Gallery.from_enrollments(
                 state.model, state.model_sha256, self._read(connection, state, names)
             )
@@ -274,11 +276,7 @@ class PostgresGallery(StoredGallery):
 
     def _merge(self, new: Gallery) -> Enrolled:
         images = new.enrollments
-        images = Enrollments(
-            np.array([*map(storable, images.person.tolist())], dtype=str),
-            np.array([*map(storable, images.path.tolist())], dtype=str),
-            *(getattr(images, name) for name in ("embedding", "quality", "percentile", "reasons")),
-        )
+        images = replace(images, path=np.array([*map(storable, images.path.tolist())], dtype=str))
         with self.connections.writing() as connection:
             state = self.tables.state(connection, lock=True)
             known = Gallery(
