@@ -13,9 +13,10 @@ from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.person_name import person_name
+from facerts.io.npz import ArrayType
 from facerts.metrics.pooling import face_weights
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
-from facerts.scoring.reasons import in_words
+from facerts.scoring.reasons import REASONS, in_order, in_words
 from facerts.scoring.scorer import Scorer
 
 Images = str | Path | Sequence[str | Path] | Source
@@ -24,6 +25,14 @@ ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
 # Between the reasons of an image.
 SEPARATOR = ";"
+# The arrays of ``Enrollments`` besides that of the people.
+IMAGE_ARRAYS = {
+    "path": ArrayType(np.str_, ("images",)),
+    "embedding": ArrayType(np.float32, ("images", "numbers")),
+    "quality": ArrayType(np.float32, ("images",), nan=True),
+    "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
+    "reasons": ArrayType(np.str_, ("images",)),
+}
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,21 @@ class Rejected:
     def why(self) -> str:
         """Why it was not enrolled, in words."""
         return self.error or in_words(self.reasons)
+
+
+def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
+    """Check what somebody else stored of faces.
+
+    Raises:
+        Error: an embedding is not of unit length, or reasons are not known ones in their order.
+    """
+    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        raise Error("an embedding is not of unit length")
+    for text in np.unique(reasons).tolist():
+        given = text.split(SEPARATOR) if text else []
+        if list(in_order(set(given) & set(REASONS))) != given:
+            raise Error(f"the reasons of a face are {text[:100]!r}")
 
 
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
