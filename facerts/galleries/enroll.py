@@ -109,13 +109,21 @@ def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> No
     Raises:
         Error: an embedding is not of unit length, or reasons are not known ones in their order.
     """
-    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
-    if not np.all(np.abs(norms - 1) < 1e-3):
-        raise Error("an embedding is not of unit length")
+    check_unit_length(embedding)
     for text in np.unique(reasons).tolist():
         given = text.split(SEPARATOR) if text else []
         if list(in_order(set(given) & set(REASONS))) != given:
             raise Error(f"the reasons of a face are {text[:100]!r}")
+
+
+def check_unit_length(embedding: NDArray[np.float32]) -> None:
+    """
+    Raises:
+        Error: an embedding is not of unit length.
+    """
+    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        raise Error("an embedding is not of unit length")
 
 
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
