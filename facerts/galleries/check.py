@@ -20,6 +20,7 @@ from facerts.galleries.best import best_images, number_or_none
 from facerts.galleries.enroll import Enrollments
 from facerts.galleries.findings import Finding, Listed, Reason
 from facerts.galleries.gallery import Gallery
+from facerts.galleries.person_name import normal_name
 from facerts.scoring.reasons import NOT_A_FACE
 
 # Images and people that stand for all when cosines of strangers are sampled: up to four million comparisons.
@@ -98,6 +99,7 @@ def listed_entries(
     Args:
         gallery: at least all images of the people that are listed.
     """
+    findings = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
     people = {finding.person for finding in findings if not finding.path}
     images = {(finding.person, finding.path) for finding in findings if finding.path}
     final = {(finding.person, finding.path) for finding in findings if finding.reason not in KEPT_IF_LAST}

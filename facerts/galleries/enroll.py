@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
-from facerts.errors import DataError, ModelError
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries.person_name import person_name
+from facerts.io.npz import ArrayType
 from facerts.metrics.pooling import face_weights
 from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
-from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import in_words
+from facerts.scoring.reasons import REASONS, in_order, in_words
 from facerts.scoring.scorer import Scorer
 
 Images = str | Path | Sequence[str | Path] | Source
@@ -24,6 +25,14 @@ ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
 # Between the reasons of an image.
 SEPARATOR = ";"
+# The arrays of ``Enrollments`` besides that of the people.
+IMAGE_ARRAYS = {
+    "path": ArrayType(np.str_, ("images",)),
+    "embedding": ArrayType(np.float32, ("images", "numbers")),
+    "quality": ArrayType(np.float32, ("images",), nan=True),
+    "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
+    "reasons": ArrayType(np.str_, ("images",)),
+}
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,29 @@ class Rejected:
         return self.error or in_words(self.reasons)
 
 
+def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
+    """Check what somebody else stored of faces.
+
+    Raises:
+        Error: an embedding is not of unit length, or reasons are not known ones in their order.
+    """
+    check_unit_length(embedding)
+    for text in np.unique(reasons).tolist():
+        given = text.split(SEPARATOR) if text else []
+        if list(in_order(set(given) & set(REASONS))) != given:
+            raise Error(f"the reasons of a face are {text[:100]!r}")
+
+
+def check_unit_length(embedding: NDArray[np.float32]) -> None:
+    """
+    Raises:
+        Error: an embedding is not of unit length.
+    """
+    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        raise Error("an embedding is not of unit length")
+
+
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
     """The model's threshold of quality for a share of its calibration faces; None if it was not calibrated for that."""
     try:
@@ -106,13 +138,18 @@ def people_of(source: Source) -> list[str]:
     """The person of each image.
 
     Raises:
-        DataError: the source has no identities.
+        DataError: the source has no identities, or one that no person can be called.
     """
     if source.labels is None:
         raise DataError(
             f"{source.name}: no people; give a folder with one subfolder of images for each person"
         )
-    names = [storable(str(name)) for name in source.identities]
+    try:
+        names = [person_name(str(name)) for name in source.identities]
+    except Error as error:
+        raise DataError(
+            f"{source.name}: {error}; nothing was enrolled, so rename that person's folder"
+        ) from error
     return [names[label] for label in source.labels.tolist()]
 
 
@@ -136,6 +173,7 @@ def enroll_images(
         color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
     Raises:
+        Error: nobody can be called that.
         DataError: the images have no identities, or none can be enrolled.
         ModelError: there is a minimum quality, and the model has no quality.
     """
@@ -145,7 +183,7 @@ def enroll_images(
         source = images if isinstance(images, Source) else open_source(images)  # type: ignore[arg-type]
         return enroll(scorer, source, people_of(source), min_quality, progress=progress)
     named = lazy_inputs(images, color, by_content=True)
-    people = [storable(person)] * len(named)
+    people = [person_name(person)] * len(named)
     return enroll(scorer, named, people, min_quality, color=color, progress=progress)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from facerts.galleries.enroll import (
 )
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.people_search import PeopleSearch
+from facerts.galleries.person_name import normal_name, person_name
 from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
 from facerts.metrics.pooling import pool
 from facerts.scoring.inputs import Color, ImageInputs
@@ -94,9 +95,15 @@ class Gallery(PeopleSearch):
     def from_enrollments(
         cls, model: str, sha256: str, enrollments: Enrollments, rejected: tuple[Rejected, ...] = ()
     ) -> Gallery:
-        """A gallery of embeddings that were computed elsewhere, in any order."""
-        order = np.argsort(enrollments.person, kind="stable")
-        return cls(model, sha256, enrollments.take(order), rejected)
+        """A gallery of embeddings that were computed elsewhere, in any order; spellings of one name are one person.
+
+        Raises:
+            Error: nobody can be called that.
+        """
+        given, row = np.unique(enrollments.person, return_inverse=True)
+        person = np.array([*map(person_name, given.tolist())], dtype=str)[row]
+        order = np.argsort(person, kind="stable")
+        return cls(model, sha256, replace(enrollments, person=person).take(order), rejected)
 
     @cached_property
     def people(self) -> NDArray[np.str_]:
@@ -219,7 +226,7 @@ class Gallery(PeopleSearch):
         Raises:
             DataError: a person or image is not in the gallery.
         """
-        names, entries = set(people), set(images)
+        names, entries = {*map(normal_name, people)}, {(normal_name(name), path) for name, path in images}
         known = set(self.entries)
         missing = sorted(names - set(self.people.tolist())) + [path for _, path in sorted(entries - known)]
         if missing:

@@ -9,31 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.galleries.enroll import SEPARATOR, Enrollments
+from facerts.galleries.enroll import IMAGE_ARRAYS, Enrollments, check_faces
 from facerts.galleries.gallery import Gallery
 from facerts.io.files import atomic_write
-from facerts.io.npz import read_npz
+from facerts.io.npz import ArrayType, read_npz, typed_arrays
 from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import REASONS, in_order
 
 Arrays = dict[str, NDArray[Any]]
 
 FORMAT = "facerts.gallery/1"
-# Arrays by name, with the kinds and the number of axes that they must have.
 ARRAYS = {
-    "format": ("U", 0),
-    "model": ("U", 0),
-    "model_sha256": ("U", 0),
-    "people": ("U", 1),
-    "templates": ("f", 2),
-    "person": ("iu", 1),
-    "path": ("U", 1),
-    "embedding": ("f", 2),
-    "quality": ("f", 1),
-    "percentile": ("f", 1),
-    "reasons": ("U", 1),
+    "model": ArrayType(np.str_),
+    "model_sha256": ArrayType(np.str_),
+    "people": ArrayType(np.str_, ("people",)),
+    "person": ArrayType(np.int64, ("images",), 0, "people"),
+    **IMAGE_ARRAYS,
+    "templates": ArrayType(np.float32, ("people", "numbers")),
 }
-PER_IMAGE = ("person", "embedding", "quality", "percentile", "reasons")
 # Images may take MAX_BYTES of memory plus MAX_RATIO times the file, for embeddings hardly compress. The time to compare
 # each image with all others is bounded by that too.
 MAX_BYTES = 8 << 20
@@ -62,19 +54,15 @@ def write_gallery(path: str | Path, gallery: Gallery) -> None:
         "people": gallery.people,
         "templates": gallery.templates,
         "person": gallery.row.astype(np.int32),
-        "path": images.path,
-        "embedding": images.embedding,
-        "quality": images.quality,
-        "percentile": images.percentile,
-        "reasons": images.reasons,
+        **{name: getattr(images, name) for name in IMAGE_ARRAYS},
     }
     with atomic_write(path) as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **arrays)
         if _excess(arrays, file.tell()):
             # Images that repeat themselves compress too well for a reader to believe in them.
             file.seek(0)
             file.truncate()
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)
         if excess := _excess(arrays, file.tell()):
             raise Error(f"{path}: nothing was written, as the gallery could not be read again: {excess}")
 
@@ -91,23 +79,15 @@ def read_gallery(path: str | Path) -> Gallery:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a gallery of format {FORMAT}; facerts gallery build writes one")
-    problem = _problem(arrays, path.stat().st_size)
-    if problem:
-        raise DataError(f"{path}: a broken gallery: {problem}; build it again")
-    people, paths = (_storable(arrays[name]) for name in ("people", "path"))
-    enrollments = Enrollments(
-        people[arrays["person"]],
-        paths,
-        arrays["embedding"].astype(np.float32),
-        arrays["quality"].astype(np.float32),
-        arrays["percentile"].astype(np.float32),
-        arrays["reasons"],
-    )
-    return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
-
-
-def _storable(texts: NDArray[np.str_]) -> NDArray[np.str_]:
-    return np.array([storable(text) for text in texts.tolist()], dtype=str)
+    try:
+        arrays = typed_arrays(arrays, ARRAYS)
+        _check(arrays, path.stat().st_size)
+        columns = {name: arrays[name] for name in IMAGE_ARRAYS}
+        columns["path"] = np.array([storable(path) for path in arrays["path"].tolist()], dtype=str)
+        enrollments = Enrollments(arrays["people"][arrays["person"]], **columns)
+        return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
+    except Error as error:
+        raise DataError(f"{path}: a broken gallery: {error}; build it again") from error
 
 
 def _excess(arrays: Arrays, file_size: int) -> str:
@@ -125,36 +105,19 @@ def _excess(arrays: Arrays, file_size: int) -> str:
     )
 
 
-def _problem(arrays: Arrays, file_size: int) -> str:
-    """What contradicts the format; empty if nothing does."""
-    for name, (kinds, axes) in ARRAYS.items():
-        if name not in arrays:
-            return f"there is no array {name!r}"
-        if arrays[name].dtype.kind not in kinds or arrays[name].ndim != axes:
-            return f"the array {name!r} is {arrays[name].ndim}-dimensional {arrays[name].dtype}"
-    images, people, size = len(arrays["path"]), len(arrays["people"]), arrays["embedding"].shape[1]
-    if not images or not size:
-        return "it has no images"
-    if any(len(arrays[name]) != images for name in PER_IMAGE):
-        return "its arrays of images differ in length"
-    if arrays["templates"].shape != (people, size):
-        return f"its templates are {arrays['templates'].shape}, not {(people, size)}"
+def _check(arrays: Arrays, file_size: int) -> None:
+    """Check what the types of arrays do not say.
+
+    Raises:
+        Error: something contradicts the format.
+    """
+    images, people = len(arrays["path"]), len(arrays["people"])
+    if not arrays["embedding"].size:
+        raise Error("it has no images")
     if people > images:
-        return "a person has no image"
+        raise Error("a person has no image")
     if excess := _excess(arrays, file_size):
-        return excess
-    # Compared as they are, because negative rows would count from the end.
-    if arrays["person"].min() < 0 or arrays["person"].max() >= people:
-        return "an image is of a person that is not listed"
+        raise Error(excess)
     if len(np.unique(arrays["people"])) != people or len(np.unique(arrays["person"])) != people:
-        return "a person is listed twice, or has no image"
-    norms = np.linalg.norm(arrays["embedding"].astype(np.float64), axis=1)
-    if not np.all(np.abs(norms - 1) < 1e-3):
-        return "an embedding is not of unit length"
-    if np.isinf(arrays["quality"]).any() or np.isinf(arrays["percentile"]).any():
-        return "a quality is infinite"
-    for text in np.unique(arrays["reasons"]).tolist():
-        names = text.split(SEPARATOR) if text else []
-        if list(in_order(set(names) & set(REASONS))) != names:
-            return f"the reasons of an image are {text[:100]!r}"
-    return ""
+        raise Error("a person is listed twice, or has no image")
+    check_faces(arrays["embedding"], arrays["reasons"])

@@ -109,7 +109,7 @@ class NpzGallery(StoredGallery):
         findings: Sequence[Finding | Listed] = (),
     ) -> Removed:
         with self._changing() as known:
-            listed = [*findings, *(Listed(storable(name), "", "") for name in people)]
+            listed = [*findings, *(Listed(name, "", "") for name in people)]
             listed += _entries_of(known, [*map(storable, paths)])
             left, kept = correct_gallery(known, listed)
             self._write(left)

@@ -8,21 +8,32 @@ before, so turns are short.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import LiteralString
 
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 from facerts.galleries.check import listed_entries
-from facerts.galleries.enroll import Enrollments, Images, check_model, enroll_images
+from facerts.galleries.enroll import (
+    IMAGE_ARRAYS,
+    Enrollments,
+    Images,
+    check_faces,
+    check_model,
+    enroll_images,
+)
 from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery import NOBODY_LEFT, Gallery
 from facerts.galleries.match import Match, match_faces
+from facerts.galleries.person_name import normal_name, person_name
 from facerts.galleries.postgres_address import parse_address
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
+    MAX_COSINE,
     MAX_EF_SEARCH,
     Connection,
     PostgresConnections,
@@ -40,6 +51,7 @@ from facerts.galleries.stored_gallery import (
     reason_counts,
 )
 from facerts.galleries.unmated import SearchThreshold
+from facerts.io.npz import typed_arrays
 from facerts.scoring.inputs import Color, ImageInputs
 from facerts.scoring.prepare import storable
 from facerts.scoring.row_builder import ScoredFace
@@ -106,17 +118,18 @@ class PostgresGallery(StoredGallery):
             'GROUP BY people.id ORDER BY name COLLATE "C"'
         )
         with self.connections.reading() as connection:
-            self.tables.state(connection)
+            self.tables.check_counts(connection, self.tables.state(connection))
             return dict(connection.execute(self.tables.statement(text)).fetchall())
 
     def read(self) -> Gallery:
         """All of the gallery as it is now, in memory.
 
         Raises:
-            Error, DataError: the database cannot be reached, or has no such gallery.
+            Error, DataError: the database cannot be reached, or has no such gallery, or a broken one.
         """
         with self.connections.reading() as connection:
             state = self.tables.state(connection)
+            self.tables.check_counts(connection, state)
             return Gallery.from_enrollments(state.model, state.model_sha256, self._read(connection, state))
 
     def write(self, gallery: Gallery, *, index: bool | None = None) -> None:
@@ -132,15 +145,16 @@ class PostgresGallery(StoredGallery):
         """
         images = gallery.enrollments
         size = images.embedding.shape[1]
-        names = [storable(name) for name in gallery.people.tolist()]
+        names = gallery.people.tolist()
         with self.connections.writing() as connection:
             self.tables.create(connection, size)
             self._copy(connection, "new_people", "id, name, template", _numbered(names, gallery.templates))
             self._copy_images(connection, "new_enrollments", images, gallery.row + 1, first=1)
             about = (FORMAT, gallery.model, gallery.model_sha256, size, len(names), len(images))
             text = (
-                "INSERT INTO {schema}.new_about (format, model, model_sha256, size, people, images) "
-                "VALUES (%s, %s, %s, %s, %s, %s)"
+                "INSERT INTO {schema}.new_about "
+                "(format, model, model_sha256, size, people, images, indexed, changes, sample) "
+                "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))"
             )
             connection.execute(self.tables.statement(text), about)
             self.tables.put_in_place(
@@ -192,10 +206,10 @@ class PostgresGallery(StoredGallery):
     ) -> Removed:
         with self.connections.writing() as connection:
             state = self.tables.state(connection, lock=True)
-            listed = [*findings, *(Listed(storable(name), "", "") for name in people)]
+            listed = [*findings, *(Listed(name, "", "") for name in people)]
             listed += self._entries_of(connection, [*map(storable, paths)])
             # Others are not concerned, however many there are.
-            names = sorted({each.person for each in listed})
+            names = [storable(normal_name(each.person)) for each in listed]
             concerned = Gallery.from_enrollments(
                 state.model, state.model_sha256, self._read(connection, state, names)
             )
@@ -265,20 +279,19 @@ class PostgresGallery(StoredGallery):
             # Deleted templates stay in the index for a while, so a search goes on until it has found enough.
             wanted = default_ef_search(state.people) if ef_search is None else ef_search
             set_index_search(connection, max(wanted, min(candidates, MAX_EF_SEARCH)))
-        return [
+        found = [
             connection.execute(
                 statement, {"probe": probe, "k": k, "candidates": candidates}, binary=True
             ).fetchall()
             for probe in probes
         ]
+        if not all(people and abs(people[0][1]) < MAX_COSINE for people in found):
+            raise self.tables.broken("it has no people, or a template that is not of unit length")
+        return found
 
     def _merge(self, new: Gallery) -> Enrolled:
         images = new.enrollments
-        images = Enrollments(
-            np.array([*map(storable, images.person.tolist())], dtype=str),
-            np.array([*map(storable, images.path.tolist())], dtype=str),
-            *(getattr(images, name) for name in ("embedding", "quality", "percentile", "reasons")),
-        )
+        images = replace(images, path=np.array([*map(storable, images.path.tolist())], dtype=str))
         with self.connections.writing() as connection:
             state = self.tables.state(connection, lock=True)
             known = Gallery(
@@ -319,29 +332,45 @@ class PostgresGallery(StoredGallery):
     def _read(
         self, connection: Connection, state: GalleryState, names: Sequence[str] | None = None
     ) -> Enrollments:
-        """The images of people, or all, in the order in which they were enrolled."""
-        text = (
-            f"SELECT name, {COLUMNS} FROM {{schema}}.enrollments JOIN {{schema}}.people ON person = people.id "
-            "{some} ORDER BY enrollments.id"
+        """The images of people, or all, in the order in which they were enrolled.
+
+        Raises:
+            DataError: an embedding, number, reason or name is not as it has to be.
+        """
+        text: LiteralString = (
+            "SELECT {what} FROM {schema}.enrollments JOIN {schema}.people ON person = people.id {some}"
         )
-        statement = self.tables.statement(text, some="" if names is None else "WHERE name = ANY(%s)")
+        some = "" if names is None else "WHERE name = ANY(%s)"
+        values = None if names is None else (list(set(names)),)
+        count = connection.execute(self.tables.statement(text, what="count(*)", some=some), values).fetchone()
+        assert count is not None
+        statement = self.tables.statement(
+            text, what=f"name, {COLUMNS}", some=f"{some} ORDER BY enrollments.id"
+        )
         rows: list[Any] = []
-        # Memory is taken when it is written to, so for some people there may be too much of it.
-        embedding = np.empty((state.images, state.size), dtype=np.float32)
+        embedding = np.empty((count[0], state.size), dtype=np.float32)
         with connection.cursor("images", binary=True) as cursor:
             cursor.itersize = BLOCK
-            for row in cursor.execute(statement, None if names is None else (list(set(names)),)):
+            for row in cursor.execute(statement, values):
                 embedding[len(rows)] = row[2].to_numpy()
                 rows.append((*row[:2], *row[3:]))
         person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
-        return Enrollments(
-            np.array(person, dtype=str),
-            np.array(path, dtype=str),
-            embedding[: len(rows)].copy() if names is not None else embedding,
-            np.array(quality, dtype=np.float32),
-            np.array(percentile, dtype=np.float32),
-            np.array(reasons, dtype=str),
-        )
+        columns = {
+            "path": np.array(path, dtype=str),
+            "embedding": embedding,
+            "quality": np.array(quality, dtype=np.float32),
+            "percentile": np.array(percentile, dtype=np.float32),
+            "reasons": np.array(reasons, dtype=str),
+        }
+        try:
+            columns = typed_arrays(columns, IMAGE_ARRAYS)
+            check_faces(columns["embedding"], columns["reasons"])
+            for name in set(person):
+                if person_name(name) != name:
+                    raise Error(f"the name {name} is not in Unicode's NFC, or has spaces around it")
+        except Error as error:
+            raise self.tables.broken(error) from error
+        return Enrollments(np.array(person, dtype=str), **columns)
 
     def _copy_images(
         self, connection: Connection, table: str, images: Enrollments, persons: NDArray[np.int64], first: int

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import LiteralString
 
-from facerts.errors import DataError, WriteError
+from facerts.errors import DataError, Error, WriteError
+from facerts.galleries.enroll import check_unit_length
 from facerts.galleries.gallery import KEPT_THRESHOLDS, MAX_SEARCHES, TOO_FEW, nearest_other_rows, sampled_rows
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
+    MAX_COSINE,
     Connection,
     PostgresConnections,
     default_ef_search,
@@ -127,7 +129,7 @@ class PostgresStrangers:
             return None
         rows = connection.execute(self._tables.statement(STORED)).fetchall()
         # Where strangers found a person who was removed, their scores are gone.
-        if len(rows) < COMPLETE * len(_rows(state)):
+        if len(rows) < COMPLETE * len(_rows(state)) or not all(abs(score) < MAX_COSINE for _, score in rows):
             return None
         names, scores = zip(*rows, strict=True)
         return _sample(state.sample, changes, people, names, np.array(scores, dtype=np.float32))
@@ -135,7 +137,12 @@ class PostgresStrangers:
     def _draw(
         self, connection: Connection, state: GalleryState
     ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
-        """Images, their people, and the most similar other people with their cosines."""
+        """Images, their people, and the most similar other people with their cosines.
+
+        Raises:
+            DataError: the gallery is broken.
+        """
+        self._tables.check_counts(connection, state)
         everything = connection.execute(self._tables.statement(IDS)).fetchall()
         ids = [everything[row][0] for row in _rows(state)]
         chosen = connection.execute(self._tables.statement(PEOPLE), (ids,)).fetchall()
@@ -176,7 +183,12 @@ class PostgresStrangers:
         self, connection: Connection, text: LiteralString, *values: object
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows = connection.execute(self._tables.statement(text), values or None, binary=True).fetchall()
-        return np.array([row[0] for row in rows]), np.stack([row[1].to_numpy() for row in rows])
+        vectors = np.stack([row[1].to_numpy() for row in rows])
+        try:
+            check_unit_length(vectors)
+        except Error as error:
+            raise self._tables.broken(error) from error
+        return np.array([row[0] for row in rows]), vectors
 
 
 def _sample(

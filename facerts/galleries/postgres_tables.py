@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -20,46 +21,56 @@ INDEX_FROM = 20_000
 # An index is made in memory if it fits into that.
 INDEX_MEMORY = "1GB"
 
-NAMES = ("about", "people", "enrollments", "strangers")
-# Made under other names, so that a gallery that is there can be used until the new one is complete.
-TABLES = """
-CREATE TABLE {schema}.new_about (
-    format text NOT NULL,
-    model text NOT NULL,
-    model_sha256 text NOT NULL,
-    size integer NOT NULL,
-    people bigint NOT NULL,
-    images bigint NOT NULL,
-    indexed boolean NOT NULL DEFAULT false,
-    changes bigint NOT NULL DEFAULT 0,
-    sample bigint NOT NULL DEFAULT floor(random() * 1e15),
-    sample_changes bigint,
-    sample_people bigint
-);
-CREATE TABLE {schema}.new_people (
-    id bigint PRIMARY KEY,
-    name text NOT NULL,
-    template vector({size}) NOT NULL
-);
-ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage};
-CREATE TABLE {schema}.new_enrollments (
-    id bigint PRIMARY KEY,
-    person bigint NOT NULL,
-    path text NOT NULL,
-    embedding vector({size}) NOT NULL,
-    quality real,
-    percentile real,
-    reasons text NOT NULL,
-    weight double precision NOT NULL
-);
-CREATE TABLE {schema}.new_strangers (
-    enrollment bigint PRIMARY KEY,
-    nearest bigint NOT NULL,
-    cosine real NOT NULL
-);
+# The columns of each table.
+TABLES: dict[str, dict[str, LiteralString]] = {
+    "about": {
+        "format": "text NOT NULL",
+        "model": "text NOT NULL",
+        "model_sha256": "text NOT NULL",
+        "size": "integer NOT NULL",
+        "people": "bigint NOT NULL",
+        "images": "bigint NOT NULL",
+        "indexed": "boolean NOT NULL",
+        "changes": "bigint NOT NULL",
+        "sample": "bigint NOT NULL",
+        "sample_changes": "bigint",
+        "sample_people": "bigint",
+    },
+    "people": {
+        "id": "bigint NOT NULL",
+        "name": "text NOT NULL",
+        "template": "vector({size}) NOT NULL",
+    },
+    "enrollments": {
+        "id": "bigint NOT NULL",
+        "person": "bigint NOT NULL",
+        "path": "text NOT NULL",
+        "embedding": "vector({size}) NOT NULL",
+        "quality": "real",
+        "percentile": "real",
+        "reasons": "text NOT NULL",
+        "weight": "double precision NOT NULL",
+    },
+    "strangers": {
+        "enrollment": "bigint NOT NULL",
+        "nearest": "bigint NOT NULL",
+        "cosine": "real NOT NULL",
+    },
+}
+COLUMNS = """
+SELECT relname || '.' || attname, format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %s AND relname = ANY(%s) AND attnum > 0 AND NOT attisdropped
+"""
+COUNTS = """
+SELECT (SELECT count(*) FROM {schema}.people), count(DISTINCT people.id), count(people.id), count(*)
+FROM {schema}.enrollments LEFT JOIN {schema}.people ON person = people.id
 """
 # Made when the tables have been filled. Names and paths may be longer than an ordinary index takes; a hash takes all.
 CONSTRAINTS = """
+ALTER TABLE {schema}.new_people ADD PRIMARY KEY (id);
+ALTER TABLE {schema}.new_enrollments ADD PRIMARY KEY (id);
+ALTER TABLE {schema}.new_strangers ADD PRIMARY KEY (enrollment);
 ALTER TABLE {schema}.new_people ADD EXCLUDE USING hash (name WITH =);
 CREATE INDEX ON {schema}.new_enrollments (person);
 CREATE INDEX ON {schema}.new_enrollments USING hash (path);
@@ -113,6 +124,7 @@ class PostgresTables:
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._schema = sql.Identifier(address.gallery)
+        self._checked: tuple[object, ...] = ()
 
     def statement(self, text: LiteralString, **values: int | str) -> sql.Composed:
         """A statement with the ``{schema}`` and names or numbers of ours in it; all other values are parameters."""
@@ -126,23 +138,67 @@ class PostgresTables:
             lock: wait until no other transaction changes the gallery, and keep others from it until this one ends.
 
         Raises:
+            DataError: it has another format, or contradicts itself.
+        """
+        about = self._about(connection, lock=lock)
+        # Once for each build, as it takes as long as a search.
+        build = (about["tableoid"], about.get("size"), *about)
+        if build != self._checked:
+            self._check_columns(connection, about.get("size"))
+            self._checked = build
+        state = GalleryState(**{each.name: about[each.name] for each in fields(GalleryState)})
+        if not 1 <= state.people <= state.images:
+            raise self.broken(f"it counts {state.people:,} people and {state.images:,} images")
+        return state
+
+    def check_counts(self, connection: Connection, state: GalleryState) -> None:
+        """Check that the gallery has as many people and images as it says, which takes as long as reading all ids.
+
+        Raises:
+            DataError: it does not, or a person has no image, or an image no person.
+        """
+        counted = state.people, state.people, state.images, state.images
+        if connection.execute(self.statement(COUNTS)).fetchone() != counted:
+            raise self.broken(
+                f"it has not the {state.people:,} people and {state.images:,} images of them that it counts"
+            )
+
+    def broken(self, problem: object) -> DataError:
+        """The error of a gallery that contradicts itself."""
+        return DataError(f"{self._address.shown}: this gallery is broken: {problem}; build it again")
+
+    def _check_columns(self, connection: Connection, size: object) -> None:
+        """
+        Raises:
+            DataError: a column is missing or of another type, or may be without a value.
+        """
+        rows = connection.execute(COLUMNS, (self._address.gallery, [*TABLES])).fetchall()
+        there: dict[str, str] = dict(rows)
+        for table, columns in TABLES.items():
+            for column, declared in columns.items():
+                found, wanted = there.get(f"{table}.{column}", "missing"), declared.format(size=size)
+                if found != wanted:
+                    raise self.broken(f"its column {table}.{column} is {found}, not {wanted}")
+
+    def _about(self, connection: Connection, *, lock: bool = False) -> dict[str, Any]:
+        """The row of the table ``about``.
+
+        Raises:
             DataError: it has another format.
         """
         # A transaction sees the database as it was at its first query, which must not be before the end of a build that
         # it has waited for.
         mode = "ROW SHARE" if lock else "ACCESS SHARE"
         connection.execute(self.statement("LOCK TABLE {schema}.about IN {mode} MODE", mode=mode))
-        text: LiteralString = (
-            "SELECT * FROM {schema}.about FOR UPDATE" if lock else "SELECT * FROM {schema}.about"
-        )
+        text: LiteralString = "SELECT tableoid, * FROM {schema}.about LIMIT 2 {lock}"
         with connection.cursor(row_factory=dict_row) as cursor:
-            row = cursor.execute(self.statement(text)).fetchone() or {}
-        if row.pop("format", None) != FORMAT:
+            rows = cursor.execute(self.statement(text, lock="FOR UPDATE" if lock else "")).fetchall()
+        if len(rows) != 1 or rows[0].get("format") != FORMAT:
             raise DataError(
                 f"{self._address.shown}: not a gallery of format {FORMAT}; use the facerts that wrote it, or choose "
                 "another name"
             )
-        return GalleryState(**row)
+        return rows[0]
 
     def create(self, connection: Connection, size: int) -> None:
         """Make empty tables for a gallery, which others cannot see before ``put_in_place``.
@@ -157,14 +213,18 @@ class PostgresTables:
         if not self._exists(connection, ""):
             connection.execute(self.statement("CREATE SCHEMA {schema}"))
         elif self._exists(connection, "about"):
-            self.state(connection)
-        elif other := next((name for name in NAMES if self._exists(connection, name)), None):
+            self._about(connection)
+        elif other := next((name for name in TABLES if self._exists(connection, name)), None):
             raise DataError(
                 f"{self._address.shown}: the schema of this name has a table {other} of something else; choose another "
                 "name"
             )
-        storage = "PLAIN" if size <= MAX_INLINE else "EXTERNAL"
-        connection.execute(self.statement(TABLES, size=size, storage=storage))
+        for table, columns in TABLES.items():
+            listed = ", ".join(f"{column} {declared}" for column, declared in columns.items())
+            text: LiteralString = "CREATE TABLE {schema}.{table} ({columns})"
+            connection.execute(self.statement(text, table=f"new_{table}", columns=listed.format(size=size)))
+        text = "ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage}"
+        connection.execute(self.statement(text, storage="PLAIN" if size <= MAX_INLINE else "EXTERNAL"))
 
     def put_in_place(self, connection: Connection, size: int, *, index: bool) -> None:
         """Complete tables that have been filled, in place of the gallery that is there."""
@@ -174,10 +234,10 @@ class PostgresTables:
         connection.execute(self.statement("ANALYZE {schema}.new_people, {schema}.new_enrollments"))
         if self._exists(connection, "about"):
             connection.execute(self.statement("LOCK TABLE {schema}.about"))
-            self.state(connection)
-            for name in reversed(NAMES):
-                connection.execute(self.statement("DROP TABLE {schema}.{table}", table=name))
-        for name in NAMES:
+            self._about(connection)
+            for name in reversed(TABLES):
+                connection.execute(self.statement("DROP TABLE IF EXISTS {schema}.{table}", table=name))
+        for name in TABLES:
             rename: LiteralString = "ALTER TABLE {schema}.{new} RENAME TO {table}"
             connection.execute(self.statement(rename, new=f"new_{name}", table=name))
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 from facerts.io.files import regular
 
 # A file may unpack to MAX_BYTES plus MAX_RATIO times its own size. Results rarely compress to less than a tenth.
@@ -32,6 +33,26 @@ _SUFFIX = ".npy"
 _ALLOWED_KINDS = "biufUS"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _MAX_CODE_POINT = 0x10FFFF
+# How the kinds of a type's numbers or texts are called in a file, whatever their size.
+_KINDS = {np.str_: "U", np.int32: "iu", np.int64: "iu", np.float32: "f", np.float64: "f"}
+
+
+class ArrayType(NamedTuple):
+    """What an array of a file has to be.
+
+    Attributes:
+        dtype: what it is read as, if the file has text, integers or floats of any size.
+        shape: the length of each axis, or a name for it: axes of one name have one length.
+        low: the least number; None for that of ``dtype``.
+        high: the greatest number, or the axis that has rows of these numbers; None for that of ``dtype``.
+        nan: whether numbers may be unknown.
+    """
+
+    dtype: type[np.generic]
+    shape: tuple[int | str, ...] = ()
+    low: float | None = None
+    high: float | str | None = None
+    nan: bool = False
 
 
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
@@ -64,6 +85,52 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
             f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error
     return arrays
+
+
+def typed_arrays(
+    arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayType]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a file in the types that they have to be of; others are left out.
+
+    Args:
+        types: by name; the first array with an axis says how long it is.
+
+    Raises:
+        Error: one is not there, or not of its type; the message names the array, but no file.
+    """
+    lengths: dict[int | str, int] = {}
+    typed = {}
+    for name, kind in types.items():
+        if name not in arrays:
+            raise Error(f"there is no array {name!r}")
+        array = arrays[name]
+        if array.dtype.kind not in _KINDS[kind.dtype] or array.ndim != len(kind.shape):
+            raise Error(f"the array {name!r} is {array.ndim}-dimensional {array.dtype}")
+        for axis, length in zip(kind.shape, array.shape, strict=True):
+            lengths.setdefault(axis, length if isinstance(axis, str) else axis)
+        if array.shape != (shape := tuple(lengths[axis] for axis in kind.shape)):
+            raise Error(f"the array {name!r} has the shape {array.shape}, not {shape}")
+        if array.size and kind.dtype is not np.str_:
+            _check_numbers(name, array.ravel(), kind, lengths)
+        typed[name] = array.astype(kind.dtype, copy=False)
+    return typed
+
+
+def _check_numbers(
+    name: str, numbers: NDArray[Any], kind: ArrayType, lengths: Mapping[int | str, int]
+) -> None:
+    limits: Any = (np.iinfo if issubclass(kind.dtype, np.integer) else np.finfo)(kind.dtype)
+    # Python's numbers, of which none is too large to be compared.
+    low, high = np.asarray(limits.min).item(), np.asarray(limits.max).item()
+    if kind.low is not None:
+        low = kind.low
+    if kind.high is not None:
+        high = lengths[kind.high] - 1 if isinstance(kind.high, str) else kind.high
+    if not kind.nan and np.isnan(numbers).any():
+        raise Error(f"the array {name!r} has NaN, where a number is needed")
+    for extreme in np.fmin.reduce(numbers).item(), np.fmax.reduce(numbers).item():
+        if extreme < low or extreme > high:
+            raise Error(f"the array {name!r} has {extreme:g}, and only {low:g} to {high:g} is possible")
 
 
 def memory_limit(path: Path) -> int:

@@ -5,8 +5,6 @@ A correction moves the faces that it names and no others; the next ``find_people
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.errors import Error, WriteError
-from facerts.io.console import printable
+from facerts.galleries.person_name import person_name
 from facerts.io.files import locked
 from facerts.people.decisions import (
     Action,
@@ -29,10 +27,6 @@ from facerts.people.decisions import (
 from facerts.people.found_faces import Rows
 from facerts.people.people import People, Person
 from facerts.people.people_folder import DECISIONS, people_after, read_people, save
-
-MAX_NAME = 200
-# What galleries and the page call people without a name, and what commands call one who is not there yet.
-_TAKEN = re.compile(r"person[-_ ]?\d+|new", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -157,7 +151,7 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
         Error: there is no such person, or the name cannot be one.
         LockedError: another process is writing the folder.
     """
-    name = checked_name(name)
+    name = person_name(name, numbered=True)
 
     def decide(known: People) -> _Change:
         first = known.person(person)
@@ -234,26 +228,6 @@ def undo_decision(folder: str | Path) -> Corrected:
     rows = rows[rows >= 0]
     numbers = sorted(set(corrected.groups.group[rows].tolist()) - {-1})
     return Corrected(corrected, tuple(numbers), len(rows), decisions[-1].action.value)
-
-
-def checked_name(name: str) -> str:
-    """A name without spaces around it.
-
-    Raises:
-        Error: it is empty, too long, several lines, or would be taken for a number or a new person.
-    """
-    name = unicodedata.normalize("NFC", name).strip()
-    if not name:
-        raise Error("a name must not be empty")
-    if len(name) > MAX_NAME:
-        raise Error(f"a name of {len(name):,} letters is too long; {MAX_NAME} is the limit")
-    if printable(name) != name:
-        raise Error(
-            f"the name {printable(name)} has control characters or undecodable ones; give one without"
-        )
-    if name.isdecimal() or _TAKEN.fullmatch(name):
-        raise Error(f"the name {name} would be taken for a person's number, or a new person; give another")
-    return name
 
 
 def _correct(folder: str | Path, decide: Callable[[People], _Change]) -> Corrected:

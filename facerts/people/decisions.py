@@ -16,10 +16,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
 from facerts.errors import DataError, Error, problems_text
+from facerts.galleries.person_name import person_name
 from facerts.io.files import atomic_write, refuse_link, regular, writing
 from facerts.io.json_file import parse_json
 from facerts.people.found_faces import FaceKey
@@ -94,6 +96,13 @@ class DecidedFace:
         return FaceKey(self.image, self.box)
 
 
+def _name(name: str) -> str:
+    try:
+        return person_name(name, numbered=True)
+    except Error as error:
+        raise ValueError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class PeopleDecision:
     """A decision.
@@ -110,11 +119,13 @@ class PeopleDecision:
 
     action: Action
     faces: tuple[tuple[DecidedFace, ...], ...] = ()
-    name: str = ""
+    name: Annotated[str, AfterValidator(_name)] = ""
     time: str = ""
     to: int | None = None
 
     def __post_init__(self) -> None:
+        if (self.action is Action.NAME) != bool(self.name):
+            raise ValueError(f"{self.action.value} has the name {self.name!r}")
         count = SETS[self.action]
         if len(self.faces) != count if count is not None else not self.faces:
             raise ValueError(f"{self.action.value} has {len(self.faces)} sets of faces")

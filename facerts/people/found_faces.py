@@ -15,31 +15,36 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError
-from facerts.galleries.enroll import SEPARATOR
+from facerts.errors import DataError, Error
+from facerts.galleries.enroll import SEPARATOR, check_faces
 from facerts.io.files import atomic_write
-from facerts.io.npz import read_npz
+from facerts.io.npz import ArrayType, read_npz, typed_arrays
 from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import REASONS, in_order
 
 Rows = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
 FORMAT = "facerts.found-faces/1"
-# Kinds and number of axes of the arrays, besides those of one value.
-PER_PHOTO = {"path": ("U", 1), "image": ("iu", 1), "size": ("iu", 1), "mtime": ("iu", 1), "error": ("U", 1)}
-PER_FACE = {
-    "face_image": ("iu", 1),
-    "number": ("iu", 1),
-    "box": ("f", 2),
-    "points": ("f", 2),
-    "embedding": ("f", 2),
-    "quality": ("f", 1),
-    "percentile": ("f", 1),
-    "reasons": ("U", 1),
+ARRAYS = {
+    "settings": ArrayType(np.str_),
+    "model": ArrayType(np.str_),
+    "model_sha256": ArrayType(np.str_),
+    "sha256": ArrayType(np.str_, ("images",)),
+    "path": ArrayType(np.str_, ("photos",)),
+    "image": ArrayType(np.int32, ("photos",), -1, "images"),
+    "size": ArrayType(np.int64, ("photos",), -1),
+    "mtime": ArrayType(np.int64, ("photos",)),
+    "error": ArrayType(np.str_, ("photos",)),
+    "face_image": ArrayType(np.int32, ("faces",), 0, "images"),
+    "number": ArrayType(np.int32, ("faces",), 0),
+    "box": ArrayType(np.float32, ("faces", 4), nan=True),
+    "points": ArrayType(np.float32, ("faces", 10), nan=True),
+    "embedding": ArrayType(np.float32, ("faces", "numbers")),
+    "quality": ArrayType(np.float32, ("faces",), nan=True),
+    "percentile": ArrayType(np.float32, ("faces",), 0, 100, nan=True),
+    "reasons": ArrayType(np.str_, ("faces",)),
 }
-VALUES = ("format", "settings", "model", "model_sha256")
-ARRAYS = {**dict.fromkeys(VALUES, ("U", 0)), **PER_PHOTO, "sha256": ("U", 1), **PER_FACE}
+PER_FACE = [name for name, kind in ARRAYS.items() if kind.shape[:1] == ("faces",)]
 SHA256_DIGITS = 64
 # Boxes of one face by two detectors, or at two thresholds, overlap by more than this; those of neighbors by less.
 MIN_IOU = 0.5
@@ -209,7 +214,7 @@ def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFace
         )
     size = max(table.embedding.shape[1] for table in tables)
     for part in parts:
-        embedding = list(PER_FACE).index("embedding")
+        embedding = PER_FACE.index("embedding")
         if not len(part[0]):
             part[embedding] = np.zeros((0, size), dtype=np.float32)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -236,7 +241,7 @@ def write_found_faces(path: Path, found: FoundFaces) -> None:
     Raises:
         WriteError: the file cannot be written.
     """
-    arrays = {name: np.asarray(getattr(found, name)) for name in ARRAYS if name != "format"}
+    arrays = {name: np.asarray(getattr(found, name)) for name in ARRAYS}
     with atomic_write(path) as file:
         # Not compressed: embeddings hardly can be, and a reader could not tell repeated text from a hostile file.
         np.savez(file, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
@@ -251,61 +256,47 @@ def read_found_faces(path: Path) -> FoundFaces:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a table of format {FORMAT}; facerts people find writes one")
-    if problem := _problem(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size):
-        raise DataError(f"{path}: a broken table: {problem}; delete it and run facerts people find again")
-    columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS if name not in VALUES}
-    columns |= {name: str(arrays[name]) for name in VALUES if name != "format"}
-    floats = ("box", "points", "embedding", "quality", "percentile")
-    columns |= {name: columns[name].astype(np.float32) for name in floats}
-    columns |= {name: columns[name].astype(np.int32) for name in ("image", "face_image", "number")}
-    columns |= {name: columns[name].astype(np.int64) for name in ("size", "mtime")}
+    try:
+        arrays = typed_arrays(arrays, ARRAYS)
+        _check(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size)
+    except Error as error:
+        raise DataError(
+            f"{path}: a broken table: {error}; delete it and run facerts people find again"
+        ) from error
+    columns: dict[str, Any] = {
+        name: values if values.ndim else str(values) for name, values in arrays.items()
+    }
     for name in ("path", "error"):
         columns[name] = np.array([storable(text) for text in columns[name].tolist()], dtype=str)
     return FoundFaces(**columns)
 
 
-def _problem(arrays: Arrays, limit: int) -> str:
-    """What contradicts the format; empty if nothing does."""
-    for name, (kinds, axes) in ARRAYS.items():
-        if name not in arrays:
-            return f"there is no array {name!r}"
-        if arrays[name].dtype.kind not in kinds or arrays[name].ndim != axes:
-            return f"the array {name!r} is {arrays[name].ndim}-dimensional {arrays[name].dtype}"
-    photos, images, faces = (len(arrays[name]) for name in ("path", "sha256", "face_image"))
-    if any(len(arrays[name]) != photos for name in PER_PHOTO):
-        return "its arrays of photos differ in length"
-    if any(len(arrays[name]) != faces for name in PER_FACE):
-        return "its arrays of faces differ in length"
-    if arrays["box"].shape[1] != 4 or arrays["points"].shape[1] != 10:
-        return "boxes need 4 numbers, and points 10"
-    if not 0 < arrays["embedding"].shape[1] <= MAX_SIZE:
-        return f"its embeddings have {arrays['embedding'].shape[1]:,} numbers; 1 to {MAX_SIZE:,} are allowed"
+def _check(arrays: Arrays, limit: int) -> None:
+    """Check what the types of arrays do not say.
+
+    Raises:
+        Error: something contradicts the format.
+    """
+    photos, (faces, size) = len(arrays["path"]), arrays["embedding"].shape
+    if not 0 < size <= MAX_SIZE:
+        raise Error(f"its embeddings have {size:,} numbers; 1 to {MAX_SIZE:,} are allowed")
     texts = sum(arrays[name].itemsize for name in ("path", "error"))
-    each = 4 * arrays["embedding"].shape[1] + arrays["reasons"].itemsize + FACE_BYTES
+    each = 4 * size + arrays["reasons"].itemsize + FACE_BYTES
     if photos * (texts + PHOTO_BYTES) + faces * each > limit:
-        return f"{photos:,} photos and {faces:,} faces take more memory than a file of its size may"
-    names = arrays["sha256"].tolist()
-    if len(set(names)) != images or any(not _is_sha256(name) for name in names):
-        return "an image is not identified by a SHA-256 of its own"
-    image, face_image = arrays["image"].astype(np.int64), arrays["face_image"].astype(np.int64)
-    if photos and (image.min() < -1 or image.max() >= images):
-        return "a photo shows an image that is not listed"
-    if faces and (face_image[0] < 0 or face_image[-1] >= images or (np.diff(face_image) < 0).any()):
-        return "a face is in an image that is not listed, or faces are not ordered by image"
-    if not np.array_equal((image < 0), arrays["error"] != ""):
-        return "a photo without an image needs an error, and no other may have one"
-    norms = np.linalg.norm(arrays["embedding"].astype(np.float64), axis=1)
-    if not np.all(np.abs(norms - 1) < 1e-3):
-        return "an embedding is not of unit length"
-    if (np.isnan(arrays["box"]).any(axis=1) != np.isnan(arrays["box"]).all(axis=1)).any():
-        return "a box has only some of its sides"
-    if any(np.isinf(arrays[name]).any() for name in ("box", "points", "quality", "percentile")):
-        return "a box, point or quality is infinite"
-    for text in np.unique(arrays["reasons"]).tolist():
-        given = text.split(SEPARATOR) if text else []
-        if list(in_order(set(given) & set(REASONS))) != given:
-            return f"the reasons of a face are {text[:100]!r}"
-    return ""
+        raise Error(f"{photos:,} photos and {faces:,} faces take more memory than a file of its size may")
+    names, image = arrays["sha256"].tolist(), arrays["image"]
+    if len(set(names)) != len(names) or not all(map(_is_sha256, names)):
+        raise Error("an image is not identified by a SHA-256 of its own")
+    if len(np.unique(image[image >= 0])) != len(names):
+        raise Error("an image is in no photo")
+    if not np.array_equal(image < 0, arrays["error"] != ""):
+        raise Error("a photo without an image needs an error, and no other may have one")
+    if (np.diff(arrays["face_image"].astype(np.int64) << 32 | arrays["number"]) <= 0).any():
+        raise Error("a face is there twice, or faces are not ordered by image and number")
+    box = arrays["box"]
+    if not ((box[:, 2:] > box[:, :2]).all(axis=1) | np.isnan(box).all(axis=1)).all():
+        raise Error("a box is not left, top, right and bottom of an area")
+    check_faces(arrays["embedding"], arrays["reasons"])
 
 
 def _is_sha256(text: str) -> bool:

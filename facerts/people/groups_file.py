@@ -9,28 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 from facerts.io.files import atomic_write
-from facerts.io.npz import read_npz
+from facerts.io.npz import ArrayType, read_npz, typed_arrays
 from facerts.people.found_faces import FaceKey, FoundFaces, Rows
 
 FORMAT = "facerts.people-groups/2"
-ARRAYS = {
-    "min_quality": ("f", 0),
-    "highest": ("iu", 0),
-    "decisions": ("iu", 0),
-    "sha256": ("U", 1),
-    "face_image": ("iu", 1),
-    "box": ("f", 2),
-    "group": ("iu", 1),
-    "probability": ("f", 1),
-    "suggested": ("iu", 1),
-    "alike": ("iu", 2),
-    "alike_probability": ("f", 1),
-}
-PER_FACE = ("face_image", "box", "group", "probability", "suggested")
 # Groups have at most as many numbers as a spreadsheet has whole ones.
 MAX_NUMBER = 1 << 53
+ARRAYS = {
+    "min_quality": ArrayType(np.float64, (), -np.inf, np.inf),
+    "highest": ArrayType(np.int64, (), 0, MAX_NUMBER),
+    "decisions": ArrayType(np.int64, (), 0),
+    "sha256": ArrayType(np.str_, ("images",)),
+    "face_image": ArrayType(np.int32, ("faces",), 0, "images"),
+    "box": ArrayType(np.float64, ("faces", 4), nan=True),
+    "group": ArrayType(np.int64, ("faces",), -1),
+    "probability": ArrayType(np.float32, ("faces",), 0, 1, nan=True),
+    "suggested": ArrayType(np.int64, ("faces",), -1),
+    "alike": ArrayType(np.int64, ("pairs", 2), -1),
+    "alike_probability": ArrayType(np.float64, ("pairs",), 0, 1),
+}
 # Faces may take MAX_BYTES of memory plus MAX_RATIO times the file.
 MAX_BYTES = 8 << 20
 MAX_RATIO = 8
@@ -100,11 +99,14 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a file of groups of format {FORMAT}; facerts people find writes one")
-    if problem := _problem(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size):
+    try:
+        arrays = typed_arrays(arrays, ARRAYS)
+        _check(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size)
+    except Error as error:
         raise DataError(
-            f"{path}: broken groups: {problem}; delete the file and run facerts people find again"
-        )
-    names, boxes = arrays["sha256"].tolist(), arrays["box"].astype(np.float64).round(2)
+            f"{path}: broken groups: {error}; delete the file and run facerts people find again"
+        ) from error
+    names, boxes = arrays["sha256"].tolist(), arrays["box"].round(2)
     keys = [
         FaceKey(names[image], None if np.isnan(box).any() else (box[0], box[1], box[2], box[3]))
         for image, box in zip(arrays["face_image"].tolist(), boxes, strict=True)
@@ -131,34 +133,17 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
     )
 
 
-def _problem(arrays: dict[str, NDArray[Any]], limit: int) -> str:
-    """What contradicts the format; empty if nothing does."""
-    for name, (kinds, axes) in ARRAYS.items():
-        if name not in arrays:
-            return f"there is no array {name!r}"
-        if arrays[name].dtype.kind not in kinds or arrays[name].ndim != axes:
-            return f"the array {name!r} is {arrays[name].ndim}-dimensional {arrays[name].dtype}"
-    faces = len(arrays["face_image"])
-    if any(len(arrays[name]) != faces for name in PER_FACE) or arrays["box"].shape[1] != 4:
-        return "its arrays of faces differ in length, or boxes have not 4 numbers"
-    pairs = len(arrays["alike"])
+def _check(arrays: dict[str, NDArray[Any]], limit: int) -> None:
+    """Check what the types of arrays do not say.
+
+    Raises:
+        Error: something contradicts the format.
+    """
+    faces, pairs = len(arrays["face_image"]), len(arrays["alike"])
     if (faces + pairs) * FACE_BYTES > limit:
-        return f"{faces:,} faces and {pairs:,} pairs of groups take more memory than a file of its size may"
-    if faces and not 0 <= arrays["face_image"].min() <= arrays["face_image"].max() < len(arrays["sha256"]):
-        return "a face is in an image that is not listed"
-    highest = arrays["highest"]
-    if not 0 <= highest <= MAX_NUMBER:
-        return "its highest number is none of a group"
-    if arrays["decisions"] < 0:
-        return "it has fewer than no decisions"
-    for name in ("group", "suggested"):
-        if faces and (((arrays[name] < 1) & (arrays[name] != -1)) | (arrays[name] > highest)).any():
-            return f"the array {name!r} has a number that no group has"
-    if np.isnan(arrays["min_quality"]):
-        return "its minimum quality is no number"
-    if arrays["alike"].shape != (len(arrays["alike_probability"]), 2):
-        return "its pairs of groups and their probabilities differ in length"
-    for name in ("probability", "alike_probability"):
-        if ((arrays[name] < 0) | (arrays[name] > 1)).any():
-            return "a probability is not from 0 to 1"
-    return ""
+        raise Error(
+            f"{faces:,} faces and {pairs:,} pairs of groups take more memory than a file of its size may"
+        )
+    for name in ("group", "suggested", "alike"):
+        if ((arrays[name] == 0) | (arrays[name] > arrays["highest"])).any():
+            raise Error(f"the array {name!r} has a number that no group has")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from facerts.errors import Error, did_you_mean
 from facerts.galleries.best import best_images
 from facerts.galleries.enroll import Enrollments
 from facerts.galleries.gallery import Gallery
+from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints, PersonKnown
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
@@ -173,11 +175,10 @@ class People:
         Raises:
             Error: there is no such person.
         """
-        text = str(of).strip()
-        if text.isdecimal() and int(text) in self.by_number:
-            return self.by_number[int(text)]
+        text = normal_name(str(of))
+        number = normalize("NFKC", text)
         for person in self.persons:
-            if person.name and person.name == text:
+            if number == str(person.number) or (text and text == person.name):
                 return person
         known = [person.name for person in self.persons if person.name]
         raise Error(

@@ -427,8 +427,7 @@ def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
 
 
 def _face_match(face: FaceResult, match: Match) -> FaceMatch:
-    # JSON cannot hold every text that a gallery file can.
-    candidates = [Candidate(person=storable(person), cosine=cosine) for person, cosine in match.candidates]
+    candidates = [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates]
     return FaceMatch(**dict(face), decision=match.decision.value, candidates=candidates)
 
 

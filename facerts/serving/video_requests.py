@@ -152,7 +152,7 @@ def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackRe
         decision=None if match is None else match.decision.value,
         candidates=[]
         if match is None
-        else [Candidate(person=storable(person), cosine=cosine) for person, cosine in match.candidates],
+        else [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates],
     )
 
 

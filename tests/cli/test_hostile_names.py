@@ -51,6 +51,7 @@ class World(NamedTuple):
     out: Path
     matcher: Path
     groups: Path
+    known: Path
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> Wor
     """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
     names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")
-    names += ("matcher.onnx", "groups")
+    names += ("matcher.onnx", "groups", "known")
     world = World(*(folder / f"{NAME}{name}" for name in names))
     write_synthetic_faces(world.people, identities=3, images=2, seed=5)
+    # Of those who are enrolled, only the paths are hostile.
+    shutil.copytree(world.people, world.known)
     for person in sorted(world.people.iterdir()):
         person.rename(person.with_name(f"{NAME}{person.name}"))
     write_description(write_embedder(world.model, quality=True), quality="output:bright")
@@ -79,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> Wor
         shutil.copy(image, world.flat / f"{FILE}{number}.jpg")
     (world.flat / f"{FILE}broken.jpg").write_bytes(b"no image")
     model = ("--model", world.model)
-    assert run("gallery", "build", world.people, *model, "--out", world.gallery) == 0
+    assert run("gallery", "build", world.known, *model, "--out", world.gallery) == 0
     write_matcher(world.matcher)
     assert run("people", "find", world.flat, "--model", world.matcher, "--out", world.groups) == 1
     assert run("evaluate", "verification", *model, "--data", world.pairs, "--out", world.result) == 0
@@ -141,7 +144,7 @@ COMMANDS: dict[str, Arguments] = {
     "export": lambda world: (world.flat, "--out", world.out),
     "gallery add": lambda world: (world.gallery, world.flat, "--model", world.model, "--person", NAME),
     "gallery best": lambda world: (world.gallery,),
-    "gallery build": lambda world: (world.people, "--model", world.model, "--out", f"{world.out}.npz"),
+    "gallery build": lambda world: (world.known, "--model", world.model, "--out", f"{world.out}.npz"),
     "gallery check": lambda world: (world.gallery,),
     "gallery list": lambda world: (world.gallery,),
     "gallery remove": lambda world: (world.gallery, NAME),

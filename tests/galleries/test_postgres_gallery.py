@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from facerts.galleries import (
     open_gallery,
     postgres_gallery,
     postgres_strangers,
+    postgres_tables,
     write_gallery,
 )
 from facerts.galleries.postgres_gallery import PostgresGallery
@@ -419,24 +421,17 @@ NAMES = [
     "O'Hara",
     'a "quoted" name',
     "Robert'); DROP TABLE people; --",
-    "a\0b",
-    "\udcff",
-    "x" * 20_000,
+    "x" * 200,
     "%s %(k)s {schema}",
     "\\x00",
     "né 人 🙂",
-    " ",
-    "\n",
 ]
+TEXTS = [*NAMES, "a\0b", "\udcff", "x" * 20_000, " ", "\n"]
 
 
 def test_people_images_and_galleries_may_have_any_name(postgres: Server, tmp_path: Path) -> None:
-    rows = np.arange(2 * len(NAMES)) % len(NAMES)
-    images = draw(len(NAMES), 2).take(np.argsort(rows, kind="stable"))
-    names = np.array(NAMES)[np.sort(rows)]
-    odd = gallery_of(
-        replace(images, person=names, path=np.char.add(names, np.tile([".jpg", "'.jpg"], len(NAMES))))
-    )
+    paths = [f"{TEXTS[row % len(TEXTS)]}{row}" for row in range(4 * len(NAMES))]
+    odd = gallery_of(replace(draw(len(NAMES), 4), person=np.array(NAMES).repeat(4), path=np.array(paths)))
     write_gallery(tmp_path / "g.npz", odd)
     expected = open_gallery(tmp_path / "g.npz").read()
     for name in ("it's", 'a"b', "x; DROP TABLE y", "é" * 31, "Upper", "new_people", "a%2Bb"):
@@ -445,9 +440,9 @@ def test_people_images_and_galleries_may_have_any_name(postgres: Server, tmp_pat
         assert gallery.read().entries == expected.entries
         gallery.merge(odd)
         assert_equal(gallery, expected, odd.templates)
-        removed = gallery.remove(people=NAMES[:2], paths=[names[-1] + ".jpg", NAMES[3] + ".jpg"])
+        removed = gallery.remove(people=NAMES[:2], paths=paths[20:22])
         assert removed.gone == tuple(sorted(NAMES[:2]))
-        assert len(removed.entries) == 6
+        assert len(removed.entries) == 10
         gallery.close()
 
 
@@ -591,6 +586,86 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: PostgresGall
     for use in (odd.summary, lambda: odd.write(known)):
         with pytest.raises(DataError, match="not a gallery of format"):
             use()
+
+
+# What others may do to the tables of 8 people with 3 images each, and what is said of it.
+BROKEN = [
+    ("UPDATE {0}.about SET images = 25", "not the 8 people and 25 images"),
+    ("UPDATE {0}.about SET images = 1000000000000000", "not the 8 people and 1,000,000,000,000,000 images"),
+    ("UPDATE {0}.about SET people = 9", "not the 9 people and 24 images"),
+    ("UPDATE {0}.about SET people = -1", "counts -1 people"),
+    (
+        "UPDATE {0}.about SET size = 63",
+        r"people\.template is vector\(64\) NOT NULL, not vector\(63\) NOT NULL",
+    ),
+    ("INSERT INTO {0}.about SELECT * FROM {0}.about", "not a gallery of format"),
+    ("DELETE FROM {0}.enrollments", "not the 8 people and 24 images"),
+    ("DELETE FROM {0}.people", "no people|not the 8 people and 24 images"),
+    ("DELETE FROM {0}.people WHERE id = 3", "not the 8 people and 24 images"),
+    (
+        "ALTER TABLE {0}.enrollments DROP CONSTRAINT new_enrollments_person_fkey; DELETE FROM {0}.people WHERE id = 3",
+        "not the 8 people and 24 images",
+    ),
+    ("ALTER TABLE {0}.about DROP COLUMN sample_people", r"about\.sample_people is missing, not bigint"),
+    (
+        "ALTER TABLE {0}.enrollments DROP COLUMN reasons",
+        r"enrollments\.reasons is missing, not text NOT NULL",
+    ),
+    ("DROP TABLE {0}.strangers", r"strangers\.enrollment is missing"),
+    (
+        "ALTER TABLE {0}.enrollments ALTER path DROP NOT NULL; UPDATE {0}.enrollments SET path = NULL WHERE id = 3",
+        r"enrollments\.path is text, not text NOT NULL",
+    ),
+    (
+        "ALTER TABLE {0}.people ALTER template TYPE vector(3) USING '[1,0,0]'",
+        r"people\.template is vector\(3\) NOT NULL, not vector\(64\)",
+    ),
+    ("UPDATE {0}.enrollments SET embedding = embedding + embedding WHERE id = 3", "not of unit length"),
+    ("UPDATE {0}.people SET template = template + template", "not of unit length"),
+    ("UPDATE {0}.enrollments SET percentile = 101 WHERE id = 3", "'percentile' has 101"),
+    ("UPDATE {0}.enrollments SET quality = 'Infinity' WHERE id = 3", "'quality' has inf"),
+    ("UPDATE {0}.enrollments SET reasons = 'evil' WHERE id = 3", "reasons of a face are 'evil'"),
+    ("UPDATE {0}.people SET name = '' WHERE id = 3", "a name must not be empty"),
+    ("UPDATE {0}.people SET name = 'e' || chr(769) WHERE id = 3", "is not in Unicode's NFC"),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), BROKEN)
+def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(
+    postgres: Server, gallery: PostgresGallery, change: str, problem: str
+) -> None:
+    known = gallery_of(draw(8, 3))
+    gallery.write(known)
+    gallery.threshold(0.1)
+    postgres.execute(change.format(schema_of(gallery)))
+    found = set()
+    for opened in (PostgresGallery(gallery.name), gallery):
+        for use in (
+            opened.summary,
+            opened.image_counts,
+            opened.read,
+            lambda opened=opened: opened.match(faces_of(known.templates), fpir=0.1, k=2),
+            lambda opened=opened: opened.merge(known),
+            lambda opened=opened: opened.remove(people=["p002"]),
+        ):
+            try:
+                use()
+            except Error as error:
+                found.add(str(error))
+    pattern = rf"{re.escape(gallery.name)}: .*({problem}).*; (build it again|use the facerts that wrote it)"
+    assert any(re.match(pattern, each) for each in found), found
+    if "not a gallery of format" not in problem:
+        gallery.write(known)
+        assert_equal(gallery, known, known.templates)
+
+
+def test_further_columns_do_not_matter(postgres: Server, gallery: PostgresGallery) -> None:
+    known = gallery_of(draw(8, 3))
+    gallery.write(known)
+    for table in postgres_tables.TABLES:
+        postgres.execute(f"ALTER TABLE {schema_of(gallery)}.{table} ADD COLUMN more int")
+    gallery.merge(known)
+    assert_equal(PostgresGallery(gallery.name), known, known.templates)
 
 
 def test_a_build_that_cannot_be_written_ends_before_images_are_scored(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.people import find_people, merge_people, name_person, read_people
+from facerts.io.npz import ArrayType
+from facerts.people import find_people, found_faces, groups_file, merge_people, name_person, read_people
 from facerts.people.decisions import Action, read_decisions
 from facerts.people.found_faces import read_found_faces, write_found_faces
 from facerts.people.people_folder import save
@@ -45,72 +47,108 @@ def arrays_of(path: Path) -> dict[str, Any]:
         return dict(stored)
 
 
-def first(values: np.ndarray, value: Any) -> np.ndarray:
-    changed = values.copy()
-    changed[0] = value
-    return changed
+def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
+    """Puts a value at the beginning of an array."""
+
+    def change(values: np.ndarray) -> np.ndarray:
+        changed = values.astype(dtype or values.dtype)
+        changed[:1] = value
+        return changed
+
+    return change
 
 
-BROKEN_FACES: dict[str, Any] = {
-    "no array": lambda a: {name: values for name, values in a.items() if name != "box"},
-    "2-dimensional": lambda a: a | {"quality": a["quality"][:, None]},
-    "of photos differ": lambda a: a | {"size": a["size"][1:]},
-    "of faces differ": lambda a: a | {"number": a["number"][1:]},
-    "boxes need 4": lambda a: a | {"box": a["box"][:, :3]},
-    "1 to 4,096": lambda a: a | {"embedding": np.zeros((6, 5000), np.float32)},
-    "a SHA-256 of its own": lambda a: a | {"sha256": first(a["sha256"], a["sha256"][1])},
-    "image that is not listed": lambda a: a | {"image": first(a["image"], 6)},
-    "not ordered by image": lambda a: a | {"face_image": a["face_image"][::-1]},
-    "needs an error": lambda a: a | {"image": first(a["image"], -1)},
-    "unit length": lambda a: a | {"embedding": 2 * a["embedding"]},
-    "some of its sides": lambda a: a | {"box": first(a["box"], [0, 1, 2, np.nan])},
-    "infinite": lambda a: a | {"quality": first(a["quality"], np.inf)},
-    "reasons of a face": lambda a: a | {"reasons": np.array(["evil"] * 6)},
-    "not a table of format": lambda a: a | {"format": np.array("facerts.gallery/1")},
-}
+def write_changed(path: Path, name: str, change: Any) -> None:
+    """Change one array of a file, or leave it out."""
+    arrays = arrays_of(path)
+    values = arrays.pop(name)
+    np.savez(path, **arrays, **({} if change is None else {name: change(values)}))
 
 
-@pytest.mark.parametrize("problem", BROKEN_FACES)
-def test_a_broken_table_is_refused(folder: Path, problem: str) -> None:
-    path = folder / "faces.npz"
-    np.savez(path, **BROKEN_FACES[problem](arrays_of(path)))
-    with pytest.raises(DataError, match=rf"faces\.npz: .*{problem}"):
+BROKEN_FACES: list[tuple[str, Any, str]] = [
+    ("format", lambda _: "facerts.gallery/1", "not a table of format"),
+    ("box", None, "there is no array 'box'"),
+    ("quality", lambda values: values[:, None], "2-dimensional"),
+    ("size", lambda values: values[1:], r"\(5,\), not \(6,\)"),
+    ("number", lambda values: values[1:], r"\(5,\), not \(6,\)"),
+    ("box", lambda values: values[:, :3], r"\(6, 3\), not \(6, 4\)"),
+    ("embedding", lambda _: np.zeros((6, 5000), np.float32), "1 to 4,096"),
+    ("sha256", lambda values: values[[1, *range(1, 6)]], "a SHA-256 of its own"),
+    ("sha256", first("A" * 64), "a SHA-256 of its own"),
+    ("image", first(6), "'image' has 6"),
+    ("image", first(-2), "'image' has -2"),
+    ("image", first(1), "an image is in no photo"),
+    ("error", first("no", "U9"), "needs an error"),
+    ("size", first(-2), "'size' has -2"),
+    ("size", first(2**63, np.uint64), r"'size' has 9\.22337e\+18"),
+    ("mtime", first(2**63, np.uint64), r"'mtime' has 9\.22337e\+18"),
+    ("face_image", first(-1), "'face_image' has -1"),
+    ("face_image", lambda values: values[::-1], "not ordered by image"),
+    ("face_image", first(1), "there twice"),
+    ("number", first(-1), "'number' has -1"),
+    ("number", first(2**31, np.int64), r"'number' has 2\.14748e\+09"),
+    ("box", first([0, 1, 2, np.nan]), "a box is not left, top, right and bottom"),
+    ("box", first([2, 0, 1, 2]), "a box is not left, top, right and bottom"),
+    ("box", first([0, 2, 1, 2]), "a box is not left, top, right and bottom"),
+    ("box", first([0, 0, 1, 1e300], float), r"'box' has 1e\+300"),
+    ("points", first(-np.inf), "'points' has -inf"),
+    ("embedding", lambda values: 2 * values, "unit length"),
+    ("embedding", first(np.nan), "'embedding' has NaN"),
+    ("embedding", first(1e300, float), r"'embedding' has 1e\+300"),
+    ("quality", first(np.inf), "'quality' has inf"),
+    ("quality", first(-1e300, float), r"'quality' has -1e\+300"),
+    ("percentile", first(1e300, float), r"'percentile' has 1e\+300"),
+    ("percentile", first(-1), "'percentile' has -1"),
+    ("reasons", lambda _: np.array(["evil"] * 6), "reasons of a face are 'evil'"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_FACES)
+def test_a_broken_table_is_refused(folder: Path, name: str, change: Any, problem: str) -> None:
+    write_changed(folder / "faces.npz", name, change)
+    with pytest.raises(DataError, match=rf"faces\.npz: .*{problem}.*; .*facerts people find"):
         read_people(folder)
 
 
-def test_a_small_file_must_not_hold_many_faces(folder: Path) -> None:
-    path = folder / "faces.npz"
-    arrays = arrays_of(path)
+@pytest.mark.parametrize(
+    ("file", "types"), [("faces.npz", found_faces.ARRAYS), ("groups.npz", groups_file.ARRAYS)]
+)
+def test_a_small_file_must_not_hold_many_faces(folder: Path, file: str, types: dict[str, ArrayType]) -> None:
+    arrays = arrays_of(folder / file)
     many = {
-        name: np.repeat(arrays[name][:1], 100_000, axis=0)
-        for name in ("face_image", "number", "box", "points", "embedding", "quality", "percentile", "reasons")
+        name: np.repeat(arrays[name][:1], 200_000, axis=0)
+        for name, kind in types.items()
+        if kind.shape[:1] == ("faces",)
     }
-    np.savez_compressed(path, **(arrays | many))
+    np.savez_compressed(folder / file, **(arrays | many))
     with pytest.raises(DataError, match="memory"):
         read_people(folder)
 
 
-BROKEN_GROUPS: dict[str, Any] = {
-    "no array": lambda a: {name: values for name, values in a.items() if name != "group"},
-    "differ in length": lambda a: a | {"group": a["group"][1:]},
-    "image that is not listed": lambda a: a | {"face_image": first(a["face_image"], 9)},
-    "number that no group has": lambda a: a | {"group": first(a["group"], 0)},
-    "none of a group": lambda a: a | {"highest": np.array(-3)},
-    "is no number": lambda a: a | {"min_quality": np.array(np.nan)},
-    "not from 0 to 1": lambda a: a | {"probability": first(a["probability"], 2)},
-    "groups of format": lambda a: a | {"format": np.array("x")},
-    "more memory": lambda a: {
-        name: np.repeat(values[:1], 200_000, axis=0) if values.ndim and name != "sha256" else values
-        for name, values in a.items()
-    },
-}
+BROKEN_GROUPS: list[tuple[str, Any, str]] = [
+    ("format", lambda _: "x", "groups of format"),
+    ("group", None, "there is no array 'group'"),
+    ("group", lambda values: values[1:], r"\(5,\), not \(6,\)"),
+    ("group", first(0), "'group' has a number that no group has"),
+    ("group", first(4), "'group' has a number that no group has"),
+    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
+    ("suggested", first(-2), "'suggested' has -2"),
+    ("suggested", first(4), "'suggested' has a number that no group has"),
+    ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
+    ("face_image", first(9), "'face_image' has 9"),
+    ("box", first(np.inf), "'box' has inf"),
+    ("highest", lambda _: np.array(-3), "'highest' has -3"),
+    ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
+    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
+    ("probability", first(2), "'probability' has 2"),
+    ("probability", first(-1), "'probability' has -1"),
+]
 
 
-@pytest.mark.parametrize("problem", BROKEN_GROUPS)
-def test_broken_groups_are_refused(folder: Path, problem: str) -> None:
-    path = folder / "groups.npz"
-    np.savez_compressed(path, **BROKEN_GROUPS[problem](arrays_of(path)))
-    with pytest.raises(DataError, match=rf"groups\.npz: .*{problem}"):
+@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_GROUPS)
+def test_broken_groups_are_refused(folder: Path, name: str, change: Any, problem: str) -> None:
+    write_changed(folder / "groups.npz", name, change)
+    with pytest.raises(DataError, match=rf"groups\.npz: .*{problem}.*; .*facerts people find"):
         read_people(folder)
 
 
@@ -122,6 +160,9 @@ BROKEN_LINES = {
     "sets of faces": b'{"action": "split", "faces": [[]]}',
     "extra|unexpected|not a decision": b'{"action": "undo", "more": 1}',
     "number of a group": json.dumps({"action": "remove", "faces": [[{"image": IMAGE, "was": 0}]]}).encode(),
+    "must not have control": b'{"action": "name", "faces": [[]], "name": "\\u001b[2J"}',
+    "person's number": b'{"action": "name", "faces": [[]], "name": "person 12"}',
+    "has the name": b'{"action": "name", "faces": [[]]}',
     "finite": b'{"action": "remove", "faces": [[{"image": "0", "box": [0, 0, 1, NaN]}]]}',
 }
 
@@ -167,8 +208,12 @@ def test_a_table_survives_being_written_and_read(folder: Path) -> None:
 def test_pairs_that_may_be_one_person_are_kept_until_they_are_merged(folder: Path) -> None:
     people = read_people(folder)
     one, other = (person.number for person in people.persons[:2])
-    save(replace(people, groups=replace(people.groups, alike=((one, other, 0.25), (one, 10**6, 0.2)))))
+    # 2 was merged into 1.
+    save(replace(people, groups=replace(people.groups, alike=((one, other, 0.25), (one, 2, 0.2)))))
     (pair,) = read_people(folder).alike
     assert (pair[0].number, pair[1].number, pair[2]) == (one, other, 0.25)
     merge_people(folder, [one, other])
     assert read_people(folder).alike == ()
+    save(replace(people, groups=replace(people.groups, alike=((one, 10**6, 0.2),))))
+    with pytest.raises(DataError, match="'alike' has a number that no group has"):
+        read_people(folder)

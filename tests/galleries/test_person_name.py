@@ -1,0 +1,165 @@
+"""A name has one form wherever it comes from, and what nobody could read or type is no name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import facerts
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.errors import DataError, Error
+from facerts.galleries import Listed, Reason, StoredGallery, correct_gallery, open_gallery, write_gallery
+from facerts.galleries.person_name import person_name
+from facerts.scoring import Scorer
+from tests.galleries.test_gallery import draw, gallery_of
+from tests.postgres_server import Server
+
+NFC, NFD = "Zo\xeb", "Zoe\u0308"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        (NFD, NFC),
+        (" \u3000Anna\xa0Lee\n", "Anna\xa0Lee"),
+        *((name, name) for name in ("0001", "person-12", "علی\u200cرضا", "☺\ufe0f", "👩\u200d🚀", "x" * 200)),
+    ],
+)
+def test_a_name_has_one_form(name: str, kept: str) -> None:
+    assert person_name(name) == kept
+
+
+INVISIBLE = ["\u200d", "\ufe0f", "\u2800", "\u3164\u200c", "\u115f", "\u1160", "\uffa0", "\u034f", "\u0301"]
+CONTROLS = ["\x1b[2J", "a\nb", "\u200b", "\xad", "\u202egnp", "\U000e0041", "\udcff", "a\0b"]
+IMPOSSIBLE = {
+    **dict.fromkeys(["", " \xa0\u3000\n"], "empty"),
+    **dict.fromkeys(INVISIBLE, "seen"),
+    **dict.fromkeys(CONTROLS, "control"),
+    "x" * 201: "201 letters",
+}
+NUMBERS = [
+    "12",
+    "１２",
+    "٣",
+    "①",
+    "person 12",
+    "Person\xa012",
+    "ＰＥＲＳＯＮ\u200312",
+    "person-3",
+    "per\u200dson_3",
+    "New",
+]
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_nobody_could_read_or_type_is_no_name(name: str) -> None:
+    with pytest.raises(Error, match=IMPOSSIBLE[name]):
+        person_name(name)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_where_people_have_numbers_no_name_is_taken_for_one(name: str) -> None:
+    assert person_name(name)
+    with pytest.raises(Error, match="person's number, or a new person"):
+        person_name(name, numbered=True)
+    assert person_name("Anna 12", numbered=True) == "Anna 12"
+
+
+@pytest.fixture(scope="module")
+def scorer(model: Path) -> Scorer:
+    return facerts.load(model, detector="none", threads=1)
+
+
+@pytest.fixture(params=["file", "database"])
+def gallery(request: pytest.FixtureRequest, postgres: Server, tmp_path: Path) -> StoredGallery:
+    """A gallery that is not there yet."""
+    place = postgres.address(gallery="names") if request.param == "database" else tmp_path / "g.npz"
+    return open_gallery(place)
+
+
+def test_spellings_of_one_name_are_one_person(gallery: StoredGallery, scorer: Scorer, tmp_path: Path) -> None:
+    write_synthetic_faces(tmp_path / "people", identities=3, images=2, seed=5)
+    first, second, _ = sorted((tmp_path / "people").iterdir())
+    first.rename(first.with_name(NFC))
+    copies = [str(copy) for copy in sorted(second.rename(second.with_name(NFD)).iterdir())]
+    assert gallery.build(scorer, tmp_path / "people", min_quality=-9).people == 2
+    assert gallery.image_counts()[NFC] == 4
+    # Enrolled already.
+    gallery.add(scorer, copies, person=f" {NFD} ", min_quality=-9)
+    assert gallery.image_counts()[NFC] == 4
+    known = gallery.read()
+    assert len(known.remove(people=[NFD]).entries) == 2
+    assert len(known.remove(images=[(NFD, copies[0])]).entries) == 5
+    poor = [
+        Listed(NFD, path, Reason.POOR) for _, path in known.entries if Path(path).parent.name != "person_0002"
+    ]
+    assert [name for name, _ in correct_gallery(known, poor)[1]] == [NFC]
+    assert gallery.remove(findings=[Listed(NFD, copies[0], "")]).entries == ((NFC, copies[0]),)
+    assert gallery.remove(people=[NFD]).gone == (NFC,)
+
+
+def test_a_file_of_others_may_spell_a_name_in_two_ways(tmp_path: Path) -> None:
+    path = tmp_path / "g.npz"
+    write_gallery(path, gallery_of(draw(3, 2)))
+    arrays = dict(np.load(path))
+    np.savez(path, **arrays | {"people": np.array([NFD, NFC, "Anna"])})
+    assert open_gallery(path).image_counts() == {"Anna": 2, NFC: 4}
+
+
+def rename(people: Path, name: str) -> Path:
+    next(people.iterdir()).rename(people / name)
+    return people
+
+
+def file_with(folder: Path, name: str) -> Path:
+    path = folder / "theirs.npz"
+    write_gallery(path, gallery_of(draw(2, 2)))
+    np.savez(path, **dict(np.load(path)) | {"people": np.array([name, "b"])})
+    return path
+
+
+ENROLLED: dict[str, tuple[str, Callable[[StoredGallery, Scorer, Path], Any]]] = {
+    "a folder": (
+        r"people: the name \\x1b must not .* nothing was enrolled, so rename",
+        lambda gallery, scorer, people: gallery.build(scorer, rename(people, "\x1b")),
+    ),
+    "a folder of bytes that are no text": (
+        r"people: the name \\udcff must not",
+        lambda gallery, scorer, people: gallery.add(scorer, rename(people, "\udcff")),
+    ),
+    "an option": (
+        "a name must not be empty",
+        lambda gallery, scorer, people: gallery.add(scorer, people, person=" "),
+    ),
+    "embeddings": (
+        r"the name '\\u3164' must have",
+        lambda gallery, scorer, people: gallery.merge(
+            gallery_of(replace(draw(1, 2), person=np.full(2, "\u3164")))
+        ),
+    ),
+    "a file of others": (
+        r"theirs\.npz: a broken gallery: the name \\x07 must not .*; build it again",
+        lambda gallery, scorer, people: open_gallery(file_with(people, "\x07")).read(),
+    ),
+}
+
+
+@pytest.mark.parametrize("source", ENROLLED)
+def test_nobody_gets_an_impossible_name(
+    gallery: StoredGallery, scorer: Scorer, tmp_path: Path, source: str
+) -> None:
+    people = tmp_path / "people"
+    write_synthetic_faces(people, identities=2, images=2, seed=5)
+    gallery.build(scorer, people, min_quality=-9)
+    before = gallery.read().entries
+    message, use = ENROLLED[source]
+    with pytest.raises(Error, match=message):
+        use(gallery, scorer, people)
+    assert gallery.read().entries == before
+    with pytest.raises(DataError, match="is not in the gallery"):
+        gallery.remove(people=["\u3164\0\udcff"])
