@@ -31,6 +31,7 @@ from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinishe
 from facerts.io.json_arrays import Float32Array
 from facerts.io.json_file import read_json
 from facerts.scoring.crop_store import CropStore
+from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
@@ -202,7 +203,8 @@ class VideoJob:
         table: suffix of the tables, .csv, .jsonl or .parquet.
 
     Attributes:
-        shown: the clips, as tables and messages call them: addresses of streams are without passwords.
+        shown: the clips, as tables and messages call them: addresses of streams are without passwords, and bytes of file
+            names that are not valid text are escaped.
 
     Raises:
         Error: tables cannot be written as this.
@@ -213,7 +215,7 @@ class VideoJob:
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)
-        self.shown = list(map(shown_name, self.clips))
+        self.shown = [storable(shown_name(clip)) for clip in self.clips]
         self.tables = {name: self.out / f"{name}{table}" for name in ("tracks", "clips")}
         for path in self.tables.values():
             check_sink(path)
@@ -313,7 +315,7 @@ class VideoJob:
             DataError: a clip is missing or damaged.
         """
         clips = []
-        for number, clip in enumerate(self.clips):
+        for number, clip in enumerate(self.shown):
             finished = self.finished(number)
             if finished is None:
                 raise DataError(f"{clip} changed while others were looked at; run again with --resume")
@@ -375,7 +377,7 @@ def _run_clip(
         source = task.open(clip)
         seconds = source.duration
     except VideoError as error:
-        return FinishedClip(ClipRow(shown, error=str(error)), [], [], file)
+        return FinishedClip(ClipRow(shown, error=storable(str(error))), [], [], file)
     if task.annotate is not None and source.live:
         raise Error(f"{shown}: streams and cameras cannot be read twice, as --annotate has to; leave it out")
     folder = job.clip_folder(number)
@@ -415,12 +417,12 @@ def _run_clip(
                         _write_checkpoint(folder, tracks.state, store, log, file)
                         written = time.monotonic()
             except VideoError as problem:
-                stopped = str(problem)
+                stopped = storable(str(problem))
         for track in tracks.finish():
             results.add(track)
     report = source.report
     if stopped is None and report.problem is not None:
-        stopped = f"{source.name}: {report.problem}"
+        stopped = f"{shown}: {report.problem}"
     until = tracks.state.time if report.until is None else report.until
     if task.annotate is not None and until is not None:
         path = task.annotate / f"{job.names[number]}.mp4"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.images import IMAGE_SUFFIXES
+from facerts.images import IMAGE_SUFFIXES, in_flight
 from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 
@@ -49,7 +49,11 @@ def read_ahead(
     """
 
     def loaded(start: int) -> list[Item]:
-        return [load(int(index)) for index in order[start : start + CHUNK]]
+        items = []
+        for index in order[start : start + CHUNK]:
+            with in_flight():
+                items.append(load(int(index)))
+        return items
 
     def chunks() -> Iterator[list[Item]]:
         with ThreadPoolExecutor(THREADS) as pool:

@@ -7,6 +7,7 @@ that cannot be decoded in bounded time and memory (``facerts.images.limits``), a
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
 from facerts.images.decoding import IMAGE_SUFFIXES, decode, read
 from facerts.images.encode import encode_jpeg, encode_png
+from facerts.images.budget import in_flight
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "encode_jpeg",
     "encode_png",
     "fit_crop",
+    "in_flight",
     "read",
 ]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import ImageError
 from facerts.images.decoding import decode
+from facerts.images.budget import in_flight
 
 CROP_SIZE = 112
 # At this size the eyes are five pixels apart, and training downscales no face further (``small_side``). Below it a
@@ -21,7 +22,8 @@ def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
     Raises:
         ImageError: as for ``decode`` and ``as_crop``.
     """
-    return as_crop(decode(data, where=where), where=where)
+    with in_flight():
+        return as_crop(decode(data, where=where), where=where)
 
 
 def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
+from facerts.images.budget import reserve
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
 from facerts.images.pillow import decode_with_pillow, pillow_format
 from facerts.io.files import regular
@@ -56,6 +57,7 @@ def decode(
     if known:
         return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
     height, width, pixels = _check(data, where, max_pixels)
+    reserve(height, width)
     try:
         image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error as error:

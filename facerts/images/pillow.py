@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError, first_line
+from facerts.images.budget import reserve
 from facerts.images.limits import MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def from_pillow(image: Image, where: str, max_pixels: int = MAX_PIXELS) -> NDArr
         raise ImageError(f"{where}: a PIL image of mode {image.mode}; convert it to RGB first")
     if image.width * image.height > max_pixels:
         raise ImageError(f"{where}: {image.width} x {image.height} pixels exceed the limit of {max_pixels:,}")
+    reserve(image.height, image.width)
     # Pillow reads the file only now, and does not say what its decoders raise for broken ones.
     try:
         upright = ImageOps.exif_transpose(image)

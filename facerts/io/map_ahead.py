@@ -5,25 +5,62 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from facerts.io.byte_budget import ByteBudget
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Of items in the pool, and again of results that wait to be taken.
+MAX_BYTES = 48 << 20
+
 
 def map_ahead(
-    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], depth: int
+    pool: ThreadPoolExecutor,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    depth: int,
+    *,
+    size: Callable[[Any], int] = lambda _: 0,
+    max_bytes: int = MAX_BYTES,
 ) -> Iterator[Result]:
-    """The function of each item, in order, computed in a pool up to ``depth`` items ahead."""
-    waiting: deque[Future[Result]] = deque()
+    """The function of each item, in order, computed in a pool up to ``depth`` items ahead.
+
+    Args:
+        size: bytes that an item or a result holds.
+        max_bytes: no item is drawn while those ahead hold more, and none is begun while results do.
+    """
+    waiting: deque[tuple[Future[Result], int]] = deque()
+    drawn = 0
+    results = ByteBudget(max_bytes)
+
+    def work(item: Item) -> Result:
+        results.take(0)
+        result = function(item)
+        results.add(size(result))
+        return result
+
+    def taken() -> Result:
+        nonlocal drawn
+        future, held = waiting.popleft()
+        drawn -= held
+        result = future.result()
+        results.add(-size(result))
+        return result
+
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) >= depth:
-                yield waiting.popleft().result()
+            waiting.append((pool.submit(work, item), size(item)))
+            drawn += waiting[-1][1]
+            # Not kept while the next one is drawn.
+            del item
+            while waiting and (len(waiting) >= depth or drawn > max_bytes):
+                yield taken()
         while waiting:
-            yield waiting.popleft().result()
+            yield taken()
     finally:
         # After an error, or if the caller stops early, work that has not started is canceled.
-        for future in waiting:
+        for future, _ in waiting:
             future.cancel()
+        results.lift()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -60,12 +62,15 @@ def score_images(
             ),
             images,
             2 * batch_size * parallel_batches,
+            size=attrgetter("nbytes"),
         )
-        batches = _batches(prepared, batch_size, block_size)
-        for batch in map_ahead(
-            model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1
-        ):
-            yield from batch
+        # Closed before the threads, which may wait for what they prepared to be taken.
+        with closing(prepared):  # type: ignore[type-var]
+            batches = _batches(prepared, batch_size, block_size)
+            for batch in map_ahead(
+                model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1
+            ):
+                yield from batch
 
 
 def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> list[list[ScoredFace]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from facerts.detection import Detection, FaceFinder
 from facerts.errors import Error, ImageError, MissingModelError
-from facerts.images import CROP_SIZE, as_crop
+from facerts.images import CROP_SIZE, as_crop, in_flight
 from facerts.images.align import align
 from facerts.onnx.session import ProviderError
 from facerts.scoring.reasons import crop_reasons, detection_reasons
@@ -29,11 +29,13 @@ class LazyImage:
     Attributes:
         load: returns ``(H, W, 3) uint8`` RGB or raises ``Error``; called in a worker thread.
         color: the order of the channels that was said of an array; None for encoded images, which say it themselves.
+        nbytes: bytes of the pixels that it keeps in memory until then.
     """
 
     path: str
     load: Callable[[], NDArray[np.uint8]]
     color: str | None = None
+    nbytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,13 @@ class PreparedImage:
     smaller: int | None = None
     size: tuple[int, int] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its crops."""
+        return sum(crop.nbytes for crop in self.crops)
 
+
+@in_flight()
 def prepare(
     image: LazyImage,
     detector: FaceFinder | None,

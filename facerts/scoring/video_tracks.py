@@ -157,15 +157,15 @@ class VideoTracks:
         times: deque[float] = deque()
         frames = self._source.frames(self._options.fps, self.state.time)
 
-        def images() -> Iterator[LazyImage]:
-            for frame in frames:
-                times.append(frame.time)
-                yield LazyImage(self._source.name, partial(_pixels, frame))
+        def image(frame: Frame) -> LazyImage:
+            times.append(frame.time)
+            return LazyImage(self._source.name, partial(_pixels, frame), nbytes=frame.pixels.nbytes)
 
         live = self._source.live
         scored = score_images(
             self._row_builder,
-            images(),
+            # Without a variable that would keep a frame while the next one is decoded.
+            map(image, frames),
             detector=self._detector,
             max_faces=self._options.max_faces,
             min_face_size=self._min_face_size,

@@ -22,6 +22,7 @@ from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOpt
 from facerts.serving.service import Service
 from facerts.serving.uploads import Upload
 from facerts.video import ReadReport, VideoLimits
+from facerts.video.frames import MAX_FRAME_PIXELS
 from facerts.video.open_frames import IN_MEMORY
 from facerts.video.tracker import import_assignment
 from facerts.video.video_file import VideoFile, import_av
@@ -78,7 +79,7 @@ class VideoRequests:
     def _track(self, upload: Upload, options: VideoOptions, abandoned: threading.Event) -> VideoResult:
         settings, scorer = self._service.settings, self._service.scorer
         limits = VideoLimits(
-            max_pixels=settings.max_pixels,
+            max_pixels=min(settings.max_pixels, MAX_FRAME_PIXELS),
             max_seconds=settings.max_seconds,
             max_frames=round(MAX_FRAME_RATE * settings.max_seconds),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,8 @@ MAX_DAMAGED = 500
 MISSING_SECONDS = 1.0
 # Pixels that are not square are stretched at most this much.
 MAX_STRETCH = 4.0
+# Of a decoded pixel; frames of more are limited like larger ones.
+PIXEL_BITS = 30
 # Frames that are decoded at the same time hold memory.
 DECODER_THREADS = 2
 NO_CAMERA_TIME = 1 / 25
@@ -159,8 +162,8 @@ def open_container(
     try:
         container = av.open(
             opened,
-            # Also for the decoders that look into the file before it is open.
-            options={**settings, "max_pixels": str(limits.max_pixels)},
+            # No decoder looks into the file before it has its limits.
+            container_options={**settings, "codec_whitelist": "none"},
             timeout=timeout,
             metadata_errors="replace",
         )
@@ -224,7 +227,9 @@ def decode_frames(
         VideoError: the video goes beyond a limit.
     """
     stream = video_stream(container, name)
-    _check_size(name, stream.codec_context.width, stream.codec_context.height, limits)
+    _check_size(name, stream.codec_context, 0, limits)
+    # Later frames may be larger, and are refused before they have memory.
+    stream.codec_context.options = _decoder_options(limits)
     stream.codec_context.thread_type = "AUTO"
     stream.codec_context.thread_count = DECODER_THREADS
     duration = stated_duration(container, stream)
@@ -234,8 +239,10 @@ def decode_frames(
     if start is not None:
         _seek(container, stream, start)
     ended = _Ended()
-    for decoded in _decoded(container, stream, report, ended):
-        _check_size(name, decoded.width, decoded.height, limits)
+    for decoded in _decoded(container, stream, name, limits, report, ended):
+        aspect_ratio = stream.sample_aspect_ratio or stream.codec_context.sample_aspect_ratio
+        width = square_width(decoded.width, aspect_ratio)
+        _check_size(name, decoded, width, limits)
         time = clock.time_of(decoded)
         report.frames += 1
         report.until = time if report.until is None else max(report.until, time)
@@ -243,11 +250,14 @@ def decode_frames(
         if limits.max_frames is not None and report.frames > limits.max_frames:
             raise VideoLimitError(f"{name}: more than {limits.max_frames:,} frames, the maximum")
         if (start is None or time > start) and sampler.wants(time):
-            pixels = upright_pixels(decoded, stream.sample_aspect_ratio)
+            pixels = upright_pixels(decoded, width)
             if pixels is None:
                 report.damaged += 1
             else:
                 yield Frame(time, pixels)
+            del pixels
+        # No frame is kept while the next ones are decoded.
+        del decoded
     report.problem = _problem(report, ended, duration, start)
 
 
@@ -300,8 +310,14 @@ class _Ended:
     last: float | None = None
 
 
-def _decoded(container: Any, stream: Any, report: ReadReport, ended: _Ended) -> Iterator[Any]:
-    """All frames that can be decoded."""
+def _decoded(
+    container: Any, stream: Any, name: str, limits: VideoLimits, report: ReadReport, ended: _Ended
+) -> Iterator[Any]:
+    """All frames that can be decoded.
+
+    Raises:
+        VideoLimitError: they are too large.
+    """
     av = import_av()
     packets = container.demux()
     in_a_row = 0
@@ -331,10 +347,12 @@ def _decoded(container: Any, stream: Any, report: ReadReport, ended: _Ended) -> 
             if in_a_row >= MAX_DAMAGED:
                 ended.error = _reason(error)
                 return
-            continue
-        for frame in frames:
-            report.damaged += frame.is_corrupt
-            yield frame
+            frames = []
+        # Also without a frame, as decoders hold many before they give one out.
+        _check_size(name, stream.codec_context, 0, limits)
+        while frames:
+            report.damaged += frames[0].is_corrupt
+            yield frames.pop(0)
 
 
 def _flushed(av: Any, stream: Any, report: ReadReport) -> Iterator[Any]:
@@ -376,10 +394,26 @@ def _seek(container: Any, stream: Any, start: float) -> None:
     stream.codec_context.flush_buffers()
 
 
-def _check_size(name: str, width: int, height: int, limits: VideoLimits) -> None:
-    if width * height > limits.max_pixels:
+def _decoder_options(limits: VideoLimits) -> dict[str, str]:
+    # With room for the blocks that frames are coded in, which reach over their sides.
+    largest = limits.max_pixels * 9 // 8 + (1 << 14)
+    # Strictly, so that a decoder waits for the order of frames where a video does not say how long.
+    return {"max_pixels": str(largest), "strict": "strict"}
+
+
+def _check_size(name: str, frame: Any, width: int, limits: VideoLimits) -> None:
+    """
+    Args:
+        frame: a frame, or a decoder that holds frames.
+        width: of the frame when its pixels are square.
+    """
+    bits = 0 if frame.format is None else frame.format.padded_bits_per_pixel
+    width, most = max(width, frame.width), limits.max_pixels * PIXEL_BITS // max(bits, PIXEL_BITS)
+    if width * frame.height > most:
+        of = f" of {bits} bits" if bits > PIXEL_BITS else ""
         raise VideoLimitError(
-            f"{name}: frames of {width} x {height} pixels are more than {limits.max_pixels:,}, the maximum"
+            f"{name}: frames of {width} x {frame.height} pixels{of} are more than {most:,}, the maximum; "
+            "scale the video down"
         )
 
 
@@ -388,16 +422,18 @@ def _check_seconds(name: str, seconds: float, limits: VideoLimits) -> None:
         raise VideoLimitError(f"{name}: longer than {limits.max_seconds:g} seconds, the maximum")
 
 
-def upright_pixels(decoded: Any, aspect_ratio: Any) -> NDArray[np.uint8] | None:
-    """A decoded frame as ``(H, W, 3) uint8`` RGB, upright and with square pixels; None if it cannot be converted."""
-    av = import_av()
+def square_width(width: int, aspect_ratio: Any) -> int:
+    """The width of a frame whose pixels have this ratio of width to height, when they are made square."""
     try:
         stretch = float(aspect_ratio) if aspect_ratio else 1.0
     except ZeroDivisionError:
-        stretch = 1.0
-    width = decoded.width
-    if stretch > 0 and 1 / MAX_STRETCH <= stretch <= MAX_STRETCH:
-        width = max(1, round(decoded.width * stretch))
+        return width
+    return max(1, round(width * stretch)) if 1 / MAX_STRETCH <= stretch <= MAX_STRETCH else width
+
+
+def upright_pixels(decoded: Any, width: int) -> NDArray[np.uint8] | None:
+    """A decoded frame as ``(H, W, 3) uint8`` RGB, of this width and then upright; None if it cannot be converted."""
+    av = import_av()
     try:
         pixels = decoded.reformat(width=width, height=decoded.height, format="rgb24").to_ndarray()
     except (av.error.FFmpegError, ValueError, MemoryError):
@@ -406,11 +442,16 @@ def upright_pixels(decoded: Any, aspect_ratio: Any) -> NDArray[np.uint8] | None:
 
 
 def _display_matrix(decoded: Any) -> NDArray[np.int32] | None:
-    for data in decoded.side_data:
-        if data.type.name == "DISPLAYMATRIX":
-            values = np.frombuffer(bytes(data), dtype=np.int32)
-            return values.reshape(3, 3) if values.size == 9 else None
-    return None
+    try:
+        # The frame's own would be in a cycle with it, and keep it in memory.
+        data = import_av().sidedata.sidedata.SideDataContainer(decoded).get("DISPLAYMATRIX")
+    except ValueError:
+        # A kind that PyAV has no name for, such as EXIF, hides the matrix; it tells the rotation all the same.
+        angle = math.radians(-decoded.rotation)
+        turned = [math.cos(angle), math.sin(angle), 0, -math.sin(angle), math.cos(angle), 0, 0, 0, 1]
+        return np.round(65536 * np.array(turned)).astype(np.int32).reshape(3, 3)
+    values = np.frombuffer(b"" if data is None else bytes(data), dtype=np.int32)
+    return values.reshape(3, 3) if values.size == 9 else None
 
 
 def upright(pixels: NDArray[np.uint8], matrix: NDArray[np.int32] | None) -> NDArray[np.uint8]:

@@ -16,8 +16,8 @@ from facerts.io.files import atomic_write, os_errors
 from facerts.video.frames import Frame
 from facerts.video.video_file import import_av
 
-# H.264 where PyAV was built with it, otherwise what every build has.
-CODECS = (("libx264", {"crf": "23", "preset": "veryfast"}), ("mpeg4", {"qscale": "4"}))
+# H.264 where PyAV was built with it, without frames that wait in memory for later ones; otherwise what every build has.
+CODECS = (("libx264", {"crf": "23", "preset": "veryfast", "tune": "zerolatency"}), ("mpeg4", {"qscale": "4"}))
 TICKS = 10_000
 SUFFIX = ".mp4"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,22 @@ def test_folders_that_are_not_empty_are_refused(
     assert run("video", clips / "a.mp4", "--out", tmp_path / "x", "--best", 0) == 2
     assert run("video", tmp_path / "none.mp4", "--out", tmp_path / "y") == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_valid_text_is_stored_escaped(scorer: Scorer, tmp_path: Path) -> None:
+    folder, out = tmp_path / "clips", tmp_path / "out"
+    folder.mkdir()
+    for name in (b"a\xff.mp4", b"b.mp4"):
+        write_clip(tmp_path / "clip.mp4", walk(2)).rename(folder / os.fsdecode(name))
+    (folder / os.fsdecode(b"c\xff.mp4")).write_bytes(b"not a video")
+    assert run("video", folder, "--out", out) == 1
+    assert [Path(row["clip"]).name for row in read_table(out / "clips.csv")] == [
+        "a\\udcff.mp4",
+        "b.mp4",
+        "c\\udcff.mp4",
+    ]
+    for row in read_table(out / "tracks.csv"):
+        assert all((out / crop).is_file() for crop in row["crops"].split(";"))
 
 
 def test_clips_are_files_folders_streams_and_cameras(clips: Path, tmp_path: Path) -> None:

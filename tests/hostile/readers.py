@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from facerts.datasets.source import Source
-from facerts.errors import DataError, Error, ImageError
+from facerts.errors import DataError, Error, ImageError, VideoError
 
 
 def read_images(
@@ -118,6 +118,20 @@ def read_log(path: Path) -> None:
         write_report([path.parent], Path(out) / "page.html")
 
 
+def read_video(path: Path) -> None:
+    import gc
+
+    from facerts.video import open_frames
+
+    # What is in no cycle is gone without it.
+    gc.disable()
+    source = open_frames(path)
+    for _ in source.frames(1000):
+        pass
+    if source.report.damaged:
+        raise VideoError(f"{path}: damaged, or too much for the memory")
+
+
 READERS: dict[str, Callable[[Path], None]] = {
     "source": read_source,
     "table": read_table,
@@ -131,4 +145,5 @@ READERS: dict[str, Callable[[Path], None]] = {
     "exported": read_exported,
     "result": read_result,
     "log": read_log,
+    "video": read_video,
 }

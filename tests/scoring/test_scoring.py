@@ -14,10 +14,21 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
-from facerts.scoring import Row, RowBuilder, ScoredFace, Scorer, lazy_images, open_sink, score_images
+from facerts.io.map_ahead import map_ahead
+from facerts.scoring import (
+    LazyImage,
+    Row,
+    RowBuilder,
+    ScoredFace,
+    Scorer,
+    lazy_images,
+    open_sink,
+    score_images,
+)
 from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
 from tests.detectors import TwoFaces
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
@@ -334,3 +345,20 @@ def test_an_invalid_array_is_reported_with_shape_and_type(
     assert shape[1:] in str(raised.value)
     with pytest.raises(ModelError, match=r"not \(12, 96, 96, 3\) uint8"):
         scorer.embed(crops[:, 8:104, 8:104])
+
+
+def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(map_ahead.__kwdefaults__ or {}, "max_bytes", 1000)
+    photos = []
+
+    def find(photo: NDArray[np.uint8]) -> list[Detection]:
+        photos.append(photo)
+        return TwoFaces()(photo)
+
+    images = [LazyImage(str(number), lambda: np.zeros((112, 224, 3), np.uint8)) for number in range(100)]
+    scored = score_images(RowBuilder(scorer.embedder), images, detector=find, batch_size=2, workers=2)
+    assert len(next(scored)) == 2
+    # Three of the network, one that waits, and those of two threads.
+    assert len(photos) <= 6
+    # Threads that wait are no reason not to stop.
+    scored.close()  # type: ignore[attr-defined]

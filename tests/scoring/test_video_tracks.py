@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from facerts.scoring.crop_store import SIZE, CropStore
 from facerts.scoring.shots import HeldShot, add_shot
 from facerts.scoring.video_tracks import TrackingState
 from facerts.video import ReadReport, open_frames
+from facerts.video.frames import Frame
 from tests.color_people import BLUE, GREEN, RED, ColorDetector, Scene, color_scorer, draw, walk, write_clip
 
 DARK_RED = (0.31, 0, 0)
@@ -187,6 +190,29 @@ def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
         assert max(sizes) <= 2 * options.best
         assert len(tracks.state.ended) + len(tracks.state.followed) <= 4
         assert {who(track) for track in tracks.finish()} == {"r", "g", "b"}
+
+
+def test_few_large_frames_are_in_memory() -> None:
+    alive: weakref.WeakSet[Frame] = weakref.WeakSet()
+    most = []
+
+    class Large:
+        """Frames of 26 MB, which have the memory of a pixel."""
+
+        name, live, duration, report = "large", False, None, ReadReport()
+
+        def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+            for number in range(20):
+                most.append(len(alive))
+                frame = Frame(number / fps, np.broadcast_to(np.uint8(90), (2160, 4096, 3)))
+                alive.add(frame)
+                yield frame
+                del frame
+
+    scorer = color_scorer()
+    scorer.detector = lambda image: time.sleep(0.01) or []
+    assert list(scorer.video(Large())) == []
+    assert max(most) <= 2
 
 
 def test_a_run_that_goes_on_from_a_state_gives_the_same_tracks(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.color_people import color_scorer, draw, walk, write_clip
+from tests.hostile.videos import gif
 from tests.serving.conftest import started
 
 
@@ -86,6 +87,7 @@ def test_what_cannot_be_used_is_an_error(client: httpx.Client, clip: bytes, tmp_
         (b"nothing", 422, "unusable_video", "not a video of a known format"),
         (playlist, 422, "unusable_video", "not a video of a known format"),
         (long, 422, "unusable_video", "longer than 5 seconds, the maximum"),
+        (gif(3000, 10), 422, "unusable_video", "3000 x 3000 pixels are more than 8,847,360, the maximum"),
     ):
         response = client.post("/v1/video", files={"video": data})
         assert (response.status_code, response.json()["code"]) == (status, code)

@@ -1,0 +1,116 @@
+"""Videos take the memory of a few frames, whatever they say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import PIL.Image
+import pytest
+
+from facerts.errors import VideoLimitError
+from facerts.video import VideoLimits, open_frames
+from facerts.video.frames import Frame
+from facerts.video.video_file import CONTAINERS, FILE_PROTOCOLS, open_container, video_stream
+from facerts.video.video_writer import VideoWriter, write_video
+from tests.color_people import walk, write_clip
+from tests.hostile.bounded import read_bounded
+from tests.hostile.videos import gif
+from tests.video.test_frames import corners, quarters
+
+
+def write_jpegs(path: Path, images: list[PIL.Image.Image], **options: Any) -> None:
+    """A video of JPEGs, which the container says to be as large as the first."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mjpeg", rate=5)
+        stream.width, stream.height, stream.pix_fmt = *images[0].size, "yuvj420p"
+        for number, image in enumerate(images):
+            image.save(file := BytesIO(), "JPEG", **options)
+            packet = av.Packet(file.getvalue())
+            packet.stream, packet.time_base, packet.pts, packet.dts = stream, Fraction(1, 5), number, number
+            container.mux(packet)
+
+
+def test_no_video_takes_more_than_a_few_frames(tmp_path: Path) -> None:
+    (tmp_path / "canvas.gif").write_bytes(gif(5000, 40))
+    (tmp_path / "many.gif").write_bytes(gif(1000, 150))
+    canvas, many = read_bounded("video", sorted(tmp_path.iterdir()), memory=400 << 20).values()
+    assert "canvas.gif: frames of 5000 x 5000 pixels are more than 8,847,360, the maximum" in canvas
+    assert many == ""
+
+
+@pytest.mark.parametrize("name", ["clip.flv", "clip.ts"])
+def test_no_decoder_runs_before_it_has_limits(tmp_path: Path, name: str) -> None:
+    path = write_clip(tmp_path / name, walk(1))
+    with open_container(
+        str(path), name, VideoLimits(), protocols=FILE_PROTOCOLS, containers=CONTAINERS
+    ) as opened:
+        # The container does not say it.
+        assert video_stream(opened, name).codec_context.pix_fmt is None
+
+
+def test_larger_frames_after_small_ones_are_not_decoded(tmp_path: Path) -> None:
+    small, large = PIL.Image.new("RGB", (64, 64)), PIL.Image.new("RGB", (256, 256))
+    write_jpegs(tmp_path / "clip.mkv", [small, small, large, small])
+    source = open_frames(tmp_path / "clip.mkv", limits=VideoLimits(max_pixels=64 * 64))
+    assert [frame.time for frame in source.frames(5)] == [0, 0.2, 0.6]
+    assert source.report.damaged == 1
+
+
+@pytest.mark.parametrize(
+    ("pixel_format", "sentence"),
+    [("yuv420p", ""), ("yuv444p10le", "64 x 64 pixels of 48 bits are more than 2,560, the maximum")],
+)
+def test_frames_of_more_bits_count_more(tmp_path: Path, pixel_format: str, sentence: str) -> None:
+    # The second half is of another format, of which a decoder would hold many frames before the first comes out.
+    data = b""
+    for format in ("yuv420p", pixel_format):
+        with av.open(file := BytesIO(), "w", format="h264") as container:
+            stream = container.add_stream("libx264", rate=5, options={"bf": "8", "refs": "8"})
+            stream.width, stream.height, stream.pix_fmt = 64, 64, format
+            for number in range(20):
+                image = np.full((64, 64, 3), 10 * number, np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+            container.mux(stream.encode())
+        data += file.getvalue()
+    (tmp_path / "clip.h264").write_bytes(data)
+    read = []
+    try:
+        for frame in open_frames(tmp_path / "clip.h264", limits=VideoLimits(max_pixels=64 * 64)).frames(1000):
+            read.append(frame.time)
+    except VideoLimitError as error:
+        assert sentence in str(error)
+        assert len(read) < 20
+    else:
+        assert sentence == ""
+        assert len(read) == 40
+
+
+def test_the_limit_is_one_of_stretched_frames(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", walk(1), aspect=Fraction(4, 1))
+    with pytest.raises(
+        VideoLimitError, match=r"frames of 960 x 120 pixels are more than 100,000, the maximum"
+    ):
+        list(open_frames(path, limits=VideoLimits(max_pixels=100_000)).frames(5))
+
+
+def test_frames_with_data_that_is_unknown_are_turned_all_the_same(tmp_path: Path) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    turned = np.ascontiguousarray(np.rot90(quarters()))
+    write_jpegs(tmp_path / "clip.mkv", [PIL.Image.fromarray(turned)], exif=exif)
+    (frame,) = open_frames(tmp_path / "clip.mkv").frames(5)
+    assert corners(frame.pixels) == ["r", "g", "b", "-"]
+
+
+def test_no_written_frame_waits_for_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    monkeypatch.setattr(VideoWriter, "finish", lambda writer: held.extend(writer._stream.encode()))
+    with write_video(tmp_path / "clip.mp4") as writer:
+        for time, pixels in walk(1):
+            writer.put(Frame(time, pixels))
+    assert held == []
