@@ -223,7 +223,7 @@ class Scorer:
             keep: likewise by the model's threshold that keeps this share of its calibration faces; by default 0.99 if
                 the model has it.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-            limits: how much of a file or stream is read; None for frames of at most 4K, 4096 x 2160 pixels.
+            limits: how much of a file or stream is read; None for frames of at most 16 million pixels.
             reconnect: seconds without a frame for which a stream or camera that has dropped is opened again and again.
             report: filled in with how far the video was read; None if nobody wants to know.
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# 4K. A decoder of HEVC may hold 24 frames: 800 MB where a pixel of them has 32 bits.
-MAX_FRAME_PIXELS = 4096 * 2160
+# Enough for the 5.3K of action cameras.
+MAX_FRAME_PIXELS = 16_000_000
 # Times are counted in ticks of a stream; a frame that is this much early, in parts of a period, belongs to the next.
 TOLERANCE = 1e-6
 
@@ -53,8 +53,8 @@ class VideoLimits:
     """How much of a video is read; what goes beyond is an error.
 
     Attributes:
-        max_pixels: maximum number of pixels of a frame, checked before it is decoded; those of more than 30 bits count in
-            proportion.
+        max_pixels: maximum number of pixels of a frame, checked before it is decoded; pixels of more than 30 bits count
+            in proportion.
         max_seconds: maximum duration; None for none.
         max_frames: maximum number of decoded frames; None for none.
     """

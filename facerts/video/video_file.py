@@ -47,8 +47,8 @@ MAX_DAMAGED = 500
 MISSING_SECONDS = 1.0
 # Pixels that are not square are stretched at most this much.
 MAX_STRETCH = 4.0
-# Of a decoded pixel; frames of more are limited like larger ones.
-PIXEL_BITS = 30
+# Of a decoded frame, 4K at 32 bits a pixel. A decoder of HEVC may hold 24 frames, which are 800 MB then.
+MAX_FRAME_BITS = 3840 * 2160 * 32
 # Frames that are decoded at the same time hold memory.
 DECODER_THREADS = 2
 NO_CAMERA_TIME = 1 / 25
@@ -408,9 +408,9 @@ def _check_size(name: str, frame: Any, width: int, limits: VideoLimits) -> None:
         width: of the frame when its pixels are square.
     """
     bits = 0 if frame.format is None else frame.format.padded_bits_per_pixel
-    width, most = max(width, frame.width), limits.max_pixels * PIXEL_BITS // max(bits, PIXEL_BITS)
+    width, most = max(width, frame.width), min(limits.max_pixels, MAX_FRAME_BITS // max(bits, 1))
     if width * frame.height > most:
-        of = f" of {bits} bits" if bits > PIXEL_BITS else ""
+        of = f" of {bits} bits" if most < limits.max_pixels else ""
         raise VideoLimitError(
             f"{name}: frames of {width} x {frame.height} pixels{of} are more than {most:,}, the maximum; "
             "scale the video down"
