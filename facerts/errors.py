@@ -1,4 +1,7 @@
-"""The errors that users see, and helpers to word them."""
+"""The errors that users see, and helpers to word them.
+
+Whatever reads or writes may raise ``Error`` or a subclass; docstrings name what callers may want to act on.
+"""
 
 from __future__ import annotations
 

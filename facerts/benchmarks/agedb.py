@@ -38,9 +38,6 @@ def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
 
     If the folder has exactly one list of pairs (.txt or .csv, see ``load_pair_list``), it is read; otherwise pairs are
     sampled, the same for the same seed, with nobody in two folds.
-
-    Raises:
-        DataError: images have other names, the list is broken, or there are too few people for ten folds.
     """
     folder = Path(folder)
     names = sorted(os.listdir(folder))

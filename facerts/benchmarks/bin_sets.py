@@ -13,11 +13,7 @@ from facerts.errors import DataError
 
 
 def load_bin(path: str | Path) -> PairBenchmark:
-    """Load a .bin set as a benchmark: pair i is images 2i and 2i + 1; ten equal runs of pairs are the folds.
-
-    Raises:
-        DataError: the file is not a .bin set, or has too few pairs for ten folds.
-    """
+    """Load a .bin set as a benchmark: pair i is images 2i and 2i + 1; ten equal runs of pairs are the folds."""
     images = BinSet(Path(path))
     count = len(images.same)
     pairs = np.arange(2 * count, dtype=np.int64).reshape(-1, 2)
@@ -25,11 +21,7 @@ def load_bin(path: str | Path) -> PairBenchmark:
 
 
 def save_bin(benchmark: PairBenchmark, path: str | Path) -> None:
-    """Write a pair benchmark as a .bin set: the encoded images, pair by pair, in the order of the folds.
-
-    Raises:
-        DataError: the benchmark does not have ten equal folds, the only kind that a .bin set can represent.
-    """
+    """Write a pair benchmark as a .bin set: the encoded images, pair by pair, in the order of the folds."""
     order = np.argsort(benchmark.folds, kind="stable")
     runs = np.bincount(benchmark.folds)
     if len(runs) != FOLDS or runs.min() != runs.max():

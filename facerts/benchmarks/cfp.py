@@ -19,11 +19,7 @@ PUBLISHED_PAIRS = 7000
 
 
 def load_cfp(folder: str | Path) -> list[PairBenchmark]:
-    """CFP as its authors distribute it: ``cfp_ff`` and ``cfp_fp``.
-
-    Raises:
-        DataError: a list is missing or broken (the line is named), or lists missing images.
-    """
+    """CFP as its authors distribute it: ``cfp_ff`` and ``cfp_fp``."""
     folder = Path(folder)
     frontal, profile = _numbered_images(folder, FRONTAL), _numbered_images(folder, PROFILE)
     return [

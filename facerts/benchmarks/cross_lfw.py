@@ -24,20 +24,12 @@ _LINE = re.compile(r"(?P<image>(?P<subject>.+)_\d+\.\w+)\s+(?P<fold>\d+)")
 
 
 def load_calfw(folder: str | Path) -> PairBenchmark:
-    """Cross-age LFW.
-
-    Raises:
-        DataError: the list is missing or broken (the line is named), or lists missing images.
-    """
+    """Cross-age LFW."""
     return _load(Path(folder), "calfw", CALFW_PAIRS)
 
 
 def load_cplfw(folder: str | Path) -> PairBenchmark:
-    """Cross-pose LFW.
-
-    Raises:
-        DataError: as for ``load_calfw``.
-    """
+    """Cross-pose LFW."""
     return _load(Path(folder), "cplfw", CPLFW_PAIRS)
 
 

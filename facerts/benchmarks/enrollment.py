@@ -20,9 +20,6 @@ def templates_from_identities(
     Args:
         unknown: share of the eligible people who are not enrolled, rounded to whole people; people with too few images
             are not enrolled either.
-
-    Raises:
-        DataError: the source has no identities, or nobody or everybody would be enrolled.
     """
     if source.labels is None:
         raise DataError(f"{source.name}: a gallery needs identities, and this source has none")

@@ -20,9 +20,6 @@ def pairs_of_people(source: Source) -> PairBenchmark:
     """A benchmark of a user's own faces: all images, and up to 3,000 pairs of each kind; its notes say how many.
 
     Of more than 20,000 images, those of as many people as these allow are drawn.
-
-    Raises:
-        DataError: see ``pairs_from_identities``.
     """
     notes = []
     if source.labels is not None and len(source) > MAX_IMAGES:
@@ -64,9 +61,6 @@ def pairs_from_identities(
 
     Args:
         every_image: keep also the images that are in no pair.
-
-    Raises:
-        DataError: the source has no identities, or too few for both kinds of pairs in two folds.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

@@ -42,9 +42,6 @@ def load_ijb(folder: str | Path) -> TemplateBenchmark:
     """Load IJB-B or IJB-C.
 
     Missing pairs, galleries and probes only give a note; templates and landmarks are required.
-
-    Raises:
-        DataError: a list is missing, broken or contradicts another (the line is named), or images are missing.
     """
     folder = Path(folder)
     prefix = _prefix(folder)

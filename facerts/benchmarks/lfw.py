@@ -22,11 +22,7 @@ XQLFW_IMAGES = ("xqlfw_aligned_112", "lfw_original_imgs_min_qual0.85variant11")
 
 
 def load_lfw(folder: str | Path) -> PairBenchmark:
-    """Load LFW, or any benchmark in its layout.
-
-    Raises:
-        DataError: pairs.txt is missing or broken (the line is named), or lists missing images.
-    """
+    """Load LFW, or any benchmark in its layout."""
     folder = Path(folder)
     if not (folder / PAIRS).is_file():
         raise DataError(f"{folder}: no {PAIRS}, the list of pairs of LFW's view 2")
@@ -34,11 +30,7 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
 
 
 def load_xqlfw(folder: str | Path) -> PairBenchmark:
-    """Load cross-quality LFW: aligned crops if there are any, or else photos.
-
-    Raises:
-        DataError: xqlfw_pairs.txt is broken (the line is named), or images are missing.
-    """
+    """Load cross-quality LFW: aligned crops if there are any, or else photos."""
     folder = Path(folder)
     images = next((name for name in XQLFW_IMAGES if (folder / name).is_dir()), None)
     if images is None:

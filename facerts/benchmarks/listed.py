@@ -25,11 +25,7 @@ _FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a text file, stripped, with their numbers from 1.
-
-    Raises:
-        DataError: the file is missing or not UTF-8 text.
-    """
+    """The non-blank lines of a text file, stripped, with their numbers from 1."""
     try:
         with open(path, encoding="utf-8-sig", opener=regular) as file:
             for number, line in enumerate(file, 1):
@@ -42,11 +38,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def equal_folds(count: int, where: str) -> NDArray[np.int64]:
-    """Folds for pairs whose list has none: ten equal runs, in order.
-
-    Raises:
-        DataError: there are fewer pairs than folds.
-    """
+    """Folds for pairs whose list has none: ten equal runs, in order."""
     if count < FOLDS:
         raise DataError(f"{where}: {count} pairs are too few for {FOLDS} folds")
     sizes = np.diff(np.linspace(0, count, FOLDS + 1).round().astype(int))
@@ -75,9 +67,6 @@ def build_benchmark(
 
     Args:
         notes: notes on the benchmark; one is added if ``same`` and ``subjects`` disagree.
-
-    Raises:
-        DataError: there are no pairs, or images are missing.
     """
     keys = list(dict.fromkeys(key for pair in pairs for key in pair))
     if not keys:
@@ -122,9 +111,6 @@ def load_pair_list(
 
     Args:
         subject_of: gives the subject of a path, for lists that do not name subjects.
-
-    Raises:
-        DataError: the list is broken (the line is named), has too few pairs, or lists missing images.
     """
     path = Path(path)
     if path.suffix.lower() not in LIST_SUFFIXES:

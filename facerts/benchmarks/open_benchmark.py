@@ -66,9 +66,6 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
         path: a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two),
             AgeDB, CALFW, CPLFW or XQLFW, recognized by its files; or images with identities, such as a folder with a
             subfolder for each person, of which pairs are drawn (``pairs_of_people``).
-
-    Raises:
-        DataError: the path is none of these, or broken.
     """
     path = Path(path)
     if path.is_dir():
@@ -94,11 +91,7 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
 
 
 def open_benchmark(path: str | Path) -> PairBenchmark:
-    """Open the only verification benchmark at a path; see ``open_benchmarks``.
-
-    Raises:
-        DataError: as there, or the path contains several benchmarks.
-    """
+    """Open the only verification benchmark at a path; see ``open_benchmarks``."""
     benchmarks = open_benchmarks(path)
     if len(benchmarks) > 1:
         names = ", ".join(benchmark.name for benchmark in benchmarks)
@@ -117,11 +110,7 @@ def is_template_benchmark(path: str | Path) -> bool:
 
 
 def open_templates(path: str | Path) -> TemplateBenchmark:
-    """Open a benchmark of templates: a folder in the layout of IJB-B, IJB-C, TinyFace or SCface.
-
-    Raises:
-        DataError: the path is not such a folder, or broken.
-    """
+    """Open a benchmark of templates: a folder in the layout of IJB-B, IJB-C, TinyFace or SCface."""
     path = Path(path)
     if not is_template_benchmark(path):
         raise DataError(f"{path}: not a benchmark of templates; {_KNOWN}")

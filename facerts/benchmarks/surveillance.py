@@ -57,9 +57,6 @@ def load_tinyface(folder: str | Path) -> TemplateBenchmark:
     """Load TinyFace's identification test from a folder that ``is_tinyface``.
 
     Without distractors the gallery is smaller, with a note.
-
-    Raises:
-        DataError: a folder has no images, or the name of one does not give its person.
     """
     root = _testing_set(Path(folder))
     keys = {name: _keys(root, name) for name in (GALLERY, DISTRACTORS, PROBES) if (root / name).is_dir()}
@@ -80,9 +77,6 @@ def load_scface(folder: str | Path) -> TemplateBenchmark:
     """Load SCface from a folder that ``is_scface``: a gallery of mugshots, and probes.
 
     Probes are those from all distances or, given the folder of a distance, from that distance.
-
-    Raises:
-        DataError: there are no probes, or the name of an image does not give its person.
     """
     folder = Path(folder)
     is_distance = folder.name in DISTANCES

@@ -75,10 +75,6 @@ def read_faces(
     """Score every image of a source of crops, one face each.
 
     Images that cannot be read, and photos without a face, are left out.
-
-    Raises:
-        DataError: no image has a face.
-        ModelError: the model returns a number that is not finite, or an embedding that is not of unit length.
     """
     images = (LazyImage(source.location(row), partial(source.crop, row)) for row in range(len(source)))
     tracked = track(images, f"scoring {source.name}", total=len(source), unit="images")

@@ -48,8 +48,6 @@ def graft_quality(
 
     Raises:
         DataError: the faces cannot be opened, or there are too few.
-        ModelError: as for ``join_quality``.
-        Error: as there.
         MissingExtraError: as there.
     """
     out = Path(out)

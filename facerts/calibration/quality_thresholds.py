@@ -96,11 +96,6 @@ def calibrate(
         providers: ONNX Runtime execution providers; None for the CPU.
         threads: threads per batch; None leaves the choice to ONNX Runtime.
 
-    Raises:
-        DataError: the images cannot be opened, or none has a face.
-        ModelError: the model cannot be opened or written, or returns a number that is not finite.
-        Error: a requested threshold cannot be chosen on these faces; the message says why.
-
     Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
@@ -273,12 +268,7 @@ def _non_faces(others: Faces, minimums: Mapping[str, float]) -> NonFaces:
 
 
 def _check_target(model: Path, out: Path) -> Path:
-    """The file to write.
-
-    Raises:
-        ModelError: the model is a pack, which cannot hold a description.
-        Error: ``out`` is not an .onnx file.
-    """
+    """The file to write."""
     if is_pack(model):
         raise ModelError(
             f"{model}: a model pack cannot hold thresholds; use its .onnx file, with a description beside it (see "
@@ -290,11 +280,7 @@ def _check_target(model: Path, out: Path) -> Path:
 
 
 def _shares(shares: Sequence[float], what: str) -> list[float]:
-    """The shares without duplicates.
-
-    Raises:
-        Error: a share is not between 0 and 1.
-    """
+    """The shares without duplicates."""
     for share in shares:
         if not 0 < share < 1:
             raise Error(f"{share:g} is not {what}; it must be above 0 and below 1")
@@ -311,11 +297,7 @@ def _crops(source: Source, detector: FaceFinder | None) -> Source:
 
 
 def _check_pairs(source: Source, listed: PairBenchmark | None, rates: Sequence[float] | None) -> bool:
-    """Whether there are pairs; checked before anything is embedded.
-
-    Raises:
-        Error: rates are requested, and there are no pairs.
-    """
+    """Whether there are pairs; checked before anything is embedded."""
     if listed is not None or source.labels is not None:
         return True
     if rates is not None:

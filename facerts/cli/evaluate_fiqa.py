@@ -66,11 +66,7 @@ class LineupOptions:
     detector_baseline: DetectorBaseline = None
 
     def open(self, batches: BatchOptions, options: EvaluationOptions) -> Lineup:
-        """Load the models and tables; the options say how faces are read.
-
-        Raises:
-            Error: one of them cannot be opened, or two have the same label.
-        """
+        """Load the models and tables; the options say how faces are read."""
         from facerts.embedding import load_table
         from facerts.evaluation.evaluation_options import faces_of
         from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers

@@ -68,11 +68,7 @@ class RecognizerOptions:
     embeddings: Path | None = None
 
     def open(self, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
-        """Load the model or the table.
-
-        Raises:
-            Error: both or none are given, or it cannot be opened with these options.
-        """
+        """Load the model or the table."""
         from facerts.embedding import load_table
 
         if self.model is not None and self.embeddings is None:
@@ -125,9 +121,6 @@ class InputOptions(CropOptions):
             out: result folder.
             batches: how the model runs.
             settings: further fields of ``EvaluationOptions``.
-
-        Raises:
-            Error: options exclude each other, or the detector cannot be opened.
         """
         from facerts.embedding.output_cache import OutputCache
         from facerts.evaluation.evaluation_options import EvaluationOptions
@@ -150,11 +143,7 @@ def open_baseline(detector: str | None) -> Detector | None:
 
 
 def open_model(model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
-    """Load a model, or a training run with its scores.
-
-    Raises:
-        Error: the model cannot be opened with these options.
-    """
+    """Load a model, or a training run with its scores."""
     from facerts.embedding import load_embedder
     from facerts.hub.find import find_model
 

@@ -52,11 +52,7 @@ class AcceptanceOptions:
     keep: float | None = None
 
     def min_quality_of(self, scorer: Scorer) -> float | None:
-        """The minimum for a model; None for its own.
-
-        Raises:
-            Error: more than one option is given.
-        """
+        """The minimum for a model; None for its own."""
         if self.min_quality is not None and self.keep is not None:
             raise Error("--min-quality and --keep exclude each other; give only one")
         return self.min_quality if self.keep is None else scorer.threshold(self.keep)

@@ -133,11 +133,7 @@ def video(
 
 
 def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
-    """A gallery of this model, as it is now.
-
-    Raises:
-        DataError, ModelError: it cannot be read, has too few people, or is of another model.
-    """
+    """A gallery of this model, as it is now."""
     from facerts.clips import TrackSearch
     from facerts.galleries import open_gallery
 

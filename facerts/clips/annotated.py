@@ -59,9 +59,6 @@ class BoxLog:
 
     Args:
         path: a file of lines of ``box_line``.
-
-    Raises:
-        DataError: it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,10 +129,6 @@ def write_annotated(
         tracks: how each part is drawn.
         until: time of the last frame to write, in seconds.
         advance: called with the time of each frame.
-
-    Raises:
-        VideoError: the video cannot be read any more.
-        WriteError: the file cannot be written.
     """
     with write_video(path) as writer:
         for frame in source.frames(ALL_FRAMES):

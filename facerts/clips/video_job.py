@@ -128,11 +128,7 @@ class VideoTask:
         return {name: getattr(self, name) for name in names}
 
     def open(self, clip: str) -> FrameSource:
-        """The frames of a clip.
-
-        Raises:
-            VideoError: see ``open_frames``.
-        """
+        """The frames of a clip."""
         return open_frames(clip, limits=self.limits, reconnect=self.reconnect)
 
 
@@ -172,11 +168,7 @@ _FINISHED, _CHECKPOINT = TypeAdapter(FinishedClip), TypeAdapter(_Checkpoint)
 
 
 def video_paths(paths: Sequence[str]) -> list[str]:
-    """The clips that paths name: files, streams and cameras themselves, and the videos in folders.
-
-    Raises:
-        DataError: there are none, or a clip is named twice.
-    """
+    """The clips that paths name: files, streams and cameras themselves, and the videos in folders."""
     clips: list[str] = []
     for path in paths:
         if is_file_name(path) and os.path.isdir(path):
@@ -205,9 +197,6 @@ class VideoJob:
     Attributes:
         shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
             are text that can be stored.
-
-    Raises:
-        Error: tables cannot be written as this.
     """
 
     def __init__(
@@ -231,12 +220,7 @@ class VideoJob:
         self._lock.close()
 
     def begin(self, *, resume: bool) -> None:
-        """Lock the folder, and create it or check what an earlier run left.
-
-        Raises:
-            Error: another process is writing it; or it has other files, an unfinished run without ``resume``, or one
-                with other settings or clips.
-        """
+        """Lock the folder, and create it or check what an earlier run left."""
         with ExitStack() as lock:
             lock.enter_context(locked(self.out))
             self._begin(resume=resume)
@@ -269,11 +253,7 @@ class VideoJob:
             json.dump(json.loads(json.dumps(self.settings)), stream, indent=1)
 
     def finished(self, number: int) -> FinishedClip | None:
-        """What an earlier run kept of a clip; None if it was not done, or its file has changed since.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """What an earlier run kept of a clip; None if it was not done, or its file has changed since."""
         path = self._finished_file(number)
         if not path.is_file():
             return None
@@ -309,11 +289,7 @@ class VideoJob:
         return tuple(path.as_posix() for path in written)
 
     def finish(self) -> list[FinishedClip]:
-        """Join the clips into the tables and remove what is unfinished.
-
-        Raises:
-            DataError: a clip is missing or damaged.
-        """
+        """Join the clips into the tables and remove what is unfinished."""
         clips = []
         for number, clip in enumerate(self.shown):
             finished = self.finished(number)
@@ -350,9 +326,6 @@ def run_videos(
 
     Args:
         advance: called with the number of a clip, the time until which it was looked at, and its duration.
-
-    Raises:
-        Error: results cannot be written, or the model lacks what the task needs.
     """
     if task.annotate is not None:
         remove_unfinished(task.annotate)
@@ -484,11 +457,7 @@ def _write_checkpoint(
 
 
 def _read_checkpoint(folder: Path, file: tuple[int, int] | None) -> _Checkpoint | None:
-    """The checkpoint of a clip whose file has not changed since; None if there is none.
-
-    Raises:
-        DataError: it is damaged.
-    """
+    """The checkpoint of a clip whose file has not changed since; None if there is none."""
     path = folder / "state.json"
     if not path.is_file():
         return None

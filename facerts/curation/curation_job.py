@@ -42,11 +42,7 @@ class JobOptions:
     report: Path | None = None
 
     def report_file(self, out: Path) -> Path:
-        """The file for the report.
-
-        Raises:
-            Error: it is not a .json file.
-        """
+        """The file for the report."""
         if self.report is None:
             name = out.stem if out.suffix.lower() == ".tar" else out.name
             return out.with_name(f"{name}.{'dry-run' if self.dry_run else 'report'}.json")
@@ -113,11 +109,7 @@ class CurationJob:
         *,
         shuffled: Iterator[EncodedImage] | None = None,
     ) -> None:
-        """Add a data set to the report, and write it unless this is a dry run.
-
-        Raises:
-            Error: the format cannot hold the images, or one of them cannot be read.
-        """
+        """Add a data set to the report, and write it unless this is a dry run."""
         count = len(source) if kept is None else int(kept.sum())
         identities = count_identities(source, kept)
         if count or not self._dry_run:
@@ -154,11 +146,7 @@ def open_job(
     settings: Mapping[str, Any],
     versions: Mapping[str, str] | None = None,
 ) -> Iterator[CurationJob]:
-    """Open a job; its data sets, its lists and last its report appear when the block ends without an error.
-
-    Raises:
-        Error: one of the files exists already or cannot be written.
-    """
+    """Open a job; its data sets, its lists and last its report appear when the block ends without an error."""
     start = time.monotonic()
     report_file = options.report_file(outputs[0].path)
     stem = report_file.stem.removesuffix(".report")

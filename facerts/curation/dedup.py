@@ -39,9 +39,6 @@ class DedupThresholds:
         min_own_cosine: minimum for an image and the mean of the other images of its identity; less similar images are
             dropped, None keeps all.
         images_across: also compare images of different identities; the time is quadratic in the number of images.
-
-    Raises:
-        Error: a threshold is not above 0, or above 1.
     """
 
     threshold: float = 0.95
@@ -71,9 +68,6 @@ def dedup(
     ``thresholds.min_own_cosine`` is given. Identities that look like one person, by their means or by near-duplicate
     images, are reported, and merged or dropped by ``identity_action``. Images that cannot be read are dropped. Without
     identities, all images are compared with each other.
-
-    Raises:
-        Error: a data set cannot be read or written, or the model cannot be used.
     """
     thresholds = thresholds or DedupThresholds()
     settings = {"by": "embedding", **asdict(thresholds), "identity_action": identity_action.value}

@@ -78,10 +78,6 @@ class SourceEmbedder:
 
         Args:
             detector: finds the faces in photos; None if the images are aligned crops.
-
-        Raises:
-            DataError: no image can be read, or the cache is damaged.
-            ModelError: the model returns a number that is not finite.
         """
         crops = source if detector is None else AlignedPhotos(source, detector)
         if self.cache is None:

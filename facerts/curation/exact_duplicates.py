@@ -42,9 +42,6 @@ def find_duplicates(source: Source, by: By) -> ExactDuplicates:
 
     Args:
         by: "hash" for equal bytes; "pixels" for equal decoded images, whatever their file formats.
-
-    Raises:
-        DataError: the bytes of an image cannot be read.
     """
     broken: dict[int, str] = {}
     digest = _digest_bytes if by == "hash" else _digest_pixels
@@ -90,9 +87,6 @@ def dedup(
     Args:
         source: the images; without identities, duplicates are removed from the whole source.
         identity_action: what to do with identities that share images.
-
-    Raises:
-        Error: a data set cannot be read or written.
     """
     settings = {"by": by, "identity_action": identity_action.value}
     with open_job(source, [out], options or JobOptions(), settings) as job:

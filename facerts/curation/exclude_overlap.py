@@ -81,9 +81,6 @@ def exclude_overlap(
             images.
         threshold: minimum cosine similarity of images that may show one person.
         detector: finds the faces in benchmarks of photos; None if these are aligned crops.
-
-    Raises:
-        Error: there are no identities, a data set cannot be read or written, or the model cannot be used.
     """
     check_threshold(threshold, "--threshold")
     if source.labels is None:
@@ -109,11 +106,7 @@ def exclude_overlap(
 
 
 def open_benchmark_images(path: str | Path) -> Source:
-    """The images in the pairs or templates of a benchmark, or all images of another source.
-
-    Raises:
-        DataError: the benchmark is missing or damaged.
-    """
+    """The images in the pairs or templates of a benchmark, or all images of another source."""
     if Path(path).is_dir() and is_template_benchmark(path):
         return open_templates(path).images
     if Path(path).is_dir() and is_pair_benchmark(path):

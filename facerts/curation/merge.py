@@ -30,10 +30,6 @@ def merge(
         specs: the sources, each anything that ``open_source`` accepts; a pattern for several files is one source.
         prefix_sources: prefix identities with the name of their source; otherwise identities of the same name are
             merged.
-
-    Raises:
-        Error: only some of the sources have identities, two record sets of the same name have numbered identities, or
-            a data set cannot be read or written.
     """
     sources = [open_source(spec) for spec in specs]
     names = _names(specs, sources)

@@ -21,9 +21,6 @@ class OutputSpec:
     Attributes:
         path: a folder that does not exist yet, or a ``.tar`` file.
         shards: number of tar shards in the folder; None for a record directory.
-
-    Raises:
-        Error: several shards are to be written to one file.
     """
 
     path: Path
@@ -46,11 +43,7 @@ class OutputSpec:
         return "record directory" if self.shards is None else "tar shards"
 
     def check(self, name: str, images: int, identities: int) -> None:
-        """Refuse images that this format cannot hold, before they are read.
-
-        Raises:
-            Error: there are no images, fewer images than shards, or no identities for a record directory.
-        """
+        """Refuse images that this format cannot hold, before they are read."""
         if not images:
             raise Error(
                 f"{name}: no image is left to write; use --dry-run to write the report, which says why"

@@ -39,10 +39,6 @@ def pack_records(source: Source, folder: Path, *, check: bool = True) -> PackRes
     """Write ``train.rec``, ``train.idx``, ``train.lst`` and ``property`` in the usual training format.
 
     Images are grouped by identity, in the order of ``source.identities``.
-
-    Raises:
-        DataError: there are no identities, no image can be decoded, or one that is not to be decoded cannot be read;
-            existing files are unchanged.
     """
     if source.labels is None:
         raise DataError(f"{source.name}: a record directory needs identities, and this source has none")
@@ -57,9 +53,6 @@ def pack_shards(
     """Write ``shard-000000.tar`` and so on, members ``IDENTITY/NAME`` (or ``NAME`` without identities).
 
     Images are grouped by identity; each shard but the last has ``images_per_shard`` images.
-
-    Raises:
-        Error: the folder has shards already; or as for ``pack_records``, identities aside.
     """
     if any(folder.glob("shard-*.tar")):
         raise Error(f"{folder} has shards already, which would mix with the new ones; choose another folder")
@@ -77,9 +70,6 @@ def unpack(source: Source, folder: Path) -> PackResult:
     """Write every image as a file: ``IDENTITY/NAME``, or ``NAME`` without identities.
 
     The folder appears only when it is complete.
-
-    Raises:
-        Error: the folder exists, or two images have the same name.
     """
     with staged([folder]) as staging:
         part = staging.temporary(folder)
@@ -96,11 +86,7 @@ def unpack(source: Source, folder: Path) -> PackResult:
 
 
 def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[EncodedImage]:
-    """The images, grouped by identity; those that cannot be decoded are added to ``left_out`` and skipped.
-
-    Raises:
-        DataError: no image can be decoded; or, where they are not decoded, one cannot be read.
-    """
+    """The images, grouped by identity; those that cannot be decoded are added to ``left_out`` and skipped."""
 
     def load(index: int) -> EncodedImage | str:
         try:

@@ -22,11 +22,7 @@ MAX_ROWS = 1 << 16
 
 
 def check_threshold(value: float, name: str) -> None:
-    """Refuse a minimum cosine that would match nothing or unrelated images.
-
-    Raises:
-        Error: it is not above 0 and at most 1.
-    """
+    """Refuse a minimum cosine that would match nothing or unrelated images."""
     if not 0 < value <= 1:
         raise Error(f"{name} {value:g} is not a valid minimum cosine; it must be above 0 and at most 1")
 

@@ -47,9 +47,6 @@ def shuffle(
         out: the shuffled data set; images are not grouped by identity.
         seed: seed of the order, which depends only on the seed and the number of images.
         pile_bytes: size of a pile in bytes; piles are larger if ``MAX_PILES`` do not suffice.
-
-    Raises:
-        Error: a data set cannot be read or written.
     """
     positions = np.random.default_rng(seed).permutation(len(source))
     with open_job(source, [out], options or JobOptions(), {"seed": seed}) as job:

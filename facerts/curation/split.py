@@ -28,9 +28,6 @@ def split(
     Args:
         identities: number of identities to hold out; or
         share: share of the identities to hold out, above 0 and below 1.
-
-    Raises:
-        Error: there are no identities, or too few; or a data set cannot be read or written.
     """
     if (identities is None) == (share is None):
         raise Error("give the identities to hold out as either --identities or --share")

@@ -36,10 +36,6 @@ def staged(paths: Sequence[Path]) -> Iterator[Staging]:
 
     A path that the block does not write does not appear. An error leaves nothing behind; a killed process leaves
     hidden folders (``.NAME.part``), which the next process that writes the same path removes.
-
-    Raises:
-        Error: a path exists or is named twice, or another process is writing it.
-        WriteError: a path cannot be written.
     """
     for number, path in enumerate(paths):
         if path in paths[:number]:

@@ -49,11 +49,7 @@ def is_adience(folder: Path) -> bool:
 
 
 def open_adience(folder: Path) -> Files:
-    """Open Adience's images, labeled by their person, in the order of the lists.
-
-    Raises:
-        DataError: a list is missing or broken (the line is named), or lists missing images.
-    """
+    """Open Adience's images, labeled by their person, in the order of the lists."""
     faces = _faces(folder)
     missing = [face.key for face in faces if not os.path.isfile(folder / face.key)]
     if missing:
@@ -65,11 +61,7 @@ def open_adience(folder: Path) -> Files:
 
 
 def write_adience_groups(folder: str | Path, path: str | Path) -> None:
-    """Write the age and gender of each image as a table ``image,age,gender``; unknown values are empty.
-
-    Raises:
-        DataError: a list is missing or broken; the line is named.
-    """
+    """Write the age and gender of each image as a table ``image,age,gender``; unknown values are empty."""
     with atomic_write(path, "w") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("image", "age", "gender"))

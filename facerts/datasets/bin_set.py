@@ -154,9 +154,6 @@ class BinSet(Source):
 
     Attributes:
         same: ``(P,) bool``, True for a genuine pair; the source has 2P images.
-
-    Raises:
-        DataError: the file is not a .bin set, truncated, or contains more than plain data.
     """
 
     def __init__(self, path: Path) -> None:
@@ -203,9 +200,6 @@ def write_bin(path: Path, images: Iterable[bytes], same: Sequence[bool]) -> None
 
     Args:
         images: 2P encoded images, pair by pair.
-
-    Raises:
-        DataError: there are not two images for each flag.
     """
     content = list(images)
     if len(content) != 2 * len(same):

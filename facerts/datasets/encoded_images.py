@@ -67,9 +67,6 @@ def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Ite
 
     Args:
         order: ``(N,)`` indices of images.
-
-    Raises:
-        DataError: the bytes of an image cannot be read.
     """
     return read_ahead(order, lambda index: encoded_image(source, index, source.read(index)), text)
 

@@ -11,11 +11,7 @@ from facerts.io.files import regular
 
 
 class FileReader:
-    """Reads ranges of a file; each process opens the file itself on its first read.
-
-    Raises:
-        DataError: the file does not exist.
-    """
+    """Reads ranges of a file; each process opens the file itself on its first read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,12 +23,7 @@ class FileReader:
         self._process: int | None = None
 
     def read(self, offset: int, size: int, what: str) -> bytes:
-        """Read ``size`` bytes at ``offset``.
-
-        Raises:
-            DataError: the bytes cannot be read, exceed the size limit of an image, or lie beyond the end of the file;
-                ``what`` names the record.
-        """
+        """Read ``size`` bytes at ``offset``."""
         if size > MAX_BYTES:
             raise DataError(
                 f"{self.path}: {what} at byte {offset} has {size:,} bytes, more than the limit of {MAX_BYTES:,}"

@@ -25,11 +25,7 @@ class ImageHashes:
 
 
 def hash_images(source: Source) -> ImageHashes:
-    """Hash all images of a source, reading each once.
-
-    Raises:
-        DataError: an image's bytes cannot be read.
-    """
+    """Hash all images of a source, reading each once."""
     whole = hashlib.sha256()
     seen: dict[bytes, int] = {}
     first = np.empty(len(source), dtype=np.int64)

@@ -69,10 +69,6 @@ def open_folder(path: Path) -> Files:
 
     Images are ordered by path. Files whose names are not those of images are skipped. What has the name of an image and
     is no folder counts as one, such as a broken link; the error comes when it is read.
-
-    Raises:
-        DataError: the folder contains no images, or both images and subfolders with images; or a subfolder cannot be
-            opened.
     """
     _, folders, names = next(os.walk(path, onerror=_refuse))
     flat = sorted(filter(is_image_name, names))
@@ -90,11 +86,7 @@ def open_folder(path: Path) -> Files:
 
 
 def open_tree(path: Path) -> Files:
-    """Open all images below a folder, ordered by path, without identities.
-
-    Raises:
-        DataError: the folder contains no images, or one of its subfolders cannot be opened.
-    """
+    """Open all images below a folder, ordered by path, without identities."""
     keys: list[str] = []
     other_files = 0
     for root, names in _walk(path):
@@ -118,11 +110,7 @@ def _images_below(path: Path, folder: str) -> list[str]:
 
 
 def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every folder with the names of its files; links are followed, but each folder is visited only once.
-
-    Raises:
-        DataError: a folder cannot be opened, so that its files would be skipped silently.
-    """
+    """Every folder with the names of its files; links are followed, but each folder is visited only once."""
     seen: set[tuple[int, int]] = set()
     for root, folders, names in os.walk(path, onerror=_refuse, followlinks=True):
         status = os.stat(root)
@@ -147,10 +135,6 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
 
     Args:
         complete: whether all files must exist; otherwise the error comes when a missing one is read.
-
-    Raises:
-        DataError: the list cannot be read or is empty, none of its files exists, or it must be complete and a file is
-            missing.
     """
     try:
         content = read_file(path)

@@ -39,12 +39,7 @@ class LandmarkedFiles(Files):
             raise ValueError(f"{len(keys)} images need points of shape ({len(keys)}, 5, 2)")
 
     def crop(self, index: int) -> NDArray[np.uint8]:
-        """The image aligned by its landmarks, ``(112, 112, 3) uint8`` RGB.
-
-        Raises:
-            DataError: the image's bytes cannot be read.
-            ImageError: they are not an image, or its landmarks are all at the same position.
-        """
+        """The image aligned by its landmarks, ``(112, 112, 3) uint8`` RGB."""
         where = self.location(index)
         image = decode(self.read(index), where=where)
         try:

@@ -71,9 +71,6 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
         spec: a folder by identity, a flat folder, a record directory (train.rec, train.idx), Adience's folder
             (fold_0_data.txt), a tar shard, a .bin set, a list file (.txt or .lst, a path on each line), or an image; a
             pattern with ``*`` that matches several of them; or a sequence of these, which are joined.
-
-    Raises:
-        DataError: nothing is found, or it is of an unknown kind.
     """
     return _open_all(spec, _open_one)
 
@@ -83,9 +80,6 @@ def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
 
     A file that is none of those is an image, whatever its name; if it cannot be read or decoded, or is missing, the
     error comes then.
-
-    Raises:
-        DataError: as for ``open_source``, but for missing images.
     """
 
     def open_one(path: Path) -> Source:
@@ -137,11 +131,7 @@ def _matches(spec: str, missing_images: bool) -> list[Path]:
 
 
 def _not_a_pipe(path: Path) -> Path:
-    """A path, unless reading it could wait for ever; images have that checked when they are read.
-
-    Raises:
-        DataError: it is a pipe or a device.
-    """
+    """A path, unless reading it could wait for ever; images have that checked when they are read."""
     is_image = is_image_name(path.name)
     if not is_image and path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path}: not a file or folder; give a source that is one")

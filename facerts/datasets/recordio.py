@@ -41,9 +41,6 @@ class RecordReader:
 
     Attributes:
         keys: ``(R,) int64``, ascending.
-
-    Raises:
-        DataError: a file is missing, the index is broken or points past the end, or the last record is truncated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,11 +72,7 @@ class RecordReader:
         return len(self.keys)
 
     def read(self, row: int) -> bytes:
-        """The payload of the record at a row of ``keys``.
-
-        Raises:
-            DataError: the record is broken or truncated; the message names its key and offset.
-        """
+        """The payload of the record at a row of ``keys``."""
         offset = self._offsets.item(row)
         data = self._reader.read(offset, self._spans.item(row), "a record")
         magic, word = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (0, 0)
@@ -98,11 +91,7 @@ class RecordReader:
 
 
 def decode_record(data: bytes, where: str) -> bytes:
-    """The payload of the record at the beginning of ``data``, with its parts joined.
-
-    Raises:
-        DataError: there is no record, or it is incomplete.
-    """
+    """The payload of the record at the beginning of ``data``, with its parts joined."""
     parts: list[bytes] = []
     position = 0
     while True:
@@ -122,11 +111,7 @@ def decode_record(data: bytes, where: str) -> bytes:
 
 
 def encode_record(payload: bytes) -> bytes:
-    """A record of a payload, with prefix, split and padded as the module describes.
-
-    Raises:
-        DataError: the payload is too large.
-    """
+    """A record of a payload, with prefix, split and padded as the module describes."""
     parts, begin, position = [], 0, payload.find(_MAGIC_BYTES)
     while position >= 0:
         if position % 4 == 0:
@@ -163,9 +148,6 @@ def unpack_image(payload: bytes, where: Callable[[], str]) -> bytes:
 
     Args:
         where: names the record in an error; called only then, because building the name takes time.
-
-    Raises:
-        DataError: the payload is shorter than its header says.
     """
     count = _label_count(payload, where)
     begin = _HEADER.size + 4 * count
@@ -175,11 +157,7 @@ def unpack_image(payload: bytes, where: Callable[[], str]) -> bytes:
 
 
 def unpack_labels(payload_start: bytes, where: Callable[[], str]) -> NDArray[np.float32]:
-    """The first labels, at most two, from the first 32 bytes of a payload.
-
-    Raises:
-        DataError: the payload is shorter than its header says.
-    """
+    """The first labels, at most two, from the first 32 bytes of a payload."""
     count = _label_count(payload_start, where)
     if count == 0:
         return np.array([_HEADER.unpack_from(payload_start)[1]], dtype=np.float32)

@@ -27,9 +27,6 @@ class Records(Source):
 
     If a list file (``train.lst``: number, label and path on each line) lies beside it, keys and identities have the
     names in it; otherwise they are numbers.
-
-    Raises:
-        DataError: the record set is missing or broken, or contains no images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,11 +147,7 @@ class _ListFile:
 
 
 def open_records(path: Path) -> Records:
-    """Open a record directory, with ``train.rec`` or a single other ``.rec`` file in it, or a ``.rec`` file.
-
-    Raises:
-        DataError: there are several record files, or they are broken.
-    """
+    """Open a record directory, with ``train.rec`` or a single other ``.rec`` file in it, or a ``.rec`` file."""
     if path.is_file():
         return Records(path)
     files = sorted(path.glob("*.rec"))

@@ -24,9 +24,6 @@ def identity_order(
 
     Images of people with at least two are used about equally often; people with one image have no pair and are left
     out. A person's last run is filled up with images from earlier runs.
-
-    Raises:
-        DataError: nobody has two images.
     """
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(labels))
@@ -44,11 +41,7 @@ def identity_order(
 
 
 def sample_identities(source: Source, count: int, seed: int) -> NDArray[np.bool_]:
-    """``(C,) bool``, True for ``count`` identities of a source, sampled at random, keyed by (seed, count).
-
-    Raises:
-        DataError: the source has no identities, or no more than ``count``.
-    """
+    """``(C,) bool``, True for ``count`` identities of a source, sampled at random, keyed by (seed, count)."""
     if source.labels is None or len(source.identities) <= count:
         raise DataError(
             f"{source.name}: cannot hold out {count} identities of {len(source.identities)}; "
@@ -64,9 +57,6 @@ def hold_out_identities(source: Source, count: float, seed: int) -> tuple[Subset
 
     Args:
         count: number of identities; below 1, their share, of which there are at least four, as validation needs them.
-
-    Raises:
-        DataError: as for ``sample_identities``.
     """
     count = int(count) if count >= 1 else max(4, round(count * len(source.identities)))
     sampled = sample_identities(source, count, seed)

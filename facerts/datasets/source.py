@@ -48,19 +48,10 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, index: int) -> bytes:
-        """The encoded bytes of an image (JPEG, PNG, …), unchanged.
-
-        Raises:
-            DataError: the bytes cannot be read; the message names file and record.
-        """
+        """The encoded bytes of an image (JPEG, PNG, …), unchanged."""
 
     def crop(self, index: int) -> NDArray[np.uint8]:
-        """An image as an aligned crop, ``(112, 112, 3) uint8`` RGB.
-
-        Raises:
-            DataError: the bytes cannot be read.
-            ImageError: they are not an aligned crop; the message names the image.
-        """
+        """An image as an aligned crop, ``(112, 112, 3) uint8`` RGB."""
         data = self.read(index)
         try:
             return decode_crop(data, where="")

@@ -27,9 +27,6 @@ class TarShard(Source):
     """An uncompressed tar file of ``IDENTITY/IMAGE.jpg``, or of ``IMAGE.jpg`` without identities.
 
     Each member takes 32 bytes of memory plus the length of its name.
-
-    Raises:
-        DataError: the file is not a tar file, compressed, truncated, or contains no images.
     """
 
     def __init__(self, path: Path) -> None:

@@ -52,7 +52,6 @@ def open_detector(
         threads: threads per forward pass; None for ONNX Runtime's default.
 
     Raises:
-        Error: there is no such detector or file, or the file is of another kind.
         MissingModelError: the model is not on this machine and cannot be downloaded.
     """
     if detector in DETECTORS:
@@ -85,9 +84,6 @@ def open_face_finder(
 
     Returns:
         None for "none".
-
-    Raises:
-        Error: as for ``open_detector``, or a threshold is given for "none".
     """
     if detector == "none":
         if threshold is not None:

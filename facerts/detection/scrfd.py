@@ -79,8 +79,6 @@ class SCRFD:
             side of the model's input if that is fixed, otherwise 640.
 
     Raises:
-        ModelError: the file does not exist, is not SCRFD with five points, or its input is fixed and smaller than
-            ``size``.
         MissingExtraError: ONNX Runtime is not installed.
     """
 

@@ -46,7 +46,6 @@ class YuNet:
         size: longest side in pixels to which larger photos are downscaled; YuNet misses faces that fill a large photo.
 
     Raises:
-        ModelError: the file does not exist or is not a compatible YuNet.
         MissingExtraError: ONNX Runtime is not installed.
     """
 

@@ -72,9 +72,6 @@ def embed_source(
         flip: use the normalized sum of the embeddings of the crop and its mirror image; quality, uncertainty, norm and
             extras come from the crop alone.
         also: further scores to compute from the crops; they become extras, by name.
-
-    Raises:
-        Error: an image cannot be read; the message names it.
     """
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
     batches = _batches(
@@ -119,9 +116,6 @@ def score_source(
 
     Returns:
         Scores ``(N,)`` by name.
-
-    Raises:
-        Error: an image cannot be read; the message names it.
     """
     if not scores:
         return {}

@@ -32,11 +32,7 @@ UNIT_TOLERANCE = 1e-3
 
 
 class EmbeddingTable:
-    """Outputs by the names of their images; ``load_table`` reads a table from a file.
-
-    Raises:
-        DataError: two rows have the same name.
-    """
+    """Outputs by the names of their images; ``load_table`` reads a table from a file."""
 
     def __init__(self, path: Path, names: Sequence[str] | None, rows: FaceOutputs) -> None:
         self.name = path.stem
@@ -76,9 +72,6 @@ class EmbeddingTable:
         A row belongs to an image if its name is the image's key, or else ends with the key, path component by path
         component: ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. Rows without names are taken in order, for
         sources whose images are named by number.
-
-        Raises:
-            DataError: an image has no row or several, or rows without names cannot be assigned.
         """
         keys = [source.key(index) for index in range(len(source))]
         numbered = all(key.rsplit("/", 1)[-1].isdigit() for key in keys)
@@ -175,9 +168,6 @@ class _Content:
 
     Attributes:
         embedding: ``(N, d)``, finite.
-
-    Raises:
-        DataError: there are no embeddings, they have a wrong shape or are not finite, or names are not text.
     """
 
     def __init__(self, path: Path, columns: Columns) -> None:
@@ -199,11 +189,7 @@ class _Content:
         return f"row {row}" if self.names is None else f"row {row} ({self.names[row]})"
 
     def score(self, key: str) -> Floats | None:
-        """A column of one number per row; None if there is none.
-
-        Raises:
-            DataError: the column has another shape, or is missing for some rows only.
-        """
+        """A column of one number per row; None if there is none."""
         if key not in self._columns:
             return None
         values = self._numbers(key)
@@ -214,11 +200,7 @@ class _Content:
         return values
 
     def variance(self) -> Floats | None:
-        """Variances ``(N, d)`` of the embeddings' entries, as in the file; None if it has none.
-
-        Raises:
-            DataError: the variances have another shape.
-        """
+        """Variances ``(N, d)`` of the embeddings' entries, as in the file; None if it has none."""
         if self._columns.get(VARIANCE, np.empty(0)).ndim < 2:
             return None  # one number per row is an extra like any other
         values, expected = self._numbers(VARIANCE), self.embedding.shape

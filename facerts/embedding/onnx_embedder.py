@@ -52,9 +52,6 @@ class OnnxModel:
             None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
         batch_size: crops per forward pass, if the model accepts any number; None for the provider's usual one.
-
-    Raises:
-        ModelError: the file does not exist, is not an ONNX model, or does not match its description.
     """
 
     thread_safe = True
@@ -104,10 +101,6 @@ class OnnxModel:
 
         Returns:
             ``(N, …) float32`` by role.
-
-        Raises:
-            ModelError: the crops have another shape, the forward pass fails, or an output has the wrong number of rows
-                or a value that is not finite.
         """
         if crops.ndim != 4 or crops.shape[1:] != (CROP_SIZE, CROP_SIZE, 3) or crops.dtype != np.uint8:
             raise ModelError(
@@ -222,11 +215,7 @@ class OnnxEmbedder(OnnxModel):
     """An embedder from a described ONNX model; see ``outputs.Embedder``. May be shared by threads."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Embed aligned crops; see ``OnnxModel.tensors``.
-
-        Raises:
-            ModelError: as there, or the embedding does not have the size given by the description.
-        """
+        """Embed aligned crops; see ``OnnxModel.tensors``."""
         tensors = self.tensors(crops)
         embedding = _rows(tensors["embedding"])
         size = self.description.embedding_size
@@ -269,9 +258,6 @@ class OnnxQuality(OnnxModel):
 
         Returns:
             ``(N,) float32``, higher is better.
-
-        Raises:
-            ModelError: as for ``OnnxModel.tensors``.
         """
         quality = self.quality_of(self.tensors(crops))
         assert quality is not None  # checked by _check_description
@@ -296,10 +282,6 @@ def load_embedder(
 
     Args:
         path: the .onnx file, or an insightface model pack (folder or .zip).
-
-    Raises:
-        ModelError: the file does not exist, is not an ONNX model, or does not match its description; or the pack does
-            not have exactly one recognizer.
     """
     path = Path(path)
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
@@ -318,11 +300,7 @@ def load_model(
     threads: int | None = None,
     batch_size: int | None = 64,
 ) -> OnnxEmbedder | OnnxQuality:
-    """Open an ONNX model as an embedder, or for its quality if it has no embedding.
-
-    Raises:
-        ModelError: as for ``load_embedder`` and ``load_quality``.
-    """
+    """Open an ONNX model as an embedder, or for its quality if it has no embedding."""
     if is_pack(Path(path)):
         return load_embedder(
             path, description=description, providers=providers, threads=threads, batch_size=batch_size
@@ -340,22 +318,14 @@ def load_quality(
     threads: int | None = None,
     batch_size: int | None = 64,
 ) -> OnnxQuality:
-    """Open an ONNX model for its quality.
-
-    Raises:
-        ModelError: the file does not exist, is not an ONNX model, does not match its description, or has no quality.
-    """
+    """Open an ONNX model for its quality."""
     return OnnxQuality(
         path, description=description, providers=providers, threads=threads, batch_size=batch_size
     )
 
 
 def _named(description: Description, session: Any, path: Path) -> Description:
-    """The description with the names of the tensors that it calls ``*``: the model's only input, or its only output.
-
-    Raises:
-        ModelError: there are several.
-    """
+    """The description with the names of the tensors that it calls ``*``: the model's only input, or its only output."""
 
     def only(kind: str, tensors: Sequence[Any]) -> str:
         if len(tensors) != 1:

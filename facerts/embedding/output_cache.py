@@ -33,9 +33,6 @@ class OutputCache:
 
     Args:
         folder: the folder; created when something is kept.
-
-    Raises:
-        Error: it is a file.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -15,11 +15,7 @@ from facerts.images import CROP_SIZE
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Facts about a model from its file and description, by the keys of ``ShippedModel``.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-    """
+    """Facts about a model from its file and description, by the keys of ``ShippedModel``."""
     model = load_model(path)
     outputs = model(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
     return {
@@ -33,11 +29,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def verify_shipped() -> dict[str, list[str]]:
-    """Problems of each shipped model by name; an empty list if its file is intact, loads, and matches the manifest.
-
-    Raises:
-        ModelError: the manifest cannot be read.
-    """
+    """Problems of each shipped model by name; an empty list if its file is intact, loads, and matches the manifest."""
     return {model.name: _problems(model) for model in shipped_models()}
 
 

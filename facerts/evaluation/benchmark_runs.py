@@ -69,9 +69,6 @@ def run_pairs(
 
     Returns:
         The complete result of the folder.
-
-    Raises:
-        Error: a requested measurement is impossible; the message says which and why.
     """
     folder = ResultFolder(out, embedder)
     templates = [path for path in data if is_template_benchmark(path)]
@@ -277,12 +274,7 @@ def _measure_templates(
 
 
 def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: EvaluationOptions) -> None:
-    """Refuse what could not be measured, before anything is embedded.
-
-    Raises:
-        DataError: the pairs outside a fold are of one kind alone.
-        Error: too few impostor pairs for a rate, or all pairs are asked for and people are unknown.
-    """
+    """Refuse what could not be measured, before anything is embedded."""
     for fold in np.unique(benchmark.folds):
         others = benchmark.same[benchmark.folds != fold]
         if others.all() or not others.any():
@@ -305,11 +297,7 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: Evalu
 def _check_listed_pairs(
     similarity: Similarity, templates: Sequence[str | Path], options: EvaluationOptions
 ) -> None:
-    """Refuse what only a similarity of directions can measure.
-
-    Raises:
-        Error: all pairs or templates are asked for.
-    """
+    """Refuse what only a similarity of directions can measure."""
     if options.every_pair:
         raise Error(
             f"all pairs cannot be compared by {similarity.name}, only by the cosine, because millions of pairs are "

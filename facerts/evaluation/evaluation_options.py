@@ -25,11 +25,7 @@ from facerts.io.versions import installed_versions
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check the names of sources and benchmarks, by which results are stored.
-
-    Raises:
-        Error: two are the same, or a name has bytes that are not UTF-8.
-    """
+    """Check the names of sources and benchmarks, by which results are stored."""
     for number, name in enumerate(names):
         if name in names[:number]:
             raise Error(
@@ -203,11 +199,7 @@ def kept_outputs(
 
 
 def open_without(path: str, exclude: str | None) -> Source:
-    """A source without the files whose names match a pattern.
-
-    Raises:
-        DataError: no such source, or every file matches.
-    """
+    """A source without the files whose names match a pattern."""
     source = faces_of(path)
     if exclude is None:
         return source
@@ -219,11 +211,7 @@ def open_without(path: str, exclude: str | None) -> Source:
 
 
 def faces_of(path: str, open_others: Callable[[str], Source] = open_images) -> Source:
-    """The images that a benchmark's pairs name, or another source.
-
-    Raises:
-        DataError: no such source, or a folder with several benchmarks.
-    """
+    """The images that a benchmark's pairs name, or another source."""
     if not (Path(path).is_dir() and is_pair_benchmark(path)):
         return open_others(path)
     benchmarks = open_benchmarks(path)

@@ -91,9 +91,6 @@ def groups_of(
         min_images: images that a group needs to be called the worst or the best; for FNMR also genuine pairs.
         notes: notes on the data, such as those of ``Groups.of``.
         replicates: number of bootstrap replicates, see ``share_by_group``.
-
-    Raises:
-        Error: no image has a quality, or a match threshold lies below the tail of the impostor pairs.
     """
     given = thresholds or {}
     minimums = {

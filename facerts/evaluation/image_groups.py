@@ -130,9 +130,6 @@ class Groups:
 
         Returns:
             ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
-
-        Raises:
-            DataError: a rule fits none of the images, says two things about one, or there are too many groups.
         """
         groups: dict[str, NDArray[np.str_]] = {}
         notes = []
@@ -192,10 +189,6 @@ def read_groups(texts: Sequence[str], edges: Sequence[str] = ()) -> Groups:
     Args:
         texts: each the path of a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``, or ``ATTRIBUTE=REGEX``.
         edges: each ``ATTRIBUTE=NUMBER,NUMBER,…``.
-
-    Raises:
-        Error: an option is malformed, or two of them are about one attribute.
-        DataError: a file cannot be read or is not such a table.
 
     Examples:
         >>> groups = read_groups([r"age=a(\\d+)\\."], ["age=13,20"])

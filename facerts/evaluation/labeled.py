@@ -48,11 +48,7 @@ class SavedResult:
         return redacted_path(self.folder)
 
     def section(self, kind: str, name: str | None = None) -> Any:
-        """The section of a kind: of this name, or the only one.
-
-        Raises:
-            DataError: it was not measured.
-        """
+        """The section of a kind: of this name, or the only one."""
         measured = getattr(self.content, kind)
         which = ""
         if measured and name is not None:
@@ -66,11 +62,7 @@ class SavedResult:
         )
 
     def array(self, key: str) -> NDArray[Any]:
-        """An array by its whole key.
-
-        Raises:
-            DataError: it is not there.
-        """
+        """An array by its whole key."""
         if key not in self.arrays:
             room = key.rpartition("/")[0]
             near = sorted(name for name in self.arrays if name.rpartition("/")[0] == room)
@@ -88,11 +80,7 @@ def split_label(text: str) -> tuple[str, str]:
 
 
 def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
-    """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself).
-
-    Raises:
-        DataError: no result in a folder, or a broken one.
-    """
+    """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself)."""
     results = []
     for text in map(str, texts):
         label, path = split_label(text)
@@ -128,9 +116,6 @@ def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) ->
 
     Returns:
         ``(N,)``, matched by the images' names.
-
-    Raises:
-        DataError: an image of the one is not in the other, or there is no such score.
     """
     wanted, own = (one.array(f"verification/{name}/names").tolist() for one in (first, saved))
     for one, other, missing in (

@@ -40,9 +40,6 @@ def ood_of(
 
     Returns:
         The section ``ood`` of a result, and its arrays by source.
-
-    Raises:
-        Error: no source on one side, or no score that all sources have.
     """
     if not faces or not others:
         raise Error("give sources of faces (--in) and of non-faces (--out-of)")

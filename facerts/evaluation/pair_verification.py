@@ -61,10 +61,6 @@ def verification_of(
     Args:
         flip: whether mirrors were added; None where that is not known.
         fars: rates at which TAR is measured; by default those of ``FARS`` for which there are enough impostor pairs.
-
-    Raises:
-        Error: too few impostor pairs for a rate that was asked for.
-        ModelError: the outputs do not have what the similarity needs.
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
@@ -145,11 +141,7 @@ def all_pairs_of(
 def wanted_fars(
     fars: Sequence[float] | None, impostors: int, name: str, *, every: bool = False
 ) -> list[float]:
-    """The rates to measure at.
-
-    Raises:
-        Error: a requested rate is invalid, or needs more impostor pairs than there are.
-    """
+    """The rates to measure at."""
     if fars is None:
         return reachable(FARS, impostors)
     for far in fars:

@@ -43,7 +43,6 @@ def identification_of(
         One for each pooling and gallery.
 
     Raises:
-        DataError: no galleries, no probes, or a gallery that no probe's person is in.
         MissingExtraError: FAISS is asked for and not installed.
     """
     if benchmark.probes is None or not benchmark.galleries:

@@ -54,10 +54,6 @@ def reject_of(
 
     Returns:
         The section ``reject[NAME]`` of a result.
-
-    Raises:
-        ModelError: there is no score of an image, or not what the similarity needs.
-        Error: there are too few impostor pairs for the rate.
     """
     scores = image_scores(outputs)
     if not scores:
@@ -133,11 +129,7 @@ def reject_result(
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
-    """Refuse a false match rate that cannot be measured on the benchmark of this name.
-
-    Raises:
-        Error: the rate is invalid, or there are too few impostor pairs.
-    """
+    """Refuse a false match rate that cannot be measured on the benchmark of this name."""
     try:
         refuse_fmr(fmr, impostors)
     except ValueError as error:

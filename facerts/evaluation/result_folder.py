@@ -45,9 +45,6 @@ class ResultFolder:
 
     Args:
         path: path of the folder, which is created by the first write.
-
-    Raises:
-        Error: the folder holds results of another model, or something that is no result.
     """
 
     def __init__(self, path: str | Path, model: Named) -> None:
@@ -104,11 +101,7 @@ class ResultFolder:
 
 
 def load_result(folder: str | Path) -> tuple[Result, Arrays]:
-    """Read a result folder.
-
-    Raises:
-        DataError: no result there, or a broken one.
-    """
+    """Read a result folder."""
     path = Path(folder) / JSON_FILE
     if not path.is_file():
         raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
@@ -122,9 +115,6 @@ def naming_folders(folders: Sequence[object]) -> Iterator[None]:
 
     What ``result.json`` says is checked when it is read. The arrays beside it are not checked against it: that one of
     them is missing, or of another length, shows where it is used.
-
-    Raises:
-        DataError: the block cannot make anything of them.
     """
     try:
         yield

@@ -80,9 +80,6 @@ class GaussianEmbedder:
 
         Args:
             crops: ``(N, 112, 112, 3) uint8`` RGB.
-
-        Raises:
-            ModelError: as ``variance_of``.
         """
         outputs = self._embedder(crops)
         variance = variance_of(outputs)
@@ -99,11 +96,7 @@ class GaussianEmbedder:
 
 
 def variance_of(outputs: FaceOutputs) -> NDArray[np.float32]:
-    """``(N, d)`` variances of the embeddings' entries.
-
-    Raises:
-        ModelError: there are none, not one for each entry, or not all of them finite and above 0.
-    """
+    """``(N, d)`` variances of the embeddings' entries."""
     if VARIANCE not in outputs.extras:
         raise ModelError(
             "mls compares Gaussians, but the embeddings come without a variance, which PFE models output; "
@@ -150,11 +143,7 @@ def compare_images(
     people: NDArray[np.integer],
     compare: Callable[..., AllPairs] = all_pairs,
 ) -> AllPairs:
-    """Compare all pairs of the images of a set with this name, and show the progress.
-
-    Raises:
-        Error: there is no genuine or no impostor pair.
-    """
+    """Compare all pairs of the images of a set with this name, and show the progress."""
     total = len(people) * (len(people) - 1) // 2
     with progress_bar() as bar:
         task = bar.add_task(f"all pairs of {name}", total=total, unit="pairs")

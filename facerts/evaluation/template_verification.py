@@ -76,9 +76,6 @@ def template_verification_of(
 
     Returns:
         A section for each pooling.
-
-    Raises:
-        DataError: the benchmark has no genuine or no impostor pairs.
     """
     same = benchmark.same
     genuine = int(same.sum())

@@ -38,9 +38,6 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
         The largest differences between the model and the new file.
 
     Raises:
-        ModelError: the model cannot be opened, needs other preprocessing than other packages apply, or the new file
-            gives other embeddings.
-        Error: ``out`` is not an .onnx file, or is the model itself.
         MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, out = Path(model), Path(out)
@@ -63,11 +60,7 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
 
 
 def _check_input(path: Path, spec: InputSpec) -> None:
-    """Check that a model needs the same preprocessing as other packages' ArcFace loaders apply.
-
-    Raises:
-        ModelError: it needs another, so those packages would silently compute wrong embeddings.
-    """
+    """Check that a model needs the same preprocessing as other packages' ArcFace loaders apply."""
     applied = InputSpec()
     for name in ("size", "layout", "color", "mean", "std"):
         needed, actual = getattr(spec, name), getattr(applied, name)

@@ -73,10 +73,7 @@ def install(
         quality: model whose quality recognizers get; None for their own, the norm.
 
     Raises:
-        ModelError: there is no such model; it cannot be downloaded, or is not what its hash says; or it cannot be
-            opened or joined.
         MissingExtraError: onnx or ONNX Runtime is not installed.
-        WriteError: the cache folder cannot be written.
     """
     entry = in_catalog(name)
     if entry.kind == "detector":
@@ -115,7 +112,6 @@ def find_or_install(model: str | Path | None = None) -> Path:
     """As ``find_model``, but a model of the catalog that is not on this machine is pulled now, if that is allowed.
 
     Raises:
-        ModelError: as for ``find_model`` and ``install``.
         MissingExtraError: as for ``install``.
     """
     name = used_model() if model is None else name_in(model)
@@ -133,11 +129,7 @@ def find_or_install(model: str | Path | None = None) -> Path:
 
 
 def verify_installed() -> dict[str, list[str]]:
-    """Problems of each model that was pulled, by name; an empty list if its file is intact and loads.
-
-    Raises:
-        ModelError: a record is broken.
-    """
+    """Problems of each model that was pulled, by name; an empty list if its file is intact and loads."""
     problems: dict[str, list[str]] = {}
     for entry in catalog_models():
         file = downloaded_file(entry)
@@ -156,11 +148,7 @@ def verify_installed() -> dict[str, list[str]]:
 
 
 def _needs_onnx() -> None:
-    """Say that onnx is missing before anything is downloaded.
-
-    Raises:
-        MissingExtraError: it is.
-    """
+    """Say that onnx is missing before anything is downloaded."""
     try:
         import onnx  # noqa: F401
     except ImportError as error:

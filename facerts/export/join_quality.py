@@ -57,9 +57,6 @@ def join_quality(
         providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
 
     Raises:
-        ModelError: a model cannot be opened, the second has no quality, the graphs cannot be in one file, or the new
-            file gives other embeddings or qualities.
-        Error: ``out`` is not an .onnx file, or is one of the two models.
         MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
@@ -86,11 +83,7 @@ def join_quality(
 
 
 def check_target(out: Path, *models: str | Path) -> None:
-    """Check that a joined model can be written to a file.
-
-    Raises:
-        Error: it is not an .onnx file, or is one of the models.
-    """
+    """Check that a joined model can be written to a file."""
     if out.suffix.lower() != ".onnx":
         raise Error(f"{out}: a joined model is written as .onnx; choose a file with that suffix")
     if out.resolve() in [find_model(model).resolve() for model in models]:
@@ -124,11 +117,7 @@ def _quality_tensor(model: ModelProto, description: Description) -> str:
 
 
 def _common_batch(recognizer: OnnxModel, scorer: OnnxModel) -> int | None:
-    """The only batch size that both accept; None for any.
-
-    Raises:
-        ModelError: each accepts only its own.
-    """
+    """The only batch size that both accept; None for any."""
     theirs, ours = recognizer.description.input.batch, scorer.description.input.batch
     if theirs and ours and theirs != ours:
         raise ModelError(

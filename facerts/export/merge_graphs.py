@@ -18,9 +18,6 @@ def same_opset(first: ModelProto, second: ModelProto, minimum: int = 1) -> tuple
 
     Args:
         minimum: convert both to this opset if theirs are earlier.
-
-    Raises:
-        ModelError: one of them cannot be converted.
     """
     version = max(_opset(first), _opset(second), minimum)
     return _converted(first, version), _converted(second, version)
@@ -38,9 +35,6 @@ def append(
 
     Returns:
         The name of each added output: prefixed if the model already has a tensor of that name.
-
-    Raises:
-        ModelError: both use a domain of custom operators, but different versions of it.
     """
     from onnx import compose, helper
 
@@ -105,11 +99,7 @@ def unused(name: str, taken: Callable[[str], bool]) -> str:
 
 
 def _add_domains(model: ModelProto, part: ModelProto) -> None:
-    """Add the operator domains that a part uses to those of a model.
-
-    Raises:
-        ModelError: the model uses another version of one of them.
-    """
+    """Add the operator domains that a part uses to those of a model."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     used = {node.domain for node in part.graph.node}
     for entry in part.opset_import:

@@ -33,9 +33,6 @@ def probe_inputs(model: str | Path, tensors: Sequence[str], crops: NDArray[np.ui
 
     Returns:
         ``(N, D)``, the tensors beside each other.
-
-    Raises:
-        ModelError: the model cannot be opened, or has no such tensor.
     """
     from onnx import TensorProto, helper
 
@@ -63,9 +60,6 @@ def add_non_face_probe(
         tensors: see ``probe_inputs``.
         weights: ``(D,)``, one for each column of ``probe_inputs``.
         bias: added to the weighted sum.
-
-    Raises:
-        ModelError: the model cannot be opened, has no such tensor, or has no description in its metadata.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -52,11 +52,7 @@ class Parity:
 
 
 def compare_outputs(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT) -> Parity:
-    """Compare what a written file computes with what it should compute on the same crops.
-
-    Raises:
-        ModelError: they are further apart than the tolerance.
-    """
+    """Compare what a written file computes with what it should compute on the same crops."""
     cosine = error = spread = None
     if expected.embedding.shape[1]:
         cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())

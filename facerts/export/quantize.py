@@ -40,9 +40,6 @@ def store_weights_as_float16(path: Path) -> None:
 
     Args:
         path: the ONNX file, which is changed in place.
-
-    Raises:
-        ModelError: a weight is beyond the range of float16.
     """
     import onnx
 
@@ -62,9 +59,6 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
     Args:
         path: a float32 ONNX file from ``facerts.training.export.from_checkpoint``, which is changed in place.
         faces: ``(N, 112, 112, 3) uint8`` RGB, representative aligned faces.
-
-    Raises:
-        ModelError: as for ``store_weights_as_float16``.
     """
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static

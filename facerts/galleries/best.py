@@ -67,10 +67,6 @@ def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
 
     Returns:
         The files written.
-
-    Raises:
-        DataError: an image is not a file, such as one from a tar shard, or has gone.
-        WriteError: a file cannot be written.
     """
     written = []
     for image in images:

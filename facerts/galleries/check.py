@@ -83,9 +83,6 @@ def correct_gallery(
     """The gallery without what a check found, and the images that were kept, by person and path.
 
     The best image of a person who would have none is kept, unless it is not a face or is there twice.
-
-    Raises:
-        DataError: see ``Gallery.remove``.
     """
     people, images, kept = listed_entries(gallery, findings)
     return gallery.remove(people=people, images=images), kept

@@ -104,11 +104,7 @@ class Rejected:
 
 
 def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
-    """Check what somebody else stored of faces.
-
-    Raises:
-        Error: an embedding is not of unit length, or reasons are not known ones in their order.
-    """
+    """Check what somebody else stored of faces."""
     check_unit_length(embedding)
     for text in np.unique(reasons).tolist():
         given = text.split(SEPARATOR) if text else []
@@ -117,10 +113,7 @@ def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> No
 
 
 def check_unit_length(embedding: NDArray[np.float32]) -> None:
-    """
-    Raises:
-        Error: an embedding is not of unit length.
-    """
+    """"""
     norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
     if not np.all(np.abs(norms - 1) < 1e-3):
         raise Error("an embedding is not of unit length")
@@ -135,11 +128,7 @@ def default_threshold(scorer: Scorer, keep: float) -> float | None:
 
 
 def people_of(source: Source) -> list[str]:
-    """The person of each image.
-
-    Raises:
-        DataError: the source has no identities, or one that no person can be called.
-    """
+    """The person of each image."""
     if source.labels is None:
         raise DataError(
             f"{source.name}: no people; give a folder with one subfolder of images for each person"
@@ -171,11 +160,6 @@ def enroll_images(
         min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its calibration
             faces, if it has one; -inf for none. What is not a face is rejected too, unless this is -inf.
         color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-
-    Raises:
-        Error: nobody can be called that.
-        DataError: the images have no identities, or none can be enrolled.
-        ModelError: there is a minimum quality, and the model has no quality.
     """
     if min_quality is None:
         min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
@@ -193,9 +177,6 @@ def check_model(scorer: Scorer, model: str, sha256: str) -> None:
     Args:
         model: name of the gallery's model.
         sha256: SHA-256 of its file.
-
-    Raises:
-        ModelError: the SHA-256 differs.
     """
     if scorer.embedder.sha256 != sha256:
         raise ModelError(
@@ -220,10 +201,6 @@ def enroll(
         people: the person of each image.
         min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
             -inf.
-
-    Raises:
-        DataError: no image can be enrolled.
-        ModelError: there is a minimum quality, and the model has no quality.
     """
     kept, rejected = [], []
     faces = scorer.score_each(images, min_quality=min_quality, largest=True, color=color, progress=progress)

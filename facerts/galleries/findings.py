@@ -64,11 +64,7 @@ class Listed(NamedTuple):
 
 
 def read_findings(path: Path) -> list[Listed]:
-    """The people and images that a report of a check lists.
-
-    Raises:
-        DataError: the file cannot be read, or is not such a report.
-    """
+    """The people and images that a report of a check lists."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(

@@ -83,10 +83,6 @@ class Gallery(PeopleSearch):
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
                 calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless
                 this is -inf.
-
-        Raises:
-            DataError: the images have no identities, or none can be enrolled.
-            ModelError: there is a minimum quality, and the model has no quality.
         """
         enrolled, rejected = enroll_images(scorer, images, min_quality=min_quality, progress=progress)
         return cls.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, enrolled, rejected)
@@ -95,11 +91,7 @@ class Gallery(PeopleSearch):
     def from_enrollments(
         cls, model: str, sha256: str, enrollments: Enrollments, rejected: tuple[Rejected, ...] = ()
     ) -> Gallery:
-        """A gallery of embeddings that were computed elsewhere, in any order; spellings of one name are one person.
-
-        Raises:
-            Error: nobody can be called that.
-        """
+        """A gallery of embeddings that were computed elsewhere, in any order; spellings of one name are one person."""
         given, row = np.unique(enrollments.person, return_inverse=True)
         person = np.array([*map(person_name, given.tolist())], dtype=str)[row]
         order = np.argsort(person, kind="stable")
@@ -130,11 +122,7 @@ class Gallery(PeopleSearch):
         return own
 
     def nearest_others(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The most similar other person to each of some images, as rows in ``people``, and the cosines.
-
-        Raises:
-            DataError: there are fewer than two people.
-        """
+        """The most similar other person to each of some images, as rows in ``people``, and the cosines."""
         if len(self.people) < 2:
             raise DataError(TOO_FEW)
         return nearest_other_rows(self.templates, self.enrollments.embedding[rows], self.row[rows])
@@ -178,9 +166,6 @@ class Gallery(PeopleSearch):
                 path is named by the SHA-256 of its content.
             min_quality: see ``build``.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-
-        Raises:
-            DataError, ModelError: see ``build``; or the gallery is of another model.
         """
         self.check_model(scorer)
         new, rejected = enroll_images(
@@ -189,12 +174,7 @@ class Gallery(PeopleSearch):
         return self.merged(Gallery(self.model, self.model_sha256, new, rejected))
 
     def merged(self, other: Gallery) -> Gallery:
-        """This gallery with the images of another; those that are in both, by person and path, are the other's.
-
-        Raises:
-            ModelError: it is of another model.
-            DataError: its embeddings have another size.
-        """
+        """This gallery with the images of another; those that are in both, by person and path, are the other's."""
         if other.model_sha256 != self.model_sha256:
             raise ModelError(
                 f"galleries of different models cannot be merged: {self.model} ({self.model_sha256[:12]}…) and "
@@ -208,11 +188,7 @@ class Gallery(PeopleSearch):
         return Gallery.from_enrollments(self.model, self.model_sha256, joined, other.rejected)
 
     def remove(self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()) -> Gallery:
-        """This gallery without people, or without images, each given by person and path.
-
-        Raises:
-            DataError: a person or image is not in the gallery, or nobody would be left.
-        """
+        """This gallery without people, or without images, each given by person and path."""
         gone = self.rows_of(people=people, images=images)
         if gone.all():
             raise DataError(NOBODY_LEFT)
@@ -221,11 +197,7 @@ class Gallery(PeopleSearch):
     def rows_of(
         self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()
     ) -> NDArray[np.bool_]:
-        """``(N,)`` which images are those of people, or are given by person and path.
-
-        Raises:
-            DataError: a person or image is not in the gallery.
-        """
+        """``(N,)`` which images are those of people, or are given by person and path."""
         names, entries = {*map(normal_name, people)}, {(normal_name(name), path) for name, path in images}
         known = set(self.entries)
         missing = sorted(names - set(self.people.tolist())) + [path for _, path in sorted(entries - known)]

@@ -37,12 +37,7 @@ MAX_SIZE = 4096
 
 
 def write_gallery(path: str | Path, gallery: Gallery) -> None:
-    """Write a gallery file, which appears only when it is complete.
-
-    Raises:
-        Error: the name does not end in .npz, or the gallery could not be read again.
-        WriteError: the file cannot be written.
-    """
+    """Write a gallery file, which appears only when it is complete."""
     path = Path(path)
     if path.suffix != ".npz":
         raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
@@ -71,9 +66,6 @@ def read_gallery(path: str | Path) -> Gallery:
     """Read a gallery file; see docs/galleries.md for its format.
 
     Templates follow from the images, so those in the file, which are for other programs, are not used.
-
-    Raises:
-        DataError: the file cannot be read, or is not a gallery.
     """
     path = Path(path)
     arrays = read_npz(path)
@@ -106,11 +98,7 @@ def _excess(arrays: Arrays, file_size: int) -> str:
 
 
 def _check(arrays: Arrays, file_size: int) -> None:
-    """Check what the types of arrays do not say.
-
-    Raises:
-        Error: something contradicts the format.
-    """
+    """Check what the types of arrays do not say."""
     images, people = len(arrays["path"]), len(arrays["people"])
     if not arrays["embedding"].size:
         raise Error("it has no images")

@@ -60,9 +60,6 @@ def match_faces(faces: Sequence[ScoredFace], size: int, threshold: float, neares
         size: numbers of the gallery's embeddings.
         threshold: minimum cosine similarity of a match.
         nearest: finds the people who are most like the others.
-
-    Raises:
-        DataError: embeddings of faces and gallery differ in size.
     """
     usable = [face for face in faces if face.embedding is not None and not face.row.rejected]
     candidates: Sequence[Sequence[tuple[str, float]]] = []

@@ -53,22 +53,13 @@ class NpzGallery(StoredGallery):
         return {person: images[person] for person in gallery.people.tolist()}
 
     def read(self) -> Gallery:
-        """All of the gallery as it was when it was read first, or changed here.
-
-        Raises:
-            DataError: the file cannot be read, or is not a gallery.
-        """
+        """All of the gallery as it was when it was read first, or changed here."""
         if self._gallery is None:
             self._gallery = read_gallery(self._path)
         return self._gallery
 
     def write(self, gallery: Gallery) -> None:
-        """Put a gallery in place of what is there.
-
-        Raises:
-            LockedError: another process is changing it.
-            Error, WriteError: see ``write_gallery``.
-        """
+        """Put a gallery in place of what is there."""
         with locked(self._path):
             self._write(gallery)
 

@@ -18,7 +18,6 @@ def open_gallery(place: str | Path) -> StoredGallery:
         place: an ``.npz`` file, or the address of a database such as ``postgresql://user@host/database?gallery=people``.
 
     Raises:
-        Error: the address cannot be read.
         MissingExtraError: the packages for databases are not installed.
 
     Examples:

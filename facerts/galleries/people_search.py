@@ -18,11 +18,7 @@ class PeopleSearch(ABC):
 
     @abstractmethod
     def check_model(self, scorer: Scorer) -> None:
-        """Refuse a model other than the gallery's.
-
-        Raises:
-            ModelError: the SHA-256 differs.
-        """
+        """Refuse a model other than the gallery's."""
 
     @abstractmethod
     def threshold(self, fpir: float) -> SearchThreshold:
@@ -30,10 +26,6 @@ class PeopleSearch(ABC):
 
         Args:
             fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
-
-        Raises:
-            Error: the rate is not between 0 and 1.
-            DataError: there are fewer than two people.
         """
 
     @abstractmethod
@@ -63,10 +55,6 @@ class PeopleSearch(ABC):
             largest: search only for the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             progress: what a progress bar says; empty for none.
-
-        Raises:
-            DataError: there are no images, or fewer than two people in the gallery.
-            ModelError: the gallery is of another model.
         """
         self.check_model(scorer)
         if min_quality is None:

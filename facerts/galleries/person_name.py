@@ -25,9 +25,6 @@ def person_name(name: str, *, numbered: bool = False) -> str:
 
     Args:
         numbered: whether people without a name have numbers, for which no name may be taken.
-
-    Raises:
-        Error: it is empty, too long, cannot be seen, has control characters or would be taken for a number.
     """
     name = normal_name(name)
     shown = printable(name[:MAX_NAME])

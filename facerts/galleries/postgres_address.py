@@ -38,9 +38,6 @@ def parse_address(address: str | Path) -> PostgresAddress:
     """The parts of an address such as ``postgresql://user@host/database?gallery=people``.
 
     Messages never repeat an address that is not understood, as it may have a password.
-
-    Raises:
-        Error: it is not such an address, or no schema can have the gallery's name.
     """
     text = str(address)
     # More than one @ means that a password has one: libpq would take a part of it for a host, and name it.

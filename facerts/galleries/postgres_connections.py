@@ -129,13 +129,7 @@ class PostgresConnections:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Turn an error of the database into one that says what to do, without a password.
-
-        Raises:
-            Error: the database cannot be reached, or the connection was lost.
-            DataError: there is no such gallery, or it was replaced in the meantime.
-            WriteError: the role may not do that, or the disk is full.
-        """
+        """Turn an error of the database into one that says what to do, without a password."""
         shown = self._address.shown
         try:
             yield

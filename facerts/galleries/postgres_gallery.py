@@ -92,9 +92,6 @@ class PostgresGallery(StoredGallery):
 
     Args:
         address: of the database, with the name of the gallery: ``postgresql://user@host/database?gallery=people``.
-
-    Raises:
-        Error: the address cannot be read.
     """
 
     def __init__(self, address: str | Path) -> None:
@@ -122,11 +119,7 @@ class PostgresGallery(StoredGallery):
             return dict(connection.execute(self.tables.statement(text)).fetchall())
 
     def read(self) -> Gallery:
-        """All of the gallery as it is now, in memory.
-
-        Raises:
-            Error, DataError: the database cannot be reached, or has no such gallery, or a broken one.
-        """
+        """All of the gallery as it is now, in memory."""
         with self.connections.reading() as connection:
             state = self.tables.state(connection)
             self.tables.check_counts(connection, state)
@@ -137,11 +130,6 @@ class PostgresGallery(StoredGallery):
 
         Args:
             index: make the index that finds templates; None if there are ``INDEX_FROM`` people or more.
-
-        Raises:
-            Error: the database cannot be reached.
-            DataError: the schema of this name has tables of something else.
-            WriteError: the role may not do that, or the disk is full.
         """
         images = gallery.enrollments
         size = images.embedding.shape[1]
@@ -189,12 +177,7 @@ class PostgresGallery(StoredGallery):
         return self._merge(Gallery(scorer.embedder.name, scorer.embedder.sha256, new, rejected))
 
     def merge(self, gallery: Gallery) -> None:
-        """Add the images of another gallery; see ``Gallery.merged``.
-
-        Raises:
-            ModelError: it is of another model.
-            DataError: its embeddings have another size.
-        """
+        """Add the images of another gallery; see ``Gallery.merged``."""
         self._merge(gallery)
 
     def remove(
@@ -332,11 +315,7 @@ class PostgresGallery(StoredGallery):
     def _read(
         self, connection: Connection, state: GalleryState, names: Sequence[str] | None = None
     ) -> Enrollments:
-        """The images of people, or all, in the order in which they were enrolled.
-
-        Raises:
-            DataError: an embedding, number, reason or name is not as it has to be.
-        """
+        """The images of people, or all, in the order in which they were enrolled."""
         text: LiteralString = (
             "SELECT {what} FROM {schema}.enrollments JOIN {schema}.people ON person = people.id {some}"
         )
@@ -419,11 +398,7 @@ class PostgresGallery(StoredGallery):
         return connection.execute(self.tables.statement(text), (names, paths)).rowcount
 
     def _entries_of(self, connection: Connection, paths: Sequence[str]) -> list[Listed]:
-        """Enrolled images by their paths.
-
-        Raises:
-            DataError: one is not enrolled.
-        """
+        """Enrolled images by their paths."""
         text = (
             "SELECT name, path FROM {schema}.enrollments JOIN {schema}.people ON person = people.id "
             "WHERE path = ANY(%s)"

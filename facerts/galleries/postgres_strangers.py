@@ -94,12 +94,7 @@ class PostgresStrangers:
         self._lock = threading.Lock()
 
     def threshold(self, fpir: float) -> SearchThreshold:
-        """The minimum cosine of a match at a false positive identification rate.
-
-        Raises:
-            Error: the rate is not between 0 and 1, or the database cannot be reached.
-            DataError: there are fewer than two people.
-        """
+        """The minimum cosine of a match at a false positive identification rate."""
         check_rate(fpir)
         with self._lock:
             return self._fitting_sample().threshold(fpir)
@@ -137,11 +132,7 @@ class PostgresStrangers:
     def _draw(
         self, connection: Connection, state: GalleryState
     ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
-        """Images, their people, and the most similar other people with their cosines.
-
-        Raises:
-            DataError: the gallery is broken.
-        """
+        """Images, their people, and the most similar other people with their cosines."""
         self._tables.check_counts(connection, state)
         everything = connection.execute(self._tables.statement(IDS)).fetchall()
         ids = [everything[row][0] for row in _rows(state)]

@@ -136,9 +136,6 @@ class PostgresTables:
 
         Args:
             lock: wait until no other transaction changes the gallery, and keep others from it until this one ends.
-
-        Raises:
-            DataError: it has another format, or contradicts itself.
         """
         about = self._about(connection, lock=lock)
         # Once for each build, as it takes as long as a search.
@@ -152,11 +149,7 @@ class PostgresTables:
         return state
 
     def check_counts(self, connection: Connection, state: GalleryState) -> None:
-        """Check that the gallery has as many people and images as it says, which takes as long as reading all ids.
-
-        Raises:
-            DataError: it does not, or a person has no image, or an image no person.
-        """
+        """Check that the gallery has as many people and images as it says, which takes as long as reading all ids."""
         counted = state.people, state.people, state.images, state.images
         if connection.execute(self.statement(COUNTS)).fetchone() != counted:
             raise self.broken(
@@ -168,10 +161,7 @@ class PostgresTables:
         return DataError(f"{self._address.shown}: this gallery is broken: {problem}; build it again")
 
     def _check_columns(self, connection: Connection, size: object) -> None:
-        """
-        Raises:
-            DataError: a column is missing or of another type, or may be without a value.
-        """
+        """"""
         rows = connection.execute(COLUMNS, (self._address.gallery, [*TABLES])).fetchall()
         there: dict[str, str] = dict(rows)
         for table, columns in TABLES.items():
@@ -181,11 +171,7 @@ class PostgresTables:
                     raise self.broken(f"its column {table}.{column} is {found}, not {wanted}")
 
     def _about(self, connection: Connection, *, lock: bool = False) -> dict[str, Any]:
-        """The row of the table ``about``.
-
-        Raises:
-            DataError: it has another format.
-        """
+        """The row of the table ``about``."""
         # A transaction sees the database as it was at its first query, which must not be before the end of a build that
         # it has waited for.
         mode = "ROW SHARE" if lock else "ACCESS SHARE"
@@ -201,11 +187,7 @@ class PostgresTables:
         return rows[0]
 
     def create(self, connection: Connection, size: int) -> None:
-        """Make empty tables for a gallery, which others cannot see before ``put_in_place``.
-
-        Raises:
-            DataError: the schema has tables of something else, or a gallery of another format.
-        """
+        """Make empty tables for a gallery, which others cannot see before ``put_in_place``."""
         # Two processes that build the same gallery take turns.
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtext('facerts'), hashtext(%s))", (self._address.gallery,)

@@ -38,11 +38,7 @@ class SearchThreshold:
 
 
 def check_rate(fpir: float) -> None:
-    """Refuse a false positive identification rate that is not above 0 and below 1.
-
-    Raises:
-        Error: it is not.
-    """
+    """Refuse a false positive identification rate that is not above 0 and below 1."""
     if not 0 < fpir < 1:
         raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
 

@@ -94,11 +94,7 @@ def catalog_models() -> tuple[CatalogModel, ...]:
 
 
 def in_catalog(name: Name) -> CatalogModel:
-    """A model of the catalog.
-
-    Raises:
-        ModelError: there is none of that name.
-    """
+    """A model of the catalog."""
     models = {model.name: model for model in catalog_models()}
     if name in {model.name for model in shipped_models()}:
         raise ModelError(f"{name} ships with facerts; there is nothing to pull or to remove")

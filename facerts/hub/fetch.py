@@ -61,11 +61,7 @@ def locate(model: CatalogModel) -> Path | None:
 
 
 def find_downloaded(name: str) -> Path:
-    """The file of a downloaded model, after checking its hash.
-
-    Raises:
-        ModelError: there is no model of that name, or it has not been downloaded.
-    """
+    """The file of a downloaded model, after checking its hash."""
     model = in_catalog(name)
     path = locate(model)
     if path is None:
@@ -82,7 +78,6 @@ def find_or_download(name: str, *, otherwise: str = "") -> Path:
         otherwise: appended to the advice in the error if the model cannot be downloaded.
 
     Raises:
-        ModelError: there is no model of that name.
         MissingModelError: the model is not on this machine, and the download failed or is not allowed.
     """
     model = in_catalog(name)
@@ -104,10 +99,6 @@ def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | N
 
     Returns:
         The file in the cache or in ``$FACERTS_MODELS``.
-
-    Raises:
-        ModelError: the download failed (the message says how to install the file by hand), or the file is not the
-            expected one.
     """
     try:
         if source is None:
@@ -131,9 +122,6 @@ def remove(model: CatalogModel) -> list[Path]:
 
     Returns:
         What was deleted.
-
-    Raises:
-        WriteError: it cannot be deleted.
     """
     target = downloaded_file(model)
     found = []
@@ -251,10 +239,6 @@ def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> b
 
     Returns:
         Whether it began with what the file had.
-
-    Raises:
-        _FetchError: the download failed; what was received stays in the file.
-        WriteError: the file cannot be written.
     """
     received = part.stat().st_size if part.is_file() else 0
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}", "Accept-Encoding": "identity"})
@@ -317,11 +301,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 def _check_size(model: CatalogModel, size: int, origin: str) -> None:
-    """Check that what was received so far is not more than the file.
-
-    Raises:
-        _FetchError: it is.
-    """
+    """Check that what was received so far is not more than the file."""
     if size > model.most_bytes:
         raise _FetchError(
             f"{origin}: more than {model.most_bytes:,} bytes; {model.name} has {model.length}",
@@ -335,9 +315,6 @@ def _finish(model: CatalogModel, origin: str, path: Path, *, continued: bool = F
 
     Args:
         continued: whether an earlier download had received its first bytes, which may be what is wrong.
-
-    Raises:
-        _FetchError: they are not; temporary if another attempt may help.
     """
     part = _part(path)
     size = part.stat().st_size

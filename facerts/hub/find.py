@@ -16,9 +16,6 @@ def find_model(model: str | Path | None = None) -> Path:
     Args:
         model: a path, or the name of a model that ships or was pulled; None for the default one. Anything with a suffix
             or a parent folder, or that exists on disk, is a path and returned as it is; anything else is a name.
-
-    Raises:
-        ModelError: there is no model of that name, or it is not on this machine; its file is missing or was changed.
     """
     name = used_model() if model is None else name_in(model)
     if name is None:
@@ -35,11 +32,7 @@ def find_model(model: str | Path | None = None) -> Path:
 
 
 def default_model() -> str | None:
-    """Name of the model that is used if none is named; None if none ships and none was chosen.
-
-    Raises:
-        ModelError: the manifest, or the file with the choice, is broken.
-    """
+    """Name of the model that is used if none is named; None if none ships and none was chosen."""
     return used_model() or read_manifest().default
 
 
@@ -50,11 +43,7 @@ def name_in(model: str | Path) -> str | None:
 
 
 def in_catalog_or_none(name: str) -> CatalogModel | None:
-    """The model of that name in the catalog; None if it ships.
-
-    Raises:
-        ModelError: there is none of that name.
-    """
+    """The model of that name in the catalog; None if it ships."""
     shipped = [model.name for model in shipped_models()]
     models = {model.name: model for model in catalog_models()}
     # Without any model that ships, the error about that says more.

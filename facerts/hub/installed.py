@@ -47,21 +47,13 @@ def record_file(name: Name) -> Path:
 
 
 def installed_models() -> tuple[InstalledModel, ...]:
-    """The records of all models of the catalog that are ready to use.
-
-    Raises:
-        ModelError: a record is broken.
-    """
+    """The records of all models of the catalog that are ready to use."""
     names = [model.name for model in catalog_models() if record_file(model.name).is_file()]
     return tuple(_read(name) for name in names)
 
 
 def find_installed(name: Name) -> Path | None:
-    """The ready file of a model, after checking its hash; None if it is not installed.
-
-    Raises:
-        ModelError: its file is missing or was changed, or its record is broken.
-    """
+    """The ready file of a model, after checking its hash; None if it is not installed."""
     if not record_file(name).is_file():
         return None
     record, path = _read(name), installed_file(name)
@@ -86,9 +78,6 @@ def uninstall(name: Name) -> list[Path]:
 
     Returns:
         What was deleted.
-
-    Raises:
-        WriteError: it cannot be deleted.
     """
     if used_model() == name:
         use_model(None)
@@ -101,11 +90,7 @@ def uninstall(name: Name) -> list[Path]:
 
 
 def used_model() -> Name | None:
-    """The model that ``facerts models use`` made the default; None for the one that ships.
-
-    Raises:
-        ModelError: the file with its name is broken.
-    """
+    """The model that ``facerts models use`` made the default; None for the one that ships."""
     path = _used_file()
     if not path.is_file():
         return None
@@ -116,12 +101,7 @@ def used_model() -> Name | None:
 
 
 def use_model(name: Name | None) -> None:
-    """Make a model the default of every command; None for the one that ships.
-
-    Raises:
-        ModelError: there is no such model, it has no embedding, or it is not on this machine.
-        WriteError: the choice cannot be stored.
-    """
+    """Make a model the default of every command; None for the one that ships."""
     path = _used_file()
     if name is None:
         with writing(path):

@@ -61,11 +61,7 @@ class HashedFile(StrictModel):
 
 
 def read_list(path: Path, kind: type[List], *, of: str) -> List:
-    """Read a list of models.
-
-    Raises:
-        ModelError: the file is missing or broken.
-    """
+    """Read a list of models."""
     try:
         return kind.model_validate_json(read_file(path))
     except OSError as error:
@@ -110,11 +106,7 @@ class Manifest(StrictModel):
 
 
 def models_folder() -> Path:
-    """The folder with the manifest and the models.
-
-    Raises:
-        ModelError: the installation has no such folder.
-    """
+    """The folder with the manifest and the models."""
     try:
         return Path(str(resources.files("facerts.models")))
     except ModuleNotFoundError as error:
@@ -125,11 +117,7 @@ def models_folder() -> Path:
 
 
 def read_manifest(folder: Path | None = None) -> Manifest:
-    """Read the manifest of a folder of models, by default of the installed one.
-
-    Raises:
-        ModelError: the manifest is missing or broken.
-    """
+    """Read the manifest of a folder of models, by default of the installed one."""
     path = (folder or models_folder()) / MANIFEST
     return read_list(path, Manifest, of="manifest of the shipped models")
 
@@ -140,11 +128,7 @@ def shipped_models() -> tuple[ShippedModel, ...]:
 
 
 def find_shipped(name: str | None = None) -> Path:
-    """The file of a shipped model, after checking its hash.
-
-    Raises:
-        ModelError: there is no shipped model, or none of that name; its file is missing or was changed.
-    """
+    """The file of a shipped model, after checking its hash."""
     manifest = read_manifest()
     names = [model.name for model in manifest.models]
     if not names:
@@ -162,11 +146,7 @@ def find_shipped(name: str | None = None) -> Path:
 
 
 def intact_file(model: ShippedModel) -> Path:
-    """The file of a shipped model, after checking its hash.
-
-    Raises:
-        ModelError: the file is missing, or not the one that was shipped.
-    """
+    """The file of a shipped model, after checking its hash."""
     path = models_folder() / model.file
     if not path.is_file():
         raise ModelError(

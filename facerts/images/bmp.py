@@ -16,11 +16,7 @@ _HEADERS = frozenset({40, 52, 56, 64, 108, 124})
 
 
 def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
-    """Read a BMP's size.
-
-    Raises:
-        ImageError: the file is broken, truncated, or exceeds a limit.
-    """
+    """Read a BMP's size."""
     if len(data) < 26:
         raise ImageError(f"{where}: the BMP is truncated")
     length, header = _START.unpack_from(data)

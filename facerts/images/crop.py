@@ -17,21 +17,13 @@ MIN_CROP_SIZE = 16
 
 
 def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
-    """Decode an aligned crop to ``(112, 112, 3) uint8`` RGB; squares of other sizes are resized.
-
-    Raises:
-        ImageError: as for ``decode`` and ``as_crop``.
-    """
+    """Decode an aligned crop to ``(112, 112, 3) uint8`` RGB; squares of other sizes are resized."""
     with in_flight():
         return as_crop(decode(data, where=where), where=where)
 
 
 def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
-    """Resize a decoded image that is an aligned crop to ``(112, 112, 3) uint8`` RGB.
-
-    Raises:
-        ImageError: the image is not square, so it cannot be an aligned crop, or too small for a face.
-    """
+    """Resize a decoded image that is an aligned crop to ``(112, 112, 3) uint8`` RGB."""
     height, width = image.shape[:2]
     if height != width:
         raise ImageError(
@@ -42,11 +34,7 @@ def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
 
 
 def fit_crop(image: NDArray[np.uint8], *, where: str = "the image") -> NDArray[np.uint8]:
-    """Resize an aligned crop to ``(112, 112, 3) uint8`` RGB.
-
-    Raises:
-        ImageError: a side is shorter than ``MIN_CROP_SIZE``.
-    """
+    """Resize an aligned crop to ``(112, 112, 3) uint8`` RGB."""
     height, width = image.shape[:2]
     if height == width == CROP_SIZE:
         return image

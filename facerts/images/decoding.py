@@ -42,10 +42,6 @@ def decode(
 
     Returns:
         ``(H, W, 3) uint8`` RGB, upright.
-
-    Raises:
-        ImageError: the image is empty, of an unknown format, broken, truncated, or exceeds a limit
-            (``facerts.images.limits``).
     """
     if not data:
         raise ImageError(f"{where}: the file is empty")

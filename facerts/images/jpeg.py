@@ -37,9 +37,6 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     """Walk a JPEG to its end marker.
 
     libjpeg fills the missing part of a truncated file with gray and goes on, so truncation is detected here.
-
-    Raises:
-        ImageError: the file is broken, truncated, of an unsupported kind, or exceeds a limit.
     """
     frame = b""
     scans: list[bytes] = []

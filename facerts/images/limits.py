@@ -43,9 +43,6 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
 
     Args:
         scope: appended to the error where the limit does not apply to every image, such as " for lossless WebP".
-
-    Raises:
-        ImageError: the image has no pixels, or too many.
     """
     if height < 1 or width < 1:
         raise ImageError(f"{where}: its header claims {width} x {height} pixels")
@@ -54,11 +51,7 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
 
 
 def check_exif(size: int, where: str) -> None:
-    """Check the size of an EXIF block, in bytes.
-
-    Raises:
-        ImageError: it is too large.
-    """
+    """Check the size of an EXIF block, in bytes."""
     if size > MAX_EXIF_BYTES:
         raise ImageError(
             f"{where}: {size:,} bytes of EXIF are more than the limit of {MAX_EXIF_BYTES:,}; remove the metadata"

@@ -40,9 +40,6 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
 
     Returns:
         ``(H, W, 3) uint8`` RGB, upright.
-
-    Raises:
-        ImageError: Pillow is not installed, or cannot read it, or there are too many pixels.
     """
     try:
         import PIL.Image
@@ -65,11 +62,7 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
 
 
 def from_pillow(image: Image, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """``(H, W, 3) uint8`` RGB, upright according to the image's EXIF orientation.
-
-    Raises:
-        ImageError: its mode is unknown, there are too many pixels, or Pillow cannot read its file.
-    """
+    """``(H, W, 3) uint8`` RGB, upright according to the image's EXIF orientation."""
     from PIL import ImageOps
 
     if image.mode not in MODES + MODES_OF_16_BITS:

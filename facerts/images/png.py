@@ -26,11 +26,7 @@ _PART = 1 << 16
 
 
 def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
-    """Walk a PNG to its end chunk.
-
-    Raises:
-        ImageError: the file is broken, truncated, or exceeds a limit.
-    """
+    """Walk a PNG to its end chunk."""
     if len(data) < _FIRST:
         raise ImageError(f"{where}: the PNG is truncated")
     if not data.startswith(_HEADER_CHUNK, len(SIGNATURE)):

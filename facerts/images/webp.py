@@ -20,11 +20,7 @@ _SIDE = (1 << 14) - 1
 
 
 def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
-    """Walk a WebP's chunks.
-
-    Raises:
-        ImageError: the file is broken, truncated, an animation, or exceeds a limit.
-    """
+    """Walk a WebP's chunks."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise ImageError(f"{where}: the WebP is truncated")

@@ -120,9 +120,6 @@ class FaceAnalysis:
         Args:
             ctx_id: a negative number forces the CPU, whatever the providers.
             det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
-
-        Raises:
-            Error: the detector is unknown, a model is missing or invalid, or the model has no threshold for ``keep``.
         """
         providers = [CPU] if ctx_id < 0 else self._providers or [AUTO]
         size = None if det_size is None else max(det_size)
@@ -135,11 +132,7 @@ class FaceAnalysis:
 
     @property
     def scorer(self) -> Scorer:
-        """The models, for thresholds and for RGB images.
-
-        Raises:
-            Error: ``prepare`` was not called.
-        """
+        """The models, for thresholds and for RGB images."""
         return self._models()[0]
 
     def get(self, img: BgrImage, max_num: int = 0, det_metric: Metric = "default") -> list[FaceDict]:
@@ -263,11 +256,7 @@ def add_quality(
 
 
 def _points(face: Any, number: int) -> NDArray[np.float64]:
-    """The landmarks of a face, ``(5, 2)`` in pixels.
-
-    Raises:
-        Error: the face has no usable landmarks.
-    """
+    """The landmarks of a face, ``(5, 2)`` in pixels."""
     kps = getattr(face, "kps", None)
     points = np.array([] if kps is None else kps, dtype=np.float64)
     if points.shape != (5, 2) or not np.isfinite(points).all() or not np.ptp(points, axis=0).any():

@@ -91,11 +91,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.batch_size = batch_size
 
     def fit(self, X: ImageInputs, y: object = None) -> FaceEmbedder:  # noqa: N803
-        """Check the parameters and open the model.
-
-        Raises:
-            Error: a parameter is invalid, or the model cannot be opened or has no quality for the column.
-        """
+        """Check the parameters and open the model."""
         self._check()
         return self
 
@@ -116,11 +112,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return np.column_stack([embedding, quality]) if self.quality == "column" else embedding
 
     def score_samples(self, X: ImageInputs) -> NDArray[np.float32]:  # noqa: N803
-        """``(N,) float32`` quality of images, higher is better; see ``transform``.
-
-        Raises:
-            ModelError: the model has no quality.
-        """
+        """``(N,) float32`` quality of images, higher is better; see ``transform``."""
         self._has_quality(self._check())
         return self._embed(X)[1]
 
@@ -197,11 +189,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
 
 def _lazy_images(images: ImageInputs) -> Iterator[LazyImage]:
-    """The images, loaded when they are needed; whether one can be read shows then.
-
-    Raises:
-        Error: not a list of paths, bytes, PIL images or RGB arrays.
-    """
+    """The images, loaded when they are needed; whether one can be read shows then."""
     if isinstance(images, str | Path | bytes) or is_pil(images) or getattr(images, "ndim", 1) not in (1, 4):
         what = f"of shape {images.shape}" if hasattr(images, "shape") else repr(images)[:100]
         raise Error(

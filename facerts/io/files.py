@@ -49,9 +49,6 @@ def writing(path: str | Path, *, advice: str = "") -> Iterator[None]:
 
     Args:
         advice: what to do about it; by default as the error demands.
-
-    Raises:
-        WriteError: the disk is full or read-only, or a file is where a folder should be.
     """
     path = Path(path)
     try:
@@ -84,11 +81,7 @@ def _belongs_to(file: Path, path: Path) -> bool:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A temporary folder, which is deleted when the block ends.
-
-    Raises:
-        WriteError: a file in it cannot be written.
-    """
+    """A temporary folder, which is deleted when the block ends."""
     with (
         tempfile.TemporaryDirectory() as folder,
         writing(folder, advice="free up space or set TMPDIR to another folder"),
@@ -97,12 +90,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def check_writable(path: str | Path) -> None:
-    """Check before long work that a file can be written, as far as permissions tell; nothing is created.
-
-    Raises:
-        Error: the path is a folder.
-        WriteError: its folder, or the one to create it in, cannot be written to.
-    """
+    """Check before long work that a file can be written, as far as permissions tell; nothing is created."""
     path = Path(path)
     if path.is_dir():
         raise Error(f"{path} is a folder; give a file to write")
@@ -125,10 +113,6 @@ def atomic_write(
         path: the file; missing parent folders are created.
         sync_name: also sync the folder, so that the file's name is on disk. A caller that writes many files can pass
             False and call ``sync_names`` once at the end, which halves the time.
-
-    Raises:
-        Error: the path is a folder.
-        WriteError: the file cannot be written.
     """
     path = Path(path)
     if path.is_dir():
@@ -159,9 +143,6 @@ def remove_unfinished(path: Path) -> None:
     """Remove what killed processes had not finished writing of a file, or of any in a folder.
 
     Nobody else may be writing there.
-
-    Raises:
-        WriteError: it cannot be removed.
     """
     named = f".{glob.escape(path.name)}{_UNFINISHED}"
     with writing(path):
@@ -194,10 +175,6 @@ def locked(path: str | Path) -> Iterator[None]:
     the process ends, in whatever way. The lock file is removed at the end of the block, and so is its folder if it was
     created for the lock and is empty. A lock file left by a killed process locks nothing, and what such a process had
     not finished writing is removed. Paths in the same folder are locked independently.
-
-    Raises:
-        LockedError: another process has locked the path.
-        WriteError: the lock file cannot be created or locked, or something else has its name, such as a link.
     """
     path = Path(os.path.abspath(path))
     lock = path.with_name(f".{path.name}.lock")
@@ -222,11 +199,7 @@ def locked(path: str | Path) -> Iterator[None]:
 
 
 def refuse_link(path: Path) -> None:
-    """Check that a name that belongs to facerts is not a link: what it points to would be changed or deleted.
-
-    Raises:
-        WriteError: it is a link.
-    """
+    """Check that a name that belongs to facerts is not a link: what it points to would be changed or deleted."""
     if path.is_symlink():
         raise WriteError(f"{path} is a link, and what it points to could be overwritten; remove the link")
 
@@ -289,11 +262,7 @@ def _lock(path: Path, lock: Path) -> int:
 
 
 def _open_lock(lock: Path) -> int:
-    """Open or create a lock file, but no file that has another name too, because taking the lock empties it.
-
-    Raises:
-        WriteError: it is a link of either kind, or no file.
-    """
+    """Open or create a lock file, but no file that has another name too, because taking the lock empties it."""
     try:
         # A pipe that nobody reads would keep a blocking open waiting.
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

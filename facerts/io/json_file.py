@@ -21,11 +21,7 @@ def _escaped(text: str) -> str:
 
 
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        Error: as the class given: the file cannot be read or is not JSON.
-    """
+    """Read a JSON file."""
     try:
         content = read_file(path)
     except OSError as reason:
@@ -34,11 +30,7 @@ def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
 
 
 def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataError) -> Any:
-    """Parse a JSON text.
-
-    Raises:
-        Error: as the class given: the text is not JSON.
-    """
+    """Parse a JSON text."""
     try:
         return json.loads(text)
     except RecursionError as reason:

@@ -56,12 +56,7 @@ class ArrayType(NamedTuple):
 
 
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a file, by name, without unpickling anything.
-
-    Raises:
-        DataError: the file cannot be read or is broken, contains anything other than numbers, booleans and text, or
-            claims more data than it has.
-    """
+    """Read the arrays of a file, by name, without unpickling anything."""
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
     what = "the file"
@@ -94,9 +89,6 @@ def typed_arrays(
 
     Args:
         types: by name; the first array with an axis says how long it is.
-
-    Raises:
-        Error: one is not there, or not of its type; the message names the array, but no file.
     """
     lengths: dict[int | str, int] = {}
     typed = {}
@@ -139,11 +131,7 @@ def memory_limit(path: Path) -> int:
 
 
 def _memory(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """Bytes of memory that an array may take, by its header.
-
-    Raises:
-        ValueError: the header is broken, or does not fit the size of the member.
-    """
+    """Bytes of memory that an array may take, by its header."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("it uses a compression method that NumPy does not write")
     with archive.open(member) as file:
@@ -164,11 +152,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and type of an array.
-
-    Raises:
-        ValueError: the header is broken, or does not match the number of bytes.
-    """
+    """The shape and type of an array."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"its header has the unsupported version {version}")

@@ -312,11 +312,7 @@ class Description(DescriptionPart):
 
 
 def parse_description(text: str | bytes, where: str) -> Description:
-    """Parse a description from JSON.
-
-    Raises:
-        ModelError: the text is not JSON or not a valid description; every invalid field is named.
-    """
+    """Parse a description from JSON."""
     content = parse_json(text, where, error=ModelError)
     try:
         description = Description.model_validate(content)
@@ -330,11 +326,7 @@ def parse_description(text: str | bytes, where: str) -> Description:
 
 
 def read_description(path: Path) -> Description:
-    """Read a description from a JSON file.
-
-    Raises:
-        ModelError: the file cannot be read or is broken.
-    """
+    """Read a description from a JSON file."""
     try:
         text = read_file(path)
     except OSError as error:
@@ -343,11 +335,7 @@ def read_description(path: Path) -> Description:
 
 
 def find_description(model: Path, metadata: dict[str, str]) -> Description:
-    """The description of a model: from its metadata, or from the JSON file beside it.
-
-    Raises:
-        ModelError: there is no description, or it is broken.
-    """
+    """The description of a model: from its metadata, or from the JSON file beside it."""
     if METADATA_KEY in metadata:
         return parse_description(metadata[METADATA_KEY], f"{model}, metadata {METADATA_KEY!r}")
     beside = model.with_suffix(".json")
@@ -368,9 +356,6 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
 
     Returns:
         The file that now contains the description.
-
-    Raises:
-        ModelError: the model cannot be read or is not an ONNX file.
     """
     if read_entry(model, METADATA_KEY) is not None:
         replace_entry(model, out, METADATA_KEY, description.to_json())

@@ -34,9 +34,6 @@ def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
 
     Returns:
         The changed content, of the same length.
-
-    Raises:
-        ModelError: not an ONNX file, truncated, or its input has no shape.
     """
     file = WireReader(BytesIO(model), where)
     shapes = file.find((GRAPH, INPUT, *SHAPE))

@@ -19,7 +19,6 @@ def load_graph(path: Path, purpose: str) -> ModelProto:
     """Read a model with its weights, to change it.
 
     Raises:
-        ModelError: the file does not exist or is broken, or keeps its weights in other files.
         MissingExtraError: onnx is not installed.
     """
     try:

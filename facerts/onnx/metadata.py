@@ -23,9 +23,6 @@ def read_entry(path: Path, key: str) -> str | None:
     """The metadata of an ONNX file under a key; None if it has none.
 
     If the key appears several times, the last entry counts, as in ONNX Runtime.
-
-    Raises:
-        ModelError: the file cannot be read, is not an ONNX model or is truncated; the message names the byte.
     """
     with _open(path) as file:
         entries = _entries(file, key)
@@ -41,9 +38,6 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     Args:
         out: the file to write; may be ``path`` itself, which is replaced atomically.
         key: key of the entry, which replaces all entries of that key at the position of the first, or is appended.
-
-    Raises:
-        ModelError: as for ``read_entry``, or the new file would be larger than an ONNX file can be.
     """
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)

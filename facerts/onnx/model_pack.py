@@ -90,7 +90,6 @@ def find_in_pack(
         The .onnx file, and its inputs and outputs.
 
     Raises:
-        ModelError: there is no such pack, it cannot be unpacked safely, or it has no such model or several.
         MissingExtraError: ONNX Runtime is not installed.
     """
     if not path.exists():
@@ -117,7 +116,6 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
         The .onnx file, and its description.
 
     Raises:
-        ModelError: there is no such pack, it cannot be unpacked safely, or it has no recognizer or several.
         MissingExtraError: ONNX Runtime is not installed; or onnx is not, and the recognizer is not a known one.
     """
     model, signature = find_in_pack(

@@ -99,9 +99,6 @@ def store_measured(providers: Sequence[MeasuredProvider], model: str) -> Path:
 
     Returns:
         The file.
-
-    Raises:
-        WriteError: it cannot be written.
     """
     import onnxruntime
 
@@ -118,11 +115,7 @@ def store_measured(providers: Sequence[MeasuredProvider], model: str) -> Path:
 
 
 def measured_providers() -> tuple[MeasuredProvider, ...]:
-    """What was measured on this machine with this ONNX Runtime; empty if nothing was.
-
-    Raises:
-        ModelError: the file is broken.
-    """
+    """What was measured on this machine with this ONNX Runtime; empty if nothing was."""
     import onnxruntime
 
     path = measured_file()
@@ -168,11 +161,7 @@ def automatic_order(*, photos: bool = False) -> list[str]:
 
 
 def full_names(providers: Sequence[str]) -> list[str]:
-    """Names of ONNX Runtime for names of either kind.
-
-    Raises:
-        ModelError: a provider is not known, or this ONNX Runtime does not have it.
-    """
+    """Names of ONNX Runtime for names of either kind."""
     import onnxruntime
 
     available = onnxruntime.get_available_providers()

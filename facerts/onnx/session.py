@@ -43,7 +43,6 @@ def open_session(
         photos: whether it is a detector: ``auto`` then goes by the time of a photo.
 
     Raises:
-        ModelError: the file does not exist, is not an ONNX model, or a provider is not available.
         MissingExtraError: ONNX Runtime is not installed.
     """
     try:
@@ -122,11 +121,7 @@ def _settings(provider: str, options: Any) -> dict[str, str]:
 
 
 def metadata_of(session: Any, path: Path) -> dict[str, str]:
-    """The metadata of a model by key.
-
-    Raises:
-        ModelError: the metadata is not valid text.
-    """
+    """The metadata of a model by key."""
     try:
         return dict(session.get_modelmeta().custom_metadata_map)
     except UnicodeDecodeError as error:
@@ -136,11 +131,7 @@ def metadata_of(session: Any, path: Path) -> dict[str, str]:
 def run_session(
     session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
 ) -> list[Any]:
-    """Run a forward pass and return the outputs.
-
-    Raises:
-        ModelError: the forward pass failed.
-    """
+    """Run a forward pass and return the outputs."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()

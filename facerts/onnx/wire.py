@@ -46,9 +46,6 @@ class WireReader:
 
     Args:
         file: seekable.
-
-    Raises:
-        ModelError: from every method, if the file is truncated or not an ONNX model; the message names the byte.
     """
 
     def __init__(self, file: IO[bytes], where: str | Path) -> None:

@@ -69,10 +69,6 @@ def merge_people(folder: str | Path, people: Sequence[int | str]) -> Corrected:
     Args:
         folder: of ``find_people``.
         people: their numbers or names.
-
-    Raises:
-        Error: there is no such person, or only one.
-        LockedError: another process is writing the folder.
     """
 
     def decide(known: People) -> _Change:
@@ -92,10 +88,6 @@ def split_person(folder: str | Path, person: int | str, faces: Iterable[str]) ->
         folder: of ``find_people``.
         person: number or name.
         faces: ids or photos, see ``People.rows_of``.
-
-    Raises:
-        Error: a face is not of this person, or all are.
-        LockedError: another process is writing the folder.
     """
 
     def decide(known: People) -> _Change:
@@ -117,10 +109,6 @@ def move_faces(folder: str | Path, faces: Iterable[str], to: int | str | None) -
         folder: of ``find_people``.
         faces: ids or photos, see ``People.rows_of``.
         to: number or name of the person; None for a new one.
-
-    Raises:
-        Error: there is no such face or person, or a face was removed.
-        LockedError: another process is writing the folder.
     """
 
     def decide(known: People) -> _Change:
@@ -146,10 +134,6 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
         folder: of ``find_people``.
         person: number or name.
         name: one line of text; no number, as it would be taken for that of another person.
-
-    Raises:
-        Error: there is no such person, or the name cannot be one.
-        LockedError: another process is writing the folder.
     """
     name = person_name(name, numbered=True)
 
@@ -171,10 +155,6 @@ def ignore_person(folder: str | Path, person: int | str, *, restore: bool = Fals
         folder: of ``find_people``.
         person: number or name.
         restore: show the person again instead.
-
-    Raises:
-        Error: there is no such person.
-        LockedError: another process is writing the folder.
     """
 
     def decide(known: People) -> _Change:
@@ -192,10 +172,6 @@ def remove_faces(folder: str | Path, faces: Iterable[str], *, restore: bool = Fa
         folder: of ``find_people``.
         faces: ids or photos, see ``People.rows_of``.
         restore: bring removed faces back instead; the next run places them.
-
-    Raises:
-        Error: there is no such face.
-        LockedError: another process is writing the folder.
     """
 
     def decide(known: People) -> _Change:
@@ -213,10 +189,6 @@ def undo_decision(folder: str | Path) -> Corrected:
 
     Args:
         folder: of ``find_people``.
-
-    Raises:
-        Error: there is none.
-        LockedError: another process is writing the folder.
     """
     folder = Path(folder)
     with locked(folder):
@@ -259,11 +231,7 @@ def _record(people: People, decision: PeopleDecision) -> People:
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Let an error in writing what follows from a decision say that the decision holds.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
+    """Let an error in writing what follows from a decision say that the decision holds."""
     try:
         yield
     except WriteError as error:

@@ -156,9 +156,6 @@ def read_decisions(path: Path) -> list[PeopleDecision]:
     """All decisions, in order; none if there is no file yet.
 
     A last line without an end was cut off by a power failure, before it was confirmed, and is not read.
-
-    Raises:
-        DataError: the file cannot be read, or is not one of decisions.
     """
     try:
         with open(path, "rb", opener=regular) as file:
@@ -178,11 +175,7 @@ def read_decisions(path: Path) -> list[PeopleDecision]:
 
 
 def append_decision(path: Path, decision: PeopleDecision) -> None:
-    """Add a decision; when this returns it survives a power failure.
-
-    Raises:
-        WriteError: the file cannot be written; then nothing was added.
-    """
+    """Add a decision; when this returns it survives a power failure."""
     refuse_link(path)
     if not path.exists():
         with atomic_write(path, "w") as file:

@@ -87,10 +87,6 @@ class FindJob:
         Args:
             earlier: the table of the last run.
             advance: called with the number of photos that are done since the last call.
-
-        Raises:
-            DataError: an image changes while it is read.
-            WriteError: a block or crop cannot be written.
         """
         damaged = self._open(earlier)
         known = {sha256 for table in self._tables for sha256 in table.sha256.tolist()}

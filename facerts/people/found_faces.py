@@ -236,11 +236,7 @@ def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFace
 
 
 def write_found_faces(path: Path, found: FoundFaces) -> None:
-    """Write a table, which appears only when it is complete.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
+    """Write a table, which appears only when it is complete."""
     arrays = {name: np.asarray(getattr(found, name)) for name in ARRAYS}
     with atomic_write(path) as file:
         # Not compressed: embeddings hardly can be, and a reader could not tell repeated text from a hostile file.
@@ -248,11 +244,7 @@ def write_found_faces(path: Path, found: FoundFaces) -> None:
 
 
 def read_found_faces(path: Path) -> FoundFaces:
-    """Read a table; see docs/people.md for its format.
-
-    Raises:
-        DataError: the file cannot be read, or is not such a table.
-    """
+    """Read a table; see docs/people.md for its format."""
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a table of format {FORMAT}; facerts people find writes one")
@@ -272,11 +264,7 @@ def read_found_faces(path: Path) -> FoundFaces:
 
 
 def _check(arrays: Arrays, limit: int) -> None:
-    """Check what the types of arrays do not say.
-
-    Raises:
-        Error: something contradicts the format.
-    """
+    """Check what the types of arrays do not say."""
     photos, (faces, size) = len(arrays["path"]), arrays["embedding"].shape
     if not 0 < size <= MAX_SIZE:
         raise Error(f"its embeddings have {size:,} numbers; 1 to {MAX_SIZE:,} are allowed")

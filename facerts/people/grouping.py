@@ -62,11 +62,7 @@ class FaceGroups:
 
 
 def same_person_of(description: Description) -> SamePerson:
-    """The likelihood ratio that a model was calibrated with.
-
-    Raises:
-        ModelError: it was not calibrated for matching since this was added, or with too few faces.
-    """
+    """The likelihood ratio that a model was calibrated with."""
     matching = None if description.calibration is None else description.calibration.matching
     if matching is None or matching.same_person is None:
         raise ModelError(
@@ -105,7 +101,6 @@ def group_faces(
         exact: see ``facerts.people.neighbors``.
 
     Raises:
-        DataError: faces are both together and apart.
         MissingExtraError: there are very many faces, and FAISS is not installed.
     """
     known = np.full(len(embedding), UNCLEAR) if group is None else group

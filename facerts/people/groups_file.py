@@ -67,11 +67,7 @@ class PeopleGroups:
 
 
 def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
-    """Write the groups of a table, with the faces that they are of.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
+    """Write the groups of a table, with the faces that they are of."""
     arrays = {
         "format": np.array(FORMAT),
         "min_quality": np.array(float(groups.min_quality)),
@@ -91,11 +87,7 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
 
 
 def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
-    """Read groups, for the faces of a table, which may have changed since.
-
-    Raises:
-        DataError: the file cannot be read, or has no such groups.
-    """
+    """Read groups, for the faces of a table, which may have changed since."""
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a file of groups of format {FORMAT}; facerts people find writes one")
@@ -134,11 +126,7 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
 
 
 def _check(arrays: dict[str, NDArray[Any]], limit: int) -> None:
-    """Check what the types of arrays do not say.
-
-    Raises:
-        Error: something contradicts the format.
-    """
+    """Check what the types of arrays do not say."""
     faces, pairs = len(arrays["face_image"]), len(arrays["alike"])
     if (faces + pairs) * FACE_BYTES > limit:
         raise Error(

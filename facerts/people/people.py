@@ -170,11 +170,7 @@ class People:
         return usable_faces(self.found, self.groups.min_quality)
 
     def person(self, of: int | str) -> Person:
-        """A person by number or name.
-
-        Raises:
-            Error: there is no such person.
-        """
+        """A person by number or name."""
         text = normal_name(str(of))
         number = normalize("NFKC", text)
         for person in self.persons:
@@ -186,11 +182,7 @@ class People:
         )
 
     def rows_of(self, faces: Iterable[str]) -> list[int]:
-        """The rows of faces by their names: an id such as 3f2a9c01-0, or a photo, with #1 for its second face.
-
-        Raises:
-            Error: there is no such face, or a photo has several.
-        """
+        """The rows of faces by their names: an id such as 3f2a9c01-0, or a photo, with #1 for its second face."""
         return list(dict.fromkeys(self._row_of(face) for face in faces))
 
     def face_id(self, row: int) -> str:

@@ -85,12 +85,6 @@ def find_people(
             0.95 of its calibration faces, if it has one; -inf for none.
         progress: what a progress bar says; empty for none.
 
-    Raises:
-        DataError: there are no images; the folder has something else in it, or a broken file.
-        ModelError: the model is not calibrated for matching.
-        LockedError: another process is writing the folder.
-        WriteError: the folder cannot be written.
-
     Examples:
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
@@ -150,11 +144,7 @@ def find_people(
 
 
 def read_people(folder: str | Path) -> People:
-    """The people of a folder.
-
-    Raises:
-        DataError: the folder has none, or a file is broken.
-    """
+    """The people of a folder."""
     folder = Path(folder)
     for name in (FACES, GROUPS):
         if not (folder / name).is_file():
@@ -175,11 +165,7 @@ def people_after(
 
 
 def save(people: People) -> None:
-    """Write the groups and the table of a folder.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
+    """Write the groups and the table of a folder."""
     write_groups(people.folder / GROUPS, people.found, people.groups)
     with open_sink(people.folder / TABLE, PersonFace) as put:
         for face in people.faces():
@@ -187,11 +173,7 @@ def save(people: People) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder is one of people, or may become one.
-
-    Raises:
-        Error: it has other files in it, or it or a folder in it is a link.
-    """
+    """Check that a folder is one of people, or may become one."""
     if folder.is_file():
         raise Error(f"{folder} is a file; give a folder for the people")
     for path in (folder / CROPS, folder / PARTS, folder / DECISIONS):
@@ -207,11 +189,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _outside(source: Source, folder: Path) -> Source:
-    """A source without the images in a folder, such as the crops of an earlier run.
-
-    Raises:
-        DataError: nothing is left.
-    """
+    """A source without the images in a folder, such as the crops of an earlier run."""
     inside = Path(os.path.realpath(folder))
     kept = []
     for index in range(len(source)):

@@ -17,9 +17,6 @@ def gallery_of_people(people: People, k: int = 5, *, named_only: bool = False) -
         people: of ``find_people``, with its corrections.
         k: faces of each person, from different photos, at most.
         named_only: leave out people without a name; otherwise they are called "person-12".
-
-    Raises:
-        Error: nobody is left.
     """
     chosen = [
         (person, row)

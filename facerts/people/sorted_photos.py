@@ -51,9 +51,6 @@ def copy_photos(
         crops: copy the faces themselves, as aligned crops, instead of the photos.
         named_only: leave out people without a name.
         advance: called after each person.
-
-    Raises:
-        WriteError: a file cannot be written.
     """
     written: list[Path] = []
     errors: dict[str, None] = {}

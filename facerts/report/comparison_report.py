@@ -61,7 +61,6 @@ def write_comparison_report(
         score: image score that the figures show, where a method has it.
 
     Raises:
-        DataError: a result or a log is broken.
         MissingExtraError: matplotlib or Jinja is not installed; ``tables.md`` is written all the same.
     """
     home = Path(folder)
@@ -89,9 +88,6 @@ def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list
         methods: with their results.
         logs: training logs or runs as ``LABEL=PATH``; the second of a label is its second run's. A result folder that
             has a ``log.jsonl`` needs none.
-
-    Raises:
-        DataError: a log of no method, or more logs than runs.
     """
     paths: dict[str, list[Path]] = {method.label: [] for method in methods}
     for text in logs:

@@ -15,7 +15,6 @@ def write_league_report(folder: str | Path, *, title: str = "Quality league") ->
     """Write ``tables.md``, the figures and ``report.html`` beside a result with leagues.
 
     Raises:
-        DataError: the folder has no result, or a broken one.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
     home = Path(folder)

@@ -13,11 +13,7 @@ TABLES_FILE = "tables.md"
 
 
 def write_markdown(folder: Path, title: str, introduction: str, sections: Sequence[PageSection]) -> None:
-    """Write ``tables.md`` with the tables and texts of sections, and a file for each of their named figures.
-
-    Raises:
-        DataError: the names of two figures would become one file.
-    """
+    """Write ``tables.md`` with the tables and texts of sections, and a file for each of their named figures."""
     parts = [(part.title or section.title, part) for section in sections for part in section.parts]
     drawn = [figure for _, part in parts for figure in part.figures if figure.name]
     files: dict[str, str] = {}

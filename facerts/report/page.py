@@ -36,7 +36,6 @@ def write_report(
             paths. Names of models, data sets and runs stay.
 
     Raises:
-        DataError: a folder has nothing to report, or it is broken.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
     with naming_folders(folders):

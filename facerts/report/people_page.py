@@ -85,7 +85,6 @@ def write_people_page(people: People) -> Path:
 
     Raises:
         MissingExtraError: Jinja is not installed.
-        WriteError: the file cannot be written.
     """
     template = open_template("people.html.j2")
     folder = shlex.quote(os.fspath(people.folder))

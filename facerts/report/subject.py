@@ -83,11 +83,7 @@ def by_name(
 
 
 def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
-    """Read the folders.
-
-    Raises:
-        DataError: a folder has neither a result nor a training log, or a broken one.
-    """
+    """Read the folders."""
     read = [_load(Path(folder)) for folder in folders]
     names = Counter(subject.label for subject in read)
     # Two models of one name are distinguished by their folders.
@@ -136,9 +132,6 @@ def read_log(path: Path) -> list[LogLine]:
 
     Args:
         path: path of the file, or of its run.
-
-    Raises:
-        DataError: no such file, or a line is broken.
     """
     path = path / LOG_FILE if path.is_dir() else path
     if not path.is_file():

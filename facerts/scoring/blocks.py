@@ -59,19 +59,12 @@ def check_block(path: Path, number: int) -> list[FileState]:
 
     Returns:
         The states of the image files.
-
-    Raises:
-        DataError: the block is damaged or cannot be read.
     """
     return _read(path, number)[1]
 
 
 def read_rows(path: Path, number: int) -> list[Row]:
-    """The rows of a block.
-
-    Raises:
-        DataError: see ``check_block``.
-    """
+    """The rows of a block."""
     return _read(path, number)[0]
 
 

@@ -38,11 +38,7 @@ class Copies:
     annotated: Path | None = None
 
     def remove_unfinished(self) -> None:
-        """Remove what a killed run had not finished writing; no other may be writing to the folders.
-
-        Raises:
-            WriteError: it cannot be removed.
-        """
+        """Remove what a killed run had not finished writing; no other may be writing to the folders."""
         for folder in filter(None, vars(self).values()):
             remove_unfinished(folder)
 
@@ -51,9 +47,6 @@ class Copies:
 
         Returns:
             The files written; their names are durable after ``facerts.io.files.sync_names``.
-
-        Raises:
-            WriteError: a file cannot be written.
         """
         written = []
         for face in faces:
@@ -95,9 +88,6 @@ def write_copy(folder: Path, name: Path, data: bytes) -> list[Path]:
 
     Returns:
         The file written; empty if an identical one exists.
-
-    Raises:
-        WriteError: the file cannot be written.
     """
     with writing(folder / name):
         target = folder

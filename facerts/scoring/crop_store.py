@@ -24,10 +24,6 @@ class CropStore:
     Args:
         path: the file, which another run may have begun; None for one that is gone when the store is closed.
         crops: how many crops of that run are kept.
-
-    Raises:
-        DataError: the file has fewer.
-        WriteError: it cannot be written.
     """
 
     def __init__(self, path: Path | None = None, crops: int = 0) -> None:

@@ -39,10 +39,6 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
         color: order of the channels of arrays.
         by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
             another image another name.
-
-    Raises:
-        Error: there is no such order of channels.
-        DataError: a folder or another source of images has none, or does not exist.
     """
     check_color(color)
     if isinstance(images, Source):
@@ -81,10 +77,7 @@ def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iter
 
 
 def check_color(color: Color) -> None:
-    """
-    Raises:
-        Error: there is no such order of channels.
-    """
+    """"""
     if color not in get_args(Color):
         known = get_args(Color)
         raise Error(f"no color {color!r}; choose one of {', '.join(known)}")

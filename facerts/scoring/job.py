@@ -55,9 +55,6 @@ class Job:
 
     Attributes:
         settings: everything that the rows depend on, by name; only a run with equal settings can be resumed.
-
-    Raises:
-        Error: rows cannot be written to ``out``.
     """
 
     def __init__(
@@ -98,10 +95,6 @@ class Job:
 
         Returns:
             The problem of each finished block that is damaged; these blocks are scored again.
-
-        Raises:
-            Error: another process is writing the result; or there is an unfinished run and ``resume`` is false, its
-                settings are different, its images have changed, or its folder is a link.
         """
         with ExitStack() as lock:
             lock.enter_context(locked(self.out))
@@ -149,11 +142,7 @@ class Job:
             json.dump(self.settings, file, indent=1)
 
     def _check_blocks(self) -> list[str]:
-        """Remove the damaged blocks; see ``begin``.
-
-        Raises:
-            Error: images of an intact block have changed.
-        """
+        """Remove the damaged blocks; see ``begin``."""
         damaged: list[str] = []
         stale: dict[str, Path] = {}
         for number in sorted(self.finished()):
@@ -196,11 +185,7 @@ class Job:
         write_block(self._file(number), number, block)
 
     def rows(self) -> Iterator[Row]:
-        """All rows in order.
-
-        Raises:
-            DataError: the file of a block is missing or damaged.
-        """
+        """All rows in order."""
         for number in range(len(self)):
             try:
                 yield from read_rows(self._file(number), number)
@@ -208,11 +193,7 @@ class Job:
                 raise DataError(f"{error}; run again with --resume to score its images again") from error
 
     def finish(self) -> Iterator[Row]:
-        """Join all blocks into the result, yielding the rows as they are written, and remove the folder.
-
-        Raises:
-            DataError: see ``rows``; no result is written then.
-        """
+        """Join all blocks into the result, yielding the rows as they are written, and remove the folder."""
         with open_sink(self.out) as put:
             for row in self.rows():
                 put(row)
@@ -277,10 +258,6 @@ def score_spans(
         advance: called with the number of images scored since the last call.
         workers: threads that load, detect and align, with one batch in the model at a time; None for as many of both
             as keep all cores busy.
-
-    Raises:
-        ModelError: there is a minimum quality, and the model has no quality.
-        Error: a copy cannot be written.
     """
     states: deque[list[FileState]] = deque()
 
@@ -317,11 +294,7 @@ def score_spans(
 def score_rows(
     scorer: Scorer, source: Source, task: Task, advance: Callable[[int], None] | None = None
 ) -> Iterator[Row]:
-    """The rows of all images in order, without a job: what was scored before an interruption is lost.
-
-    Raises:
-        Error: see ``score_spans``.
-    """
+    """The rows of all images in order, without a job: what was scored before an interruption is lost."""
     images = range(len(source))
     spans = [images[start : start + BLOCK_SIZE] for start in images[::BLOCK_SIZE]]
     for block in score_spans(scorer, source, spans, task, advance):
@@ -331,11 +304,7 @@ def score_rows(
 def run_job(
     scorer: Scorer, source: Source, job: Job, task: Task, advance: Callable[[int], None] | None = None
 ) -> None:
-    """Score the unfinished blocks of a job in this process.
-
-    Raises:
-        Error: see ``score_spans``.
-    """
+    """Score the unfinished blocks of a job in this process."""
     missing = job.missing()
     blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
     for number, block in zip(missing, blocks, strict=True):

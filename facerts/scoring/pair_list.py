@@ -42,9 +42,6 @@ def read_pair_list(path: str | Path) -> list[ListedPair]:
     ``second`` and, if known, ``same``, ``first_subject`` and ``second_subject``, as for evaluation. A .txt has
     "PATH PATH" on each line, with or without a label at its beginning or end. Labels are 1, same or true, and 0,
     different or false. Paths are relative to the list's own folder.
-
-    Raises:
-        DataError: the list cannot be read, is empty, or is of another kind.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -72,11 +69,7 @@ def verify_list(
     min_quality: float | None = None,
     progress: str = "",
 ) -> Iterator[Verification]:
-    """The result of each row of a list, in order; see ``Scorer.verify_pairs``.
-
-    Raises:
-        ModelError: see ``Scorer.match_rule``.
-    """
+    """The result of each row of a list, in order; see ``Scorer.verify_pairs``."""
     rule = scorer.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
     pairs = [(row.first, row.second) for row in listed if row.error is None]
     results = scorer.verify_pairs(

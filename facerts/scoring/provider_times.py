@@ -73,9 +73,6 @@ def measure_providers(
     Args:
         model: as in ``load``.
         detector: for the time of photos; "none" leaves it out.
-
-    Raises:
-        Error: as for ``load``, on the CPU.
     """
     import onnxruntime
 

@@ -47,11 +47,7 @@ class RowBuilder:
     calibration: Calibration | None = None
 
     def rows(self, image: PreparedImage, outputs: FaceOutputs | None) -> list[ScoredFace]:
-        """The rows of an image: one per face, or one with the reason why there is none.
-
-        Raises:
-            ModelError: there is a minimum quality, and the model has no quality.
-        """
+        """The rows of an image: one per face, or one with the reason why there is none."""
         if outputs is None or not image.crops:
             return [ScoredFace(self._without_face(image))]
         if self.min_quality is not None and outputs.quality is None:

@@ -259,11 +259,7 @@ class Scorer:
     def track_options(
         self, source: FrameSource, *, join: bool = True, join_seconds: float | None = None, **options: Any
     ) -> TrackOptions:
-        """How ``video`` looks at a video; see there for the options.
-
-        Raises:
-            Error: an option is out of its range.
-        """
+        """How ``video`` looks at a video; see there for the options."""
         if join_seconds is None and source.live:
             join_seconds = LIVE_JOIN_SECONDS
         cosine = join_cosine(self.embedder.description.calibration) if join else None
@@ -305,11 +301,7 @@ class Scorer:
         )
 
     def track_row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
-        """The builder of the rows of a video's faces, which rejects those that are poor.
-
-        Raises:
-            ModelError: see ``row_builder``.
-        """
+        """The builder of the rows of a video's faces, which rejects those that are poor."""
         if min_quality is None and keep is None and self._keep_name(TRACK_KEEP) is not None:
             keep = TRACK_KEEP
         return self.row_builder(min_quality=min_quality, keep=keep)
@@ -343,9 +335,6 @@ class Scorer:
         Returns:
             The decision and what it rests on; an image that cannot be read or has no face gives an ``error``.
 
-        Raises:
-            ModelError: see ``match_rule``.
-
         Examples:
             >>> import facerts
             >>> from facerts.datasets.synthetic import draw_face
@@ -377,9 +366,6 @@ class Scorer:
         """As ``verify`` for many pairs of paths, in order; each image is read and embedded once.
 
         Embeddings are kept in memory until the end, about 2 KB per image; images are not.
-
-        Raises:
-            ModelError: see ``match_rule``.
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
@@ -402,12 +388,7 @@ class Scorer:
         keep: float | None = None,
         min_quality: float | None = None,
     ) -> MatchRule:
-        """What ``verify`` decides by.
-
-        Raises:
-            ModelError: both ``min_quality`` and ``keep`` are given, or the model has no match threshold for this rate
-                or no quality threshold for this share; or ``threshold`` is no cosine.
-        """
+        """What ``verify`` decides by."""
         thresholds = self.embedder.description.thresholds
         if keep is None and min_quality is None and thresholds:
             keep = DEFAULT_KEEP
@@ -459,11 +440,7 @@ class Scorer:
         return self._swapped_channels.watch(images, scored)
 
     def row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
-        """The builder of rows from the outputs of the model.
-
-        Raises:
-            ModelError: both ``min_quality`` and ``keep`` are given, or the model has no threshold for this share.
-        """
+        """The builder of rows from the outputs of the model."""
         if min_quality is not None and keep is not None:
             raise ModelError("min_quality and keep both set the threshold; give only one")
         threshold = min_quality if keep is None else self.threshold(keep)
@@ -545,9 +522,6 @@ class Scorer:
             keep: any share from 0 to 1; for those that the model does not list, exact to one percentage point.
             group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``; only for
                 listed shares.
-
-        Raises:
-            ModelError: the model is not calibrated, or has no threshold for this group.
         """
         share, calibration = self._keep_name(keep), self.embedder.description.calibration
         if group is None:
@@ -586,9 +560,6 @@ class Scorer:
         Args:
             fmr: one of the false match rates that the model was calibrated for.
             flip: the embeddings are sums over the crop and its mirror image; ``embed`` uses only the crop.
-
-        Raises:
-            ModelError: the model has no threshold for this rate, or only one for the other kind of embedding.
 
         Examples:
             >>> import facerts
@@ -690,9 +661,6 @@ def verify(
     """Whether two images show the same person, by the default model; see ``Scorer.verify``.
 
     The model is loaded at the first call and kept; ``facerts.load`` opens another one, or a detector.
-
-    Raises:
-        ModelError: see ``Scorer.match_rule``.
 
     Examples:
         >>> import facerts

@@ -192,11 +192,7 @@ SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
 
 
 def check_embeddings_file(path: str | Path) -> None:
-    """Check before a long run that its embeddings can be written.
-
-    Raises:
-        Error: the file does not end in .npz, or its folder cannot be written to.
-    """
+    """Check before a long run that its embeddings can be written."""
     if Path(path).suffix != ".npz":
         raise Error(f"{path}: embeddings are written as .npz; choose a file with that suffix")
     check_writable(path)
@@ -209,9 +205,6 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
     ``failed_paths`` with ``errors`` for the images that could not be read. A quality that the model does not have is
     NaN. Where a detector found faces there are also ``det_score`` and ``face_size``, the pixels between the eyes; they
     are NaN for images that were aligned crops.
-
-    Raises:
-        Error: see ``check_embeddings_file``; or no image has a face.
     """
     check_embeddings_file(path)
     faces = [entry for entry in scored if entry.embedding is not None]

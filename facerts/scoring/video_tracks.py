@@ -41,9 +41,6 @@ class TrackOptions:
         join_cosine: mean cosine similarity of faces from which two tracks are joined; None joins none.
         join_seconds: longest absence over which tracks are joined; None for any.
         max_faces: maximum number of faces that are scored in a frame, largest first; None for all.
-
-    Raises:
-        Error: a number is out of its range.
     """
 
     fps: float = 5.0

@@ -73,8 +73,6 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
 
     Raises:
-        ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
-        DataError: the gallery cannot be read or searched.
         MissingModelError: the detector is not on this machine and cannot be downloaded.
 
     Examples:

@@ -64,11 +64,7 @@ class _Body:
         self._deadline = time.monotonic() + limits.settings.timeout
 
     async def receive(self) -> Message:
-        """The next part of the body; once that is complete, only the end of the connection can follow.
-
-        Raises:
-            RequestError: the body is too large or too slow, or the service already holds too much.
-        """
+        """The next part of the body; once that is complete, only the end of the connection can follow."""
         if self._complete:
             return await self._receive()
         maximum = self._limits.settings.max_bytes

@@ -39,9 +39,6 @@ def listen(host: str, port: int) -> socket.socket:
 
     Args:
         port: 0 for any free port.
-
-    Raises:
-        Error: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named; small responses would take 40 ms longer without.

@@ -87,8 +87,6 @@ class Service:
         scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
 
     Raises:
-        ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
-        DataError: the gallery cannot be read or searched.
         MissingModelError: the detector is not on this machine and cannot be downloaded.
     """
 
@@ -207,7 +205,6 @@ class Service:
         Raises:
             RequestError: the options do not fit this model or service.
             UnusableImagesError: none of the images can be read.
-            ModelError: the model fails on an image.
         """
         row_builder = self.row_builder_for(options)
         scored = await self._score_all(uploads, row_builder, options)
@@ -227,7 +224,6 @@ class Service:
             RequestError: the service has no gallery, or cannot search it now; or the options do not fit this model or
                 service.
             UnusableImagesError: none of the images can be read.
-            ModelError: the model fails on an image.
         """
         if (gallery := self.gallery) is None:
             raise RequestError(
@@ -270,7 +266,6 @@ class Service:
         Raises:
             RequestError: there are not two images, or the options do not fit this model or service.
             UnusableImagesError: one of them cannot be read or has no face.
-            ModelError: the model fails on an image.
         """
         if len(uploads) != 2:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
@@ -402,10 +397,7 @@ class Service:
 
 @contextmanager
 def _invalid_options() -> Iterator[None]:
-    """
-    Raises:
-        RequestError: the model lacks what the options of a request need.
-    """
+    """"""
     try:
         yield
     except ModelError as error:
@@ -413,10 +405,7 @@ def _invalid_options() -> Iterator[None]:
 
 
 def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
-    """
-    Raises:
-        UnusableImagesError: none of the images can be read.
-    """
+    """"""
     images = [image.result for image in scored]
     if any(image.error is None for image in images):
         return

@@ -46,9 +46,6 @@ class Settings:
             they come in on; "*" for all.
         allowed_origins: origins, such as ``https://faces.example``, whose pages may post, beside the service's own; "*"
             for all.
-
-    Raises:
-        Error: a setting is invalid.
     """
 
     token: str | None = None

@@ -40,7 +40,6 @@ class VideoRequests:
         service: whose model, gallery and limits are used.
 
     Raises:
-        ModelError: the service has no detector.
         MissingExtraError: PyAV or SciPy is not installed.
     """
 
@@ -60,7 +59,6 @@ class VideoRequests:
 
         Raises:
             RequestError: the clip cannot be read or is beyond a limit, or the options do not fit this model or service.
-            ModelError: the model fails on a frame.
         """
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:

@@ -64,9 +64,6 @@ def adapt_embedding(network: FaceNetwork, method: Method, source: Source, share:
 
     Returns:
         The embedding's BatchNorm, which now adds a bias and nothing else; see ``exported.refit_norms``.
-
-    Raises:
-        DataError: there are no two people with two images of one of them.
     """
     assert source.labels is not None
     outputs = embed_source(NetworkEmbedder(network, method), source, flip=False)

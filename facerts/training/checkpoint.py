@@ -31,7 +31,6 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
     """Write a checkpoint.
 
     Raises:
-        WriteError: the file cannot be written.
         NonFiniteLossError: the network's weights are not finite, so no run could continue from them.
     """
     try:
@@ -53,20 +52,12 @@ class CheckpointWriter:
         self._last: Future[None] | None = None
 
     def save(self, path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
-        """Write a checkpoint in the background; the state is copied, so it may change as soon as this returns.
-
-        Raises:
-            WriteError: the previous checkpoint could not be written.
-        """
+        """Write a checkpoint in the background; the state is copied, so it may change as soon as this returns."""
         self.wait()
         self._last = self._pool.submit(save_checkpoint, path, recipe, _copied(state))
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is written.
-
-        Raises:
-            WriteError: it could not be written.
-        """
+        """Wait until the last checkpoint is written."""
         if self._last is not None:
             self._last.result()
 
@@ -91,11 +82,7 @@ def _copied(value: Any) -> Any:
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, dict[str, Any]]:
-    """Read a checkpoint without executing anything in it.
-
-    Raises:
-        ModelError: no such file, or not a complete facerts checkpoint.
-    """
+    """Read a checkpoint without executing anything in it."""
     state = read_file(path, device)
     recipe = recipe_of(state, path)
     check_parts(state, path)
@@ -103,12 +90,7 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Rec
 
 
 def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The content of a run's checkpoint, or of another PyTorch file, without executing anything in it.
-
-    Raises:
-        ModelError: no such file, or it is damaged, claims more than it has, or holds more than names, numbers and
-            tensors.
-    """
+    """The content of a run's checkpoint, or of another PyTorch file, without executing anything in it."""
     path = Path(run)
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
@@ -131,11 +113,7 @@ def is_checkpoint(state: dict[str, Any]) -> bool:
 
 
 def recipe_of(state: dict[str, Any], where: object) -> Recipe:
-    """The recipe in the content of a checkpoint.
-
-    Raises:
-        ModelError: not a facerts checkpoint, or its recipe is missing or invalid.
-    """
+    """The recipe in the content of a checkpoint."""
     if not is_checkpoint(state):
         raise ModelError(f"{where}: not a checkpoint with schema {SCHEMA}")
     text = state.get("recipe")
@@ -148,11 +126,7 @@ def recipe_of(state: dict[str, Any], where: object) -> Recipe:
 
 
 def check_parts(state: dict[str, Any], where: object) -> None:
-    """Check that a checkpoint contains everything that a run writes, and that its weights are finite numbers.
-
-    Raises:
-        ModelError: a part is missing or invalid.
-    """
+    """Check that a checkpoint contains everything that a run writes, and that its weights are finite numbers."""
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
     valid = {
@@ -241,11 +215,7 @@ class TrainedNetwork(ScoringNetwork):
 
 
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
-    """The network of a run; see ``trained_network``.
-
-    Raises:
-        ModelError: no such file, or not a complete facerts checkpoint.
-    """
+    """The network of a run; see ``trained_network``."""
     return trained_network(read_file(run), run, averaged=averaged)
 
 
@@ -254,9 +224,6 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
 
     Args:
         averaged: use the moving average of the weights if the run kept one, else the weights of the last step.
-
-    Raises:
-        ModelError: not a complete facerts checkpoint, or the weights do not fit the network of its recipe.
     """
     recipe = recipe_of(state, where)
     check_parts(state, where)

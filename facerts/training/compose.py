@@ -38,10 +38,6 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
 
     Returns:
         The fields, not yet checked, and what errors about them call the recipe.
-
-    Raises:
-        RecipeError: a recipe or base that cannot be read, bases in a circle, no method, no training images, or an
-            override that is none; or other images than those of the base, without their name and terms.
     """
     (own, _), *bases = recipes = _with_bases(recipe)
     where = f"{own}: based on {', '.join(str(base) for base, _ in bases)}" if bases else str(own)
@@ -239,11 +235,7 @@ def _change(fields: Fields, override: str) -> None:
 
 
 def _check_images(where: str, below: Fields, fields: Fields, given: Collection[str]) -> None:
-    """Other images than those of the base need another name and terms, which exported models carry.
-
-    Raises:
-        RecipeError: they were not said.
-    """
+    """Other images than those of the base need another name and terms, which exported models carry."""
     missing = [key for key in ("data.name", "data.terms") if key not in given and "data" not in given]
     if missing and any(_images(below)) and _images(fields) not in ([], _images(below)):
         raise RecipeError(

@@ -56,9 +56,6 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
 
     Published weights do not say which loss they were trained with. They are scored like ArcFace's, with the norm of the
     embedding as quality, as for all losses without a head of their own.
-
-    Raises:
-        ModelError: no such file, or the network in it is unknown.
     """
     state = read_file(weights)
     if is_checkpoint(state):
@@ -102,7 +99,6 @@ def init_weights(
         centers: changed in place; None if they are not learned.
 
     Raises:
-        ModelError: no such file, or its network does not fit.
         MissingExtraError: an exported file, and onnx is not installed.
     """
     if file := _exported_file(weights):

@@ -188,11 +188,7 @@ class Learner:
         return clip_grad_norm_([*self.network.parameters(), *self.method.state.parameters()], max_norm)
 
     def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
-        """Forward and backward pass of one part of a step.
-
-        Raises:
-            NonFiniteLossError: the loss is not finite, and reports are not late.
-        """
+        """Forward and backward pass of one part of a step."""
         views, teachers_views = (crops, crops) if crops.ndim == 4 else crops.unbind(dim=1)
         images = to_network_input(
             to_device(views, self.device), channels_last=self.recipe.compute.channels_last
@@ -309,11 +305,7 @@ class Learner:
         return {**optimizer, "state": states}
 
     def _check_moments(self, states: dict[int, dict[str, Tensor]]) -> None:
-        """Check each parameter's state in an optimizer: PyTorch does not, and its kernels would read past the end.
-
-        Raises:
-            ValueError: one of them is incomplete, or of another shape than its parameter.
-        """
+        """Check each parameter's state in an optimizer: PyTorch does not, and its kernels would read past the end."""
         names = (
             {"step", "exp_avg", "exp_avg_sq"}
             if self.recipe.optim.algorithm == "adamw"
@@ -398,9 +390,6 @@ def compiled(network: FaceNetwork) -> Callable[[Tensor], dict[str, Tensor]]:
     """The network's forward pass, compiled on its first call for that input size and mode with torch.compile.
 
     The network itself and the names of its weights do not change; the compiled function uses the same weights.
-
-    Raises:
-        Error: when the result is called on a machine that cannot compile the network.
     """
     # Imported here because the import takes seconds, and most runs do not compile.
     from torch._dynamo.exc import TorchDynamoException

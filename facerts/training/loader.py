@@ -48,10 +48,6 @@ class TrainingData:
         left_out: number of labeled images that the recipe leaves out of training.
         mislabeled: number of images in ``source`` with a wrong label.
         heldout: images of the identities that the recipe holds out, or None.
-
-    Raises:
-        DataError: the images cannot be used for training.
-        Error: the batch cannot be divided among the processes.
     """
 
     def __init__(self, recipe: Recipe, processes: Processes | None = None) -> None:
@@ -124,11 +120,7 @@ class TrainingData:
         return len(self.source)
 
     def sample(self) -> Tensor:
-        """At most ``SAMPLE_SIZE`` labeled crops from all over the data, as they are: ``(B, 112, 112, 3) uint8`` RGB.
-
-        Raises:
-            DataError: an image cannot be read.
-        """
+        """At most ``SAMPLE_SIZE`` labeled crops from all over the data, as they are: ``(B, 112, 112, 3) uint8`` RGB."""
         rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
         return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
@@ -142,9 +134,6 @@ class TrainingData:
             without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
             If the teachers are asked in every step and do not see the zoom, crops are ``(B, 2, 112, 112, 3)``: the
             network's view and the teachers'.
-
-        Raises:
-            DataError: an image cannot be read.
         """
         recipe = self._recipe
         augmentation = recipe.data.augmentation

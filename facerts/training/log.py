@@ -28,9 +28,6 @@ class RunLog:
     Args:
         resumed_at: step that the run starts from; 0 starts a new log. Lines of later steps, which an interrupted run
             wrote after its last checkpoint, are removed so that no step is logged twice.
-
-    Raises:
-        WriteError: the log cannot be written.
     """
 
     def __init__(self, folder: Path, resumed_at: int) -> None:
@@ -52,9 +49,6 @@ class RunLog:
 
         Args:
             fields: values; those that are text group TensorBoard's curves.
-
-        Raises:
-            WriteError: the line cannot be written.
         """
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")

@@ -59,8 +59,6 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
 
     Raises:
         NonFiniteLossError: the loss is infinite or NaN.
-        Error: the data or the folder cannot be used, another process is training in the folder, or the budget is too
-            short even for the last validation and checkpoint.
         KeyboardInterrupt: interrupted; the current step was saved, and ``resume`` continues from it.
     """
     deadline = None if budget_s is None else time.monotonic() + budget_s
@@ -156,11 +154,7 @@ class _Run:
             summary.print_end(self.step, time.monotonic() - started, self._compare_with_start())
 
     def _limit(self, deadline: float) -> None:
-        """Reserve the time of the last validation and checkpoint, by measuring both now.
-
-        Raises:
-            Error: not more time is left.
-        """
+        """Reserve the time of the last validation and checkpoint, by measuring both now."""
         started = time.monotonic()
         if self._processes.first:
             for _ in self._validator.measure(self._learner.embedder()):
@@ -205,11 +199,7 @@ class _Run:
         self._bar.update(self._task, completed=self.step * batch_size, total=steps * batch_size)
 
     def _finish_step(self, *, stops: bool) -> None:
-        """Log, validate and save, as far as it is due.
-
-        Raises:
-            KeyboardInterrupt: the run has stopped; the step is saved.
-        """
+        """Log, validate and save, as far as it is due."""
         step, recipe, finished = self.step, self._recipe, self.pace.is_finished()
         validate_every = max(1, round(recipe.validation.every_epochs * self._summary.steps_per_epoch))
         validates = finished or step % validate_every == 0
@@ -305,12 +295,7 @@ def _is_not_empty(folder: Path) -> bool:
 
 
 def _restore(learner: Learner, file: Path) -> tuple[int, float]:
-    """Load the checkpoint into the learner and return its step and position.
-
-    Raises:
-        ModelError: the checkpoint is not complete.
-        Error: the checkpoint is of a recipe that trains something else.
-    """
+    """Load the checkpoint into the learner and return its step and position."""
     recipe, state = checkpoint.load_checkpoint(file)
     changed = changed_fields(recipe, learner.recipe)
     if changed:

@@ -38,11 +38,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str | bytes, where: object, *, error: type[Error] = Error) -> Any:
-    """The value of a YAML text.
-
-    Raises:
-        Error: (of class ``error``) not valid YAML, too large, with references, or with a key twice.
-    """
+    """The value of a YAML text."""
     if len(text) > MAX_BYTES:
         raise error(f"{where}: {len(text):,} bytes exceed the limit of {MAX_BYTES:,} bytes")
     try:

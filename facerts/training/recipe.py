@@ -565,10 +565,6 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Args:
         recipe: a YAML file, or the name of one that ships, or BASE_METHOD.
         overrides: ``dotted.key=value`` each, the value in YAML; ``method=NAME`` chooses the method.
-
-    Raises:
-        RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination; or other images without
-            their name and terms.
     """
     fields, where = compose(recipe, overrides)
     try:

@@ -35,7 +35,6 @@ def check_torch_file(path: Path) -> None:
     """Reject a file that is damaged, claims more data than it has, or contains more than names, numbers and tensors.
 
     Raises:
-        ModelError: the file is rejected.
         OSError: the file cannot be read.
     """
     with open(path, "rb", opener=regular) as file:

@@ -45,9 +45,6 @@ class Validator:
     Attributes:
         heldout: the sources of held-out identities.
         degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
-
-    Raises:
-        DataError: a set exists and cannot be used, or degraded faces are to be measured and none are held out.
     """
 
     def __init__(self, recipe: Recipe, heldout: Source | None, *, warns: bool = True) -> None:
@@ -137,9 +134,6 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
 
     Args:
         keys: "validation.heldout", "validation.benchmarks", or "validation" for both; others are ignored.
-
-    Raises:
-        DataError: a set does not exist.
     """
     for key, path in absent_sets(settings):
         if key in keys or "validation" in keys:
@@ -147,11 +141,7 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
 
 
 class TeachersErrors:
-    """How well a quality orders the teachers' errors on held-out identities: areas below error versus reject.
-
-    Raises:
-        DataError: the images have no identities, or too few for pairs.
-    """
+    """How well a quality orders the teachers' errors on held-out identities: areas below error versus reject."""
 
     def __init__(self, source: Source, teachers: TeacherEnsemble) -> None:
         if source.labels is None:

@@ -42,11 +42,7 @@ class FrameImages:
         return None
 
     def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
-        """See ``FrameSource``.
-
-        Raises:
-            VideoError: an image is no such array, or the times go back.
-        """
+        """See ``FrameSource``."""
         sampler = FrameSampler(fps, start)
         for number, image in enumerate(self.images):
             pair = isinstance(image, tuple) and len(image) == 2

@@ -95,9 +95,6 @@ class FrameSource(Protocol):
 
         Args:
             start: continue after the frame of this time; None to begin with the first.
-
-        Raises:
-            VideoError: the video cannot be opened, or goes beyond a limit.
         """
         ...
 

@@ -35,9 +35,6 @@ def open_frames(
         color: order of the channels of images: "RGB", or "BGR" for those of OpenCV.
         limits: what is read of a file or stream; None for the default.
         reconnect: seconds without a frame for which a stream or camera that has dropped is opened again and again.
-
-    Raises:
-        VideoError: it is none of these.
     """
     limits = limits or VideoLimits()
     if isinstance(video, int) and not isinstance(video, bool):

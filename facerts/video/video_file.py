@@ -90,11 +90,7 @@ class VideoFile:
 
     @property
     def duration(self) -> float | None:
-        """Seconds, as the file itself says; None if it does not.
-
-        Raises:
-            VideoError: it cannot be opened.
-        """
+        """Seconds, as the file itself says; None if it does not."""
         with self._open() as container:
             return stated_duration(container, video_stream(container, self.name))
 
@@ -119,10 +115,7 @@ class VideoFile:
 
 
 def check_regular_file(path: Path) -> None:
-    """
-    Raises:
-        VideoError: there is no file, or what is there is none, such as a folder or a pipe.
-    """
+    """"""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -151,9 +144,6 @@ def open_container(
         protocols: which protocols FFmpeg may use, also for what the video itself names.
         containers: which formats it may be; empty for all.
         timeout: seconds until it must be open, and within which data must come; None for none.
-
-    Raises:
-        VideoError: it cannot be opened.
     """
     av = import_av()
     settings = {"protocol_whitelist": ",".join(protocols), **(options or {})}
@@ -184,11 +174,7 @@ def _not_a_video(av: Any, error: Exception) -> str:
 
 
 def video_stream(container: Any, name: str) -> Any:
-    """The first video in a container, which is not the cover of a song.
-
-    Raises:
-        VideoError: there is none, or no decoder for it.
-    """
+    """The first video in a container, which is not the cover of a song."""
     for stream in container.streams.video:
         cover = "attached_pic" in str(stream.disposition)
         if not cover:
@@ -222,9 +208,6 @@ def decode_frames(
     Args:
         start: pass over the frames up to this time.
         offset: time of the first frame; None for the video's own times.
-
-    Raises:
-        VideoError: the video goes beyond a limit.
     """
     stream = video_stream(container, name)
     _check_size(name, stream.codec_context, 0, limits)
@@ -313,11 +296,7 @@ class _Ended:
 def _decoded(
     container: Any, stream: Any, name: str, limits: VideoLimits, report: ReadReport, ended: _Ended
 ) -> Iterator[Any]:
-    """All frames that can be decoded.
-
-    Raises:
-        VideoLimitError: they are too large.
-    """
+    """All frames that can be decoded."""
     av = import_av()
     packets = container.demux()
     in_a_row = 0

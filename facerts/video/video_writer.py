@@ -61,8 +61,6 @@ def write_video(path: Path) -> Iterator[VideoWriter]:
     """Write an .mp4 file, which appears when the block ends without an error.
 
     Raises:
-        Error: the name has another suffix.
-        WriteError: it cannot be written.
         MissingExtraError: PyAV is not installed.
     """
     if path.suffix != SUFFIX:

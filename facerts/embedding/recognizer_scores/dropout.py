@@ -85,11 +85,7 @@ def stability(embeddings: Floats) -> float:
 
 
 def _split(embedder: OnnxEmbedder) -> tuple[OnnxModel, Tail]:
-    """The recognizer up to the input of its last linear layer, and the rest of it.
-
-    Raises:
-        ModelError: it cannot be split there.
-    """
+    """The recognizer up to the input of its last linear layer, and the rest of it."""
     model = load_graph(embedder.path, PURPOSE)
     tap = _last_linear_input(model.graph, embedder.description.outputs["embedding"])
     if tap in (None, embedder.description.input.name):
@@ -141,11 +137,7 @@ def _trunk(embedder: OnnxEmbedder, model: ModelProto, tap: str) -> OnnxModel:
 
 
 def _tail(embedder: OnnxEmbedder, model: ModelProto, tap: str) -> Tail:
-    """The layers from a tensor to the embedding.
-
-    Raises:
-        ModelError: the embedding depends on the image in another way, too.
-    """
+    """The layers from a tensor to the embedding."""
     from onnx import ModelProto, TensorProto, helper
 
     image, embedding = embedder.description.input.name, embedder.description.outputs["embedding"]

@@ -79,11 +79,7 @@ def prune(weights: Sequence[TensorProto], sparsity: float) -> None:
 
 
 def _weights(graph: GraphProto, path: Path) -> list[TensorProto]:
-    """The weights of convolutions and linear layers.
-
-    Raises:
-        ModelError: there are none, or one is not stored in floating point.
-    """
+    """The weights of convolutions and linear layers."""
     from onnx import TensorProto
 
     stored, constant = constants(graph), constant_names(graph)

@@ -27,11 +27,7 @@ __all__ = ["SCHEMA", "MethodRuns", "compare", "compare_methods", "methods_of", "
 
 
 def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> Comparison:
-    """Compare result folders, given as ``FOLDER`` or ``LABEL=FOLDER``; see ``compare_methods``.
-
-    Raises:
-        DataError: as ``compare_methods``, or no result in a folder.
-    """
+    """Compare result folders, given as ``FOLDER`` or ``LABEL=FOLDER``; see ``compare_methods``."""
     return compare_methods(methods_of(load_labeled(folders)), embedding=embedding)
 
 
@@ -45,10 +41,6 @@ def compare_methods(methods: Sequence[MethodRuns], *, embedding: str | None = No
 
     Returns:
         The comparison; a difference is the other model minus the reference.
-
-    Raises:
-        DataError: fewer than two results, nothing in common with the first, no method of that label, or a result is
-            broken.
     """
     with naming_folders([run.folder for method in methods for run in method.runs]):
         return _compared(methods, embedding)

@@ -54,10 +54,6 @@ def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
 
     Results without a label of their own are methods by themselves, distinguished by their folders where the names of
     their models are not enough.
-
-    Raises:
-        DataError: the runs of one label are not of one method, are the same model, or were not measured on
-            the same data.
     """
     times = Counter(result.label for result in results)
     groups: dict[str | int, list[SavedResult]] = {}

@@ -22,11 +22,7 @@ from facerts.metrics.verification import reachable
 
 
 def chosen(methods: Sequence[MethodRuns], label: str | None) -> MethodRuns:
-    """The method whose embedding is used: the first, where no label is given.
-
-    Raises:
-        DataError: there is none of that label.
-    """
+    """The method whose embedding is used: the first, where no label is given."""
     for method in methods:
         if label is None or method.label == label:
             return method

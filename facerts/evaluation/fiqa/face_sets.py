@@ -90,9 +90,6 @@ def open_face_sets(
     Args:
         paths: as for ``open_benchmarks`` or ``open_source``.
         listed_pairs: compare only the pairs that benchmarks list, instead of all pairs where people are known.
-
-    Raises:
-        Error: see ``check_names``.
     """
     face_sets: list[FaceSet] = []
     for path in paths:

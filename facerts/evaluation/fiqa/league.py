@@ -50,9 +50,6 @@ def run_fiqa(
 
     Returns:
         The complete result of the folder.
-
-    Raises:
-        Error: a measurement is impossible; the message says which and why.
     """
     against = _check(lineup, data, fiqa, others or {})
     rates = {
@@ -189,11 +186,7 @@ def _compare(faces: FaceSet, scored: ScoredImages) -> dict[str, ComparedPairs]:
 
 
 def _compared(faces: FaceSet, outputs: FaceOutputs) -> ComparedPairs:
-    """The pairs of a set, compared by a recognizer.
-
-    Raises:
-        Error: there is no genuine or no impostor pair.
-    """
+    """The pairs of a set, compared by a recognizer."""
     if faces.listed is not None:
         # Rows of the images that are kept; a repeated image is the first one of its kind.
         place = np.empty(len(faces.images), dtype=np.int64)
@@ -207,11 +200,7 @@ def _compared(faces: FaceSet, outputs: FaceOutputs) -> ComparedPairs:
 
 
 def _fmrs(faces: FaceSet, wanted: Sequence[float] | None) -> list[float]:
-    """The false match rates to measure at.
-
-    Raises:
-        Error: a requested rate is invalid, or no rate can be measured.
-    """
+    """The false match rates to measure at."""
     impostors = faces.impostors
     rates = reachable(FMRS if wanted is None else wanted, impostors)
     for fmr in wanted or ():
@@ -226,9 +215,6 @@ def _check(lineup: Lineup, data: Sequence[FaceSet], fiqa: FiqaOptions, others: M
 
     Returns:
         Label of the quality that the others are compared with.
-
-    Raises:
-        Error: nothing can be measured on a set, or there is no such quality.
     """
     for faces in data:
         if not others and fiqa.groups is None and not (faces.has_pairs and lineup.recognizers):

@@ -138,11 +138,7 @@ class Lineup:
         tables: Mapping[str, Recognizer],
         *qualities: Mapping[str, Quality],
     ) -> Lineup:
-        """A lineup of models, tables and qualities.
-
-        Raises:
-            DataError: two recognizers or two qualities have the same label.
-        """
+        """A lineup of models, tables and qualities."""
         every: dict[str, Recognizer] = {}
         judged: dict[str, Quality] = {}
         for label, recognizer in (*recognizers.items(), *tables.items()):
@@ -185,9 +181,6 @@ def open_recognizers(
     Args:
         own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
         calibration: faces for those of them that choose something, see ``open_recognizer_scores``.
-
-    Raises:
-        Error: two recognizers have the same label, or one cannot have a score that was asked for.
     """
     recognizers: dict[str, Recognizer] = {}
     for label, value in map(split_label, texts):
@@ -215,9 +208,6 @@ def open_qualities(
     Args:
         descriptions: ``LABEL=FILE.json`` for models without a description in the file or beside it.
         detector: its score of each crop is a quality too; None for no such quality.
-
-    Raises:
-        Error: a file cannot be used, or two qualities have the same label.
     """
     described = dict(map(split_label, descriptions))
     if "" in described:

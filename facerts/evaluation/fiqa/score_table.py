@@ -29,9 +29,6 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
 
     Returns:
         A table without embeddings, with the scores as extras by the names of their columns.
-
-    Raises:
-        DataError: the file is missing or unreadable, has no names or no scores, or a score is not a finite number.
     """
     header, rows = _read(path)
     named = next((name for name in NAME_COLUMNS if name in header), None)

@@ -18,11 +18,7 @@ MAX_SHOWN = 200
 
 
 def parse_result(content: Any, where: object) -> Result:
-    """A result from what a JSON file holds.
-
-    Raises:
-        DataError: it is not a result, or there is more of something than any result has; the sentence names the key.
-    """
+    """A result from what a JSON file holds."""
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise DataError(f"{where}: not a result in the format {SCHEMA}")
     _check_bounds(content, where, ())

@@ -18,9 +18,6 @@ def write_svgs(folder: Path, drawn: Sequence[tuple[str, str]]) -> list[Path]:
 
     Returns:
         The files, in the order of the figures.
-
-    Raises:
-        DataError: two names would become one file.
     """
     paths = [folder / safe_name(re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name, _ in drawn]
     if len(set(paths)) < len(paths):

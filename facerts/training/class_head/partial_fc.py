@@ -87,9 +87,6 @@ class ClassCenters(nn.Module):
         """Softmax cross-entropy of each embedding against every center; see ``methods.method.Centers``.
 
         In float32 (or wider) even under autocast, because margins act on cosines near 1.
-
-        Raises:
-            Error: called twice in a step although the centers are updated in the backward pass.
         """
         self._check_single_use()
         with torch.autocast(embedding.device.type, enabled=False):
@@ -113,12 +110,7 @@ class ClassCenters(nn.Module):
             return -F.logsigmoid(margin(own).unsqueeze(1) * scale - others).mean(dim=1)
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosines of each embedding to every center, in float32 (or wider) even under autocast.
-
-        Raises:
-            Error: the centers are sharded, or were already used in this step although they are updated in the backward
-                pass.
-        """
+        """``(B, C)`` cosines of each embedding to every center, in float32 (or wider) even under autocast."""
         self._check_single_use()
         if self._processes.count > 1:
             raise Error(

@@ -24,11 +24,7 @@ CLASSIFIER_SCORES: dict[str, type[ClassifierScore]] = {
 
 
 def parse_score(text: str) -> ClassifierScore:
-    """Parse ``NAME`` or ``NAME:OPTION=VALUE,…``.
-
-    Raises:
-        Error: unknown score or option, or an invalid value.
-    """
+    """Parse ``NAME`` or ``NAME:OPTION=VALUE,…``."""
     name, _, rest = text.partition(":")
     if name not in CLASSIFIER_SCORES:
         hint = did_you_mean(name, CLASSIFIER_SCORES) or f"; available: {', '.join(CLASSIFIER_SCORES)}"

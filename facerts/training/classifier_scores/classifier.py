@@ -56,11 +56,7 @@ class Classifier:
         return self.centers.weight.device
 
     def check_classifies(self) -> None:
-        """Check that the method trains a softmax over the class centers.
-
-        Raises:
-            Error: it does not (it has no logit_scale).
-        """
+        """Check that the method trains a softmax over the class centers."""
         if not hasattr(self.method.config, "logit_scale"):
             raise Error(
                 f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "
@@ -86,11 +82,7 @@ class Classifier:
 
 
 def load_classifier(run: str | Path) -> Classifier:
-    """Load a run's classifier from its folder or a checkpoint file, onto a GPU if there is one.
-
-    Raises:
-        ModelError: no such run.
-    """
+    """Load a run's classifier from its folder or a checkpoint file, onto a GPU if there is one."""
     path = Path(run) / FILE if Path(run).is_dir() else Path(run)
     trained = load_network(path)
     _, state = load_checkpoint(path)
@@ -124,11 +116,7 @@ class ClassifierScore(BaseModel, ABC):
     name: ClassVar[str]
 
     def check(self, classifier: Classifier) -> None:
-        """Check that a run can give this score.
-
-        Raises:
-            Error: it cannot.
-        """
+        """Check that a run can give this score."""
         classifier.check_classifies()
 
     @abstractmethod

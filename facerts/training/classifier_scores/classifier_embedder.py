@@ -31,9 +31,6 @@ class ClassifierEmbedder:
     Attributes:
         sha256: SHA-256 of the checkpoint.
         without_scores: the same embedder without the scores.
-
-    Raises:
-        Error: the run cannot give one of the scores.
     """
 
     def __init__(
@@ -83,10 +80,6 @@ def load_run(
         run: folder of the run, or a checkpoint file.
         scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``CLASSIFIER_SCORES``.
         ensemble: further runs on the same identities; if there are any, the outputs include the score ``ensemble``.
-
-    Raises:
-        ModelError: no such run.
-        Error: a score is unknown, named twice, or not available for this run.
     """
     parsed = [parse_score(text) for text in scores]
     names = [score.name for score in parsed]

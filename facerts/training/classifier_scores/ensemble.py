@@ -21,9 +21,6 @@ class SoftmaxEnsemble:
 
     Args:
         members: the runs, which may differ in everything but their classes.
-
-    Raises:
-        Error: a run has no logits, or other classes than the first.
     """
 
     def __init__(self, members: Sequence[Classifier]) -> None:

@@ -57,9 +57,6 @@ class ExpectedCosines:
         size: dimensions of the embeddings that have these cosines.
         weight: n.
         cache: folder in which the expectations are kept.
-
-    Raises:
-        Error: too few people have several images.
     """
 
     def __init__(

@@ -198,9 +198,6 @@ def open_distillation(
 
     Args:
         folder: folder of the run, for the cache of embeddings unless the recipe names another.
-
-    Raises:
-        Error: a teacher cannot be used, or its embedding is smaller than the network's.
     """
     settings, data = recipe.teacher, recipe.data
     if settings is None:

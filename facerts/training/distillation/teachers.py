@@ -28,9 +28,6 @@ class TeacherEnsemble:
     """Several embedders as one; the cosine of two of its embeddings is the mean of the embedders' cosines.
 
     Its embedding is the concatenation of the k unit embeddings, divided by √k.
-
-    Raises:
-        ModelError: a model cannot be used.
     """
 
     def __init__(self, models: Sequence[str]) -> None:
@@ -53,9 +50,6 @@ class TeacherEnsemble:
 
         Args:
             cache: folder with one file per teacher and set of images; several runs may share it.
-
-        Raises:
-            Error: the cache is a file.
         """
         outputs = OutputCache(cache)
         sha256 = hash_images(source).sha256
@@ -71,11 +65,7 @@ class TeacherEnsemble:
 
 
 def open_qualities(teachers: Sequence[QualityTeacher]) -> list[OnnxQuality]:
-    """The models whose quality is learned.
-
-    Raises:
-        ModelError: a model cannot be used.
-    """
+    """The models whose quality is learned."""
     return [
         load_quality(find_model(teacher.model), description=teacher.description, threads=_threads())
         for teacher in teachers

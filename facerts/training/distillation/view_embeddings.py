@@ -55,9 +55,6 @@ class ViewEmbeddings:
 
     Attributes:
         identity: a hash of everything that the answers depend on.
-
-    Raises:
-        Error: there is no room for the files.
     """
 
     def __init__(

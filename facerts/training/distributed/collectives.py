@@ -145,11 +145,7 @@ def current_processes() -> Processes:
 
 @contextmanager
 def connected(device: str) -> Iterator[Processes]:
-    """Connect the processes that ``torchrun`` has started, by NCCL on GPUs and by gloo otherwise.
-
-    Raises:
-        Error: not all processes have connected in time.
-    """
+    """Connect the processes that ``torchrun`` has started, by NCCL on GPUs and by gloo otherwise."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield current_processes()
         return

@@ -26,9 +26,6 @@ def rendezvous(store: Store, rank: int, count: int, timeout: timedelta) -> Store
     Each process writes a new random token under its rank. The first process publishes the list of tokens, again
     whenever one of them changes, and every process that finds its own token in the list agrees to it. A list with a
     token of an earlier start is never agreed to by all, because the process that wrote that token is gone.
-
-    Raises:
-        Error: not all processes have arrived in time.
     """
     own = secrets.token_hex(8)
     store.set(f"here/{rank}", own)

@@ -106,10 +106,6 @@ def export_run(
             weights.
 
     Raises:
-        ModelError: no such file, the outputs of the network are not finite, or those of the file differ from them by
-            more than ``TOLERANCES``.
-        DataError: too few faces for int8, or none available.
-        Error: ``out`` is not an .onnx file, an unknown precision, or published weights without terms.
         MissingExtraError: the packages of the exporter are not installed.
     """
     if precision not in TOLERANCES:
@@ -152,11 +148,7 @@ def export_run(
 
 
 def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
-    """Check that what the network itself computes is finite.
-
-    Raises:
-        ModelError: it is not.
-    """
+    """Check that what the network itself computes is finite."""
     outputs = NetworkEmbedder(trained.network, trained.method)(crops)
     broken = [
         name
@@ -177,11 +169,7 @@ def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | 
 def check_parity(
     trained: ScoringNetwork, exported: OnnxEmbedder | OnnxQuality, crops: NDArray[np.uint8]
 ) -> Parity:
-    """Compare an exported file with the network it was exported from.
-
-    Raises:
-        ModelError: the differences exceed ``TOLERANCES`` for the file's precision.
-    """
+    """Compare an exported file with the network it was exported from."""
     precision = exported.description.precision
     expected = NetworkEmbedder(trained.network, trained.method)(crops)
     actual = exported(crops)
@@ -204,11 +192,7 @@ def describe(
     terms: str = "",
     precision: str = "fp32",
 ) -> Description:
-    """The description for the exported file.
-
-    Raises:
-        Error: published weights without terms.
-    """
+    """The description for the exported file."""
     training_data = recipe_sha256 = source = ""
     if isinstance(trained, TrainedNetwork):
         recipe = trained.recipe
@@ -254,11 +238,7 @@ def _write(trained: ScoringNetwork, names: Sequence[str], path: Path) -> None:
 
 
 def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
-    """Evenly spaced images of a source, to calibrate int8.
-
-    Raises:
-        DataError: there are none, or too few.
-    """
+    """Evenly spaced images of a source, to calibrate int8."""
     if source is None:
         raise DataError(
             "int8 needs faces to calibrate the ranges of activations, and the recipe's images are not available; give "

@@ -59,7 +59,6 @@ def build_network(
 
     Raises:
         MissingExtraError: the backbone is torchvision's, which cannot be imported.
-        Error: torchvision has no such network.
     """
     trunk: TorchvisionTrunk | IResNet | MobileFaceNet | Compact | PatchNetwork
     if backbone.startswith(PREFIX):

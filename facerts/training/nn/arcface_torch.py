@@ -57,11 +57,7 @@ class Architecture:
 
 
 def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
-    """The tensors of a saved file, by name without prefix.
-
-    Raises:
-        ModelError: the file contains something else, or values that are not finite numbers.
-    """
+    """The tensors of a saved file, by name without prefix."""
     for wrapper in WRAPPERS:
         if isinstance(saved.get(wrapper), Mapping):
             saved = saved[wrapper]
@@ -92,9 +88,6 @@ def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: 
 
     Args:
         weights: tensors by their arcface_torch names, from ``state_dict``.
-
-    Raises:
-        ModelError: see ``check_pretrained``; the network was not changed.
     """
     names = check_pretrained(network, weights, where)
     network.load_state_dict(
@@ -111,9 +104,6 @@ def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where:
 
     Returns:
         The arcface_torch name of each weight of the trunk and the embedding.
-
-    Raises:
-        ModelError: weights are missing or unexpected, or have the wrong shape.
     """
     own = {
         name: value

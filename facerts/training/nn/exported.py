@@ -49,7 +49,6 @@ def read_exported(file: Path) -> ExportedWeights:
     """The weights of a file that ``facerts export`` has written in 32 or 16 bits.
 
     Raises:
-        ModelError: the file cannot be read, has no description, or its convolutions are in 8 bits.
         MissingExtraError: onnx is not installed.
     """
     if not file.is_file():
@@ -89,9 +88,6 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
     Returns:
         The BatchNorms that the file has no statistics of. They add a bias and nothing else; before the network is
         trained in training mode, ``refit_norms`` must give them the statistics of images.
-
-    Raises:
-        ModelError: a weight is missing or has another shape; the network was not changed.
     """
     weights: dict[str, Tensor] = {}
     folded: list[_BatchNorm] = []
@@ -230,11 +226,7 @@ def _as_bias(
 def _fitting(
     exported: ExportedWeights, tensors: Mapping[str, Tensor], key: str, own: Tensor, name: str = ""
 ) -> Tensor:
-    """One of the tensors, if it has the shape of the network's own.
-
-    Raises:
-        ModelError: it is missing, or has another shape.
-    """
+    """One of the tensors, if it has the shape of the network's own."""
     value = tensors.get(key)
     if value is not None and value.shape == own.shape:
         return value

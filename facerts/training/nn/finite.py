@@ -15,11 +15,7 @@ COUNTER = "num_batches_tracked"
 
 
 def check_finite(weights: Mapping[str, Tensor], where: object) -> None:
-    """Check that all weights are finite floating-point numbers.
-
-    Raises:
-        ModelError: one of them is not.
-    """
+    """Check that all weights are finite floating-point numbers."""
     for name, values in weights.items():
         if name.endswith(COUNTER):
             continue

@@ -27,7 +27,6 @@ class TorchvisionTrunk(nn.Module):
 
     Raises:
         MissingExtraError: torchvision cannot be imported.
-        Error: torchvision has no such network, or it is no classifier of images of that size.
     """
 
     def __init__(

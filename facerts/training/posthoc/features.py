@@ -91,11 +91,7 @@ class Features:
 
 
 def features_of(outputs: FaceOutputs) -> Features:
-    """The features in an embedder's outputs.
-
-    Raises:
-        ModelError: the tapped tensor does not have one row per crop.
-    """
+    """The features in an embedder's outputs."""
     count = len(outputs)
     norm = np.ones(count, dtype=np.float32) if outputs.norm is None else outputs.norm
     tap = outputs.extras.get(TAP, np.empty((count, 0), dtype=np.float32))

@@ -75,9 +75,6 @@ def add_features(model: ModelProto, description: Description, tap: str | None) -
 
     Returns:
         The names of the added outputs: the embedding before normalization and, if there is one, the tapped tensor.
-
-    Raises:
-        ModelError: the tapped tensor does not exist or cannot be used.
     """
     from onnx import TensorProto, helper
 
@@ -122,9 +119,6 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
     Args:
         model: graph of the embedder, after ``add_features``.
         inputs: names of the outputs that ``add_features`` added.
-
-    Raises:
-        ModelError: the graphs cannot be converted to a common ONNX opset.
     """
     import onnx
 
@@ -145,11 +139,7 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
 
 
 def _rank(model: ModelProto, tensor: str) -> int:
-    """The number of axes of a tensor.
-
-    Raises:
-        ModelError: there is no such tensor, it is not float32, or its shape is unknown.
-    """
+    """The number of axes of a tensor."""
     from onnx import TensorProto, shape_inference
 
     known = [name for node in model.graph.node for name in node.output if name]

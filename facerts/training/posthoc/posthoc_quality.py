@@ -84,11 +84,7 @@ def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Meth
 
 
 def configure(name: str, overrides: Sequence[str]) -> Any:
-    """Parse settings of a method, of the form ``key=value``.
-
-    Raises:
-        Error: unknown method or setting, an invalid value, or a method that trains nothing but the embedding.
-    """
+    """Parse settings of a method, of the form ``key=value``."""
     if name not in METHODS:
         raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
     method = METHODS[name]
@@ -147,11 +143,6 @@ def add_quality(
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
-
-    Raises:
-        ModelError: the embedder or the tapped tensor cannot be used, or ONNX Runtime and PyTorch disagree.
-        DataError: the images have no identities, or too few.
-        Error: unknown method or setting, a method that cannot be trained on features, or too few views for it.
     """
     try:
         import onnx
@@ -255,11 +246,7 @@ def _describe(
 
 
 def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
-    """The views of each image for a method.
-
-    Raises:
-        Error: fewer views than the method compares, or an augmentation without augmented views.
-    """
+    """The views of each image for a method."""
     if count is None:
         count = 1 if method.views == 1 else DEFAULT_VIEWS
     if count < method.views:
@@ -274,12 +261,7 @@ def _views(method: Method, count: int | None, augmentation: Augmentation, seed: 
 
 
 def _uses_norm(method: Method, description: Description, norm: bool | None, tap: str | None) -> bool:
-    """Whether the heads use the embedding's norm; by default if it is available and there are heads.
-
-    Raises:
-        ModelError: the norm is requested but not available.
-        Error: the norm or a tapped tensor is requested for a method that would not use it.
-    """
+    """Whether the heads use the embedding's norm; by default if it is available and there are heads."""
     available = _has_norm(description)
     if norm and not available:
         raise ModelError("the embedder does not output the norm of its embedding; leave out --norm")

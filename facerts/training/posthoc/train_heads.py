@@ -83,8 +83,6 @@ def train_heads(method: Method, features: Features, labels: Labels, settings: He
         labels: ``(N,)`` identities of the images, numbered without gaps.
 
     Raises:
-        DataError: too few identities with two images.
-        Error: the method compares more views of an image than there are, or there are too few identities for it.
         NonFiniteLossError: the loss is infinite or NaN.
     """
     # PyTorch's global generator must not change for the caller.
@@ -94,11 +92,7 @@ def train_heads(method: Method, features: Features, labels: Labels, settings: He
 
 
 def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
-    """Mask ``(N,)`` of the images of a share of the identities, drawn by the seed.
-
-    Raises:
-        DataError: fewer than two identities with two images are left to train on.
-    """
+    """Mask ``(N,)`` of the images of a share of the identities, drawn by the seed."""
     several = np.flatnonzero(np.bincount(labels) >= 2)
     count = math.ceil(share * len(several))
     if len(several) - count < 2:
