@@ -201,8 +201,8 @@ class VideoJob:
         table: suffix of the tables, .csv, .jsonl or .parquet.
 
     Attributes:
-        shown: the clips, as tables and messages call them: addresses of streams are without passwords, and bytes of file
-            names that are not valid text are escaped.
+        shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
+            are text that can be stored.
 
     Raises:
         Error: tables cannot be written as this.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -210,7 +210,7 @@ def test_few_large_frames_are_in_memory() -> None:
                 del frame
 
     scorer = color_scorer()
-    scorer.detector = lambda image: time.sleep(0.01) or []
+    scorer.detector = lambda image: sleep(0.01) or []
     assert list(scorer.video(Large())) == []
     assert max(most) <= 2
 
