@@ -8,6 +8,7 @@ With --requests, so many requests of all kinds are sent instead, whose clients h
 service holds is printed after every thousand.
 
     python tools/attack_serve.py
+    python tools/attack_serve.py --only clips --connections 8 --options "--video --detector FILE"
     python tools/attack_serve.py --only "slow headers" bombs --connections 2000 --options "--timeout 30"
     python tools/attack_serve.py --requests 5000 --connections 50 --options "--gallery people.npz"
 """
@@ -37,6 +38,7 @@ from facerts.images import encode_jpeg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.hostile import images as hostile_images
+from tests.hostile.videos import gif
 
 FACE = encode_jpeg(draw_face(0, 0))
 PAUSE = 0.25
@@ -283,6 +285,12 @@ async def bombs(target: Target, number: int) -> None:
     target.answers[await _ask(target.port, request)] += 1
 
 
+async def clips(target: Target, number: int) -> None:
+    """Animations of a few bytes, with a canvas beyond the limit and one of the largest that are read."""
+    request = score_request(CLIPS[number % len(CLIPS)], kind="video/mp4").replace(b"/score", b"/video", 1)
+    target.answers[await _ask(target.port, request)] += 1
+
+
 async def broken_forms(target: Target, number: int) -> None:
     forms = (
         b"--X\r\n" * 100_000,
@@ -324,6 +332,7 @@ ATTACKS: dict[str, Attack] = {
     "large bodies": large_bodies,
     "unread answers": unread_answers,
     "bombs": bombs,
+    "clips": clips,
     "broken forms": broken_forms,
     "noise": noise,
     "foreign pages": foreign_pages,
@@ -332,6 +341,7 @@ ATTACKS: dict[str, Attack] = {
 
 # The hostile images of the tests: those that cost the most, and those that are refused.
 BOMBS = [*hostile_images.costly().values(), *(content for content, _ in hostile_images.refused().values())]
+CLIPS = [gif(5000, 40), gif(5000, 280), gif(2800, 280)]
 
 
 def _get(path: str) -> bytes:
