@@ -207,7 +207,7 @@ class _TopFaces:
 
 
 def _lazy_image(img: BgrImage, name: str) -> LazyImage:
-    return LazyImage(name, partial(read_bgr, img, name))
+    return LazyImage(name, partial(read_bgr, img, name), nbytes=getattr(img, "nbytes", 0))
 
 
 def add_quality(
