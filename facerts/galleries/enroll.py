@@ -113,7 +113,7 @@ def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> No
 
 
 def check_unit_length(embedding: NDArray[np.float32]) -> None:
-    """"""
+    """Check embeddings that somebody else stored."""
     norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
     if not np.all(np.abs(norms - 1) < 1e-3):
         raise Error("an embedding is not of unit length")

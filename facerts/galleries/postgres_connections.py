@@ -19,8 +19,6 @@ MIN_PGVECTOR = (0, 8)
 MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
 # What the index finds, of which the templates themselves choose the best; of strangers as of others.
 CANDIDATES = 10
-# Of two embeddings of unit length, as far as theirs may be from one.
-MAX_COSINE = 1.01
 
 
 class PostgresConnections:

@@ -33,7 +33,6 @@ from facerts.galleries.person_name import normal_name, person_name
 from facerts.galleries.postgres_address import parse_address
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
-    MAX_COSINE,
     MAX_EF_SEARCH,
     Connection,
     PostgresConnections,
@@ -115,14 +114,14 @@ class PostgresGallery(StoredGallery):
             'GROUP BY people.id ORDER BY name COLLATE "C"'
         )
         with self.connections.reading() as connection:
-            self.tables.check_counts(connection, self.tables.state(connection))
+            self.tables.check(connection, self.tables.state(connection))
             return dict(connection.execute(self.tables.statement(text)).fetchall())
 
     def read(self) -> Gallery:
         """All of the gallery as it is now, in memory."""
         with self.connections.reading() as connection:
             state = self.tables.state(connection)
-            self.tables.check_counts(connection, state)
+            self.tables.check(connection, state)
             return Gallery.from_enrollments(state.model, state.model_sha256, self._read(connection, state))
 
     def write(self, gallery: Gallery, *, index: bool | None = None) -> None:
@@ -268,8 +267,8 @@ class PostgresGallery(StoredGallery):
             ).fetchall()
             for probe in probes
         ]
-        if not all(people and abs(people[0][1]) < MAX_COSINE for people in found):
-            raise self.tables.broken("it has no people, or a template that is not of unit length")
+        if not all(found):
+            raise self.tables.broken("it has no people")
         return found
 
     def _merge(self, new: Gallery) -> Enrolled:

@@ -21,7 +21,6 @@ from facerts.galleries.enroll import check_unit_length
 from facerts.galleries.gallery import KEPT_THRESHOLDS, MAX_SEARCHES, TOO_FEW, nearest_other_rows, sampled_rows
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
-    MAX_COSINE,
     Connection,
     PostgresConnections,
     default_ef_search,
@@ -34,8 +33,8 @@ STALE = 0.01
 # Images that stand for all where there is an index. Strangers are searched for as others are, so that the share of them
 # that is found is right whomever the index misses; that takes longer than in memory.
 MAX_INDEXED = 2000
-# The share of the scores that must be left.
-COMPLETE = 0.9
+# The share of the scores that must be left, and what none of them reaches.
+COMPLETE, IMPOSSIBLE = 0.9, 1.01
 IDS = "SELECT id FROM {schema}.enrollments ORDER BY person, id"
 PEOPLE = """
 SELECT enrollments.id, person, name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id
@@ -124,7 +123,7 @@ class PostgresStrangers:
             return None
         rows = connection.execute(self._tables.statement(STORED)).fetchall()
         # Where strangers found a person who was removed, their scores are gone.
-        if len(rows) < COMPLETE * len(_rows(state)) or not all(abs(score) < MAX_COSINE for _, score in rows):
+        if len(rows) < COMPLETE * len(_rows(state)) or not all(abs(score) < IMPOSSIBLE for _, score in rows):
             return None
         names, scores = zip(*rows, strict=True)
         return _sample(state.sample, changes, people, names, np.array(scores, dtype=np.float32))
@@ -133,7 +132,7 @@ class PostgresStrangers:
         self, connection: Connection, state: GalleryState
     ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
         """Images, their people, and the most similar other people with their cosines."""
-        self._tables.check_counts(connection, state)
+        self._tables.check(connection, state)
         everything = connection.execute(self._tables.statement(IDS)).fetchall()
         ids = [everything[row][0] for row in _rows(state)]
         chosen = connection.execute(self._tables.statement(PEOPLE), (ids,)).fetchall()

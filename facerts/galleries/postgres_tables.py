@@ -21,44 +21,18 @@ INDEX_FROM = 20_000
 # An index is made in memory if it fits into that.
 INDEX_MEMORY = "1GB"
 
-# The columns of each table.
-TABLES: dict[str, dict[str, LiteralString]] = {
-    "about": {
-        "format": "text NOT NULL",
-        "model": "text NOT NULL",
-        "model_sha256": "text NOT NULL",
-        "size": "integer NOT NULL",
-        "people": "bigint NOT NULL",
-        "images": "bigint NOT NULL",
-        "indexed": "boolean NOT NULL",
-        "changes": "bigint NOT NULL",
-        "sample": "bigint NOT NULL",
-        "sample_changes": "bigint",
-        "sample_people": "bigint",
-    },
-    "people": {
-        "id": "bigint NOT NULL",
-        "name": "text NOT NULL",
-        "template": "vector({size}) NOT NULL",
-    },
-    "enrollments": {
-        "id": "bigint NOT NULL",
-        "person": "bigint NOT NULL",
-        "path": "text NOT NULL",
-        "embedding": "vector({size}) NOT NULL",
-        "quality": "real",
-        "percentile": "real",
-        "reasons": "text NOT NULL",
-        "weight": "double precision NOT NULL",
-    },
-    "strangers": {
-        "enrollment": "bigint NOT NULL",
-        "nearest": "bigint NOT NULL",
-        "cosine": "real NOT NULL",
-    },
+# The columns of each table, as the catalog of the database describes them.
+TABLES = {
+    "about": "format text NOT NULL, model text NOT NULL, model_sha256 text NOT NULL, size integer NOT NULL, "
+    "people bigint NOT NULL, images bigint NOT NULL, indexed boolean NOT NULL, changes bigint NOT NULL, "
+    "sample bigint NOT NULL, sample_changes bigint, sample_people bigint",
+    "people": "id bigint NOT NULL, name text NOT NULL, template vector({size}) NOT NULL",
+    "enrollments": "id bigint NOT NULL, person bigint NOT NULL, path text NOT NULL, embedding vector({size}) NOT NULL, "
+    "quality real, percentile real, reasons text NOT NULL, weight double precision NOT NULL",
+    "strangers": "enrollment bigint NOT NULL, nearest bigint NOT NULL, cosine real NOT NULL",
 }
 COLUMNS = """
-SELECT relname || '.' || attname, format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
+SELECT relname, concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END)
 FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relname = ANY(%s) AND attnum > 0 AND NOT attisdropped
 """
@@ -148,12 +122,13 @@ class PostgresTables:
             raise self.broken(f"it counts {state.people:,} people and {state.images:,} images")
         return state
 
-    def check_counts(self, connection: Connection, state: GalleryState) -> None:
-        """Check that the gallery has as many people and images as it says, which takes as long as reading all ids."""
+    def check(self, connection: Connection, state: GalleryState) -> None:
+        """Check that the gallery has the columns, people and images that it says, which takes as long as all ids."""
+        self._check_columns(connection, state.size)
         counted = state.people, state.people, state.images, state.images
         if connection.execute(self.statement(COUNTS)).fetchone() != counted:
             raise self.broken(
-                f"it has not the {state.people:,} people and {state.images:,} images of them that it counts"
+                f"it counts {state.people:,} people and {state.images:,} images, which is not what it has"
             )
 
     def broken(self, problem: object) -> DataError:
@@ -161,14 +136,12 @@ class PostgresTables:
         return DataError(f"{self._address.shown}: this gallery is broken: {problem}; build it again")
 
     def _check_columns(self, connection: Connection, size: object) -> None:
-        """"""
-        rows = connection.execute(COLUMNS, (self._address.gallery, [*TABLES])).fetchall()
-        there: dict[str, str] = dict(rows)
+        """Check that no column is missing, of another type, or without a value where it needs one."""
+        there = connection.execute(COLUMNS, (self._address.gallery, [*TABLES])).fetchall()
         for table, columns in TABLES.items():
-            for column, declared in columns.items():
-                found, wanted = there.get(f"{table}.{column}", "missing"), declared.format(size=size)
-                if found != wanted:
-                    raise self.broken(f"its column {table}.{column} is {found}, not {wanted}")
+            for column in columns.format(size=size).split(", "):
+                if (table, column) not in there:
+                    raise self.broken(f"its table {table} has no column {column}")
 
     def _about(self, connection: Connection, *, lock: bool = False) -> dict[str, Any]:
         """The row of the table ``about``."""
@@ -202,9 +175,8 @@ class PostgresTables:
                 "name"
             )
         for table, columns in TABLES.items():
-            listed = ", ".join(f"{column} {declared}" for column, declared in columns.items())
             text: LiteralString = "CREATE TABLE {schema}.{table} ({columns})"
-            connection.execute(self.statement(text, table=f"new_{table}", columns=listed.format(size=size)))
+            connection.execute(self.statement(text, table=f"new_{table}", columns=columns.format(size=size)))
         text = "ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage}"
         connection.execute(self.statement(text, storage="PLAIN" if size <= MAX_INLINE else "EXTERNAL"))
 

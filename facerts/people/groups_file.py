@@ -23,7 +23,7 @@ ARRAYS = {
     "decisions": ArrayType(np.int64, (), 0),
     "sha256": ArrayType(np.str_, ("images",)),
     "face_image": ArrayType(np.int32, ("faces",), 0, "images"),
-    "box": ArrayType(np.float64, ("faces", 4), nan=True),
+    "box": ArrayType(np.float32, ("faces", 4), nan=True),
     "group": ArrayType(np.int64, ("faces",), -1),
     "probability": ArrayType(np.float32, ("faces",), 0, 1, nan=True),
     "suggested": ArrayType(np.int64, ("faces",), -1),
@@ -98,7 +98,7 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
         raise DataError(
             f"{path}: broken groups: {error}; delete the file and run facerts people find again"
         ) from error
-    names, boxes = arrays["sha256"].tolist(), arrays["box"].round(2)
+    names, boxes = arrays["sha256"].tolist(), arrays["box"].astype(np.float64).round(2)
     keys = [
         FaceKey(names[image], None if np.isnan(box).any() else (box[0], box[1], box[2], box[3]))
         for image, box in zip(arrays["face_image"].tolist(), boxes, strict=True)
