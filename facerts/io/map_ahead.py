@@ -45,7 +45,11 @@ def map_ahead(
         nonlocal drawn
         future, held = waiting.popleft()
         drawn -= held
-        result = future.result()
+        try:
+            result = future.result()
+        finally:
+            # An error, which has this frame in its trace, would keep itself and all frames.
+            del future
         results.add(-size(result))
         return result
 

@@ -119,7 +119,7 @@ def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
     if scene == "train":
         write_synthetic_faces(files / "drawn", identities=8, images=8, seed=3)
         (files / "tiny.yaml").write_text(yaml.safe_dump(RECIPE))
-    count, problems = failures(run, SCENES[scene], files, tmp_path)
+    count, problems = failures(run, SCENES[scene], files)
     print(f"{scene}: {count} failures, {len({each.split(':')[0] for each in problems})} wrong")
     assert not problems, "\n".join(problems)
 

@@ -76,6 +76,6 @@ def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
     write_people(files / "photos", range(3), range(2))
     write_people(files / "others", range(1, 4), range(2))
     open_scorer(files)
-    count, problems = failures(run, SCENES[scene], files, tmp_path)
+    count, problems = failures(run, SCENES[scene], files)
     print(f"{scene}: {count} failures, {len({p.split(chr(58))[0] for p in problems})} wrong")
     assert not problems, "\n".join(problems)

@@ -33,6 +33,7 @@ NAMES = {
     "exported": ("a.npz",),
     "result": ("result.json",),
     "log": ("log.jsonl",),
+    "video": ("a.mp4",),
 }
 COMMANDS = (
     ("models", "pull", "yunet", "--from", "PIPE.onnx"),
