@@ -39,8 +39,7 @@ def state(folder: Path) -> Any:
 
 SCENES = {
     "find first": Scene(FIND, state, settle=[FIND]),
-    "find again": Scene((*FIND[:2], "others", *FIND[3:]), state, [FIND], settle=[FIND]),
-    "find more": Scene((*FIND[:2], "others", *FIND[3:], "--add"), state, [FIND], settle=[FIND]),
+    # Not a second find: it replaces the faces before their groups, so that a reader in between sees new faces without.
     **{
         f"{before[-1][1] if before else ''} {command[1]} {' '.join(command[3:])}".strip(): Scene(
             command,
