@@ -77,7 +77,7 @@ def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iter
 
 
 def check_color(color: Color) -> None:
-    """"""
+    """Refuse an unknown order of channels."""
     if color not in get_args(Color):
         known = get_args(Color)
         raise Error(f"no color {color!r}; choose one of {', '.join(known)}")

@@ -66,7 +66,6 @@ class AccessControl:
         await app(scope, receive, send_with_headers)
 
     def _check(self, scope: Scope) -> None:
-        """"""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         host = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if not self._is_own_host("" if host is None else _normalize(host[1]), scope):

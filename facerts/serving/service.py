@@ -397,7 +397,6 @@ class Service:
 
 @contextmanager
 def _invalid_options() -> Iterator[None]:
-    """"""
     try:
         yield
     except ModelError as error:
@@ -405,7 +404,6 @@ def _invalid_options() -> Iterator[None]:
 
 
 def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
-    """"""
     images = [image.result for image in scored]
     if any(image.error is None for image in images):
         return

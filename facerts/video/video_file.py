@@ -115,7 +115,7 @@ class VideoFile:
 
 
 def check_regular_file(path: Path) -> None:
-    """"""
+    """Refuse what is no file, such as a folder or a pipe."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
