@@ -5,7 +5,9 @@ An image is known by the SHA-256 of its bytes, so a renamed photo is the same im
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +48,7 @@ ARRAYS = {
 }
 PER_FACE = [name for name, kind in ARRAYS.items() if kind.shape[:1] == ("faces",)]
 SHA256_DIGITS = 64
+TABLE_NAME = re.compile(r"faces-[0-9a-f]{16}\.npz")
 # Boxes of one face by two detectors, or at two thresholds, overlap by more than this; those of neighbors by less.
 MIN_IOU = 0.5
 MAX_SIZE = 4096
@@ -233,6 +236,15 @@ def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFace
         sha256=np.array(list(image_of), dtype=f"U{SHA256_DIGITS}"),
         **faces,
     )
+
+
+def table_name(found: FoundFaces) -> str:
+    """The name of the file of a table, which no other table has."""
+    digest = hashlib.sha256()
+    for name in ARRAYS:
+        values = np.asarray(getattr(found, name))
+        digest.update(f"{name} {values.dtype} {values.shape} ".encode() + values.tobytes())
+    return f"faces-{digest.hexdigest()[:16]}.npz"
 
 
 def write_found_faces(path: Path, found: FoundFaces) -> None:

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from facerts.errors import DataError, Error
 from facerts.io.files import atomic_write
 from facerts.io.npz import ArrayType, read_npz, typed_arrays
-from facerts.people.found_faces import FaceKey, FoundFaces, Rows
+from facerts.people.found_faces import TABLE_NAME, FaceKey, FoundFaces, Rows
 
-FORMAT = "facerts.people-groups/2"
+FORMAT = "facerts.people-groups/3"
 # Groups have at most as many numbers as a spreadsheet has whole ones.
 MAX_NUMBER = 1 << 53
 ARRAYS = {
     "min_quality": ArrayType(np.float64, (), -np.inf, np.inf),
     "highest": ArrayType(np.int64, (), 0, MAX_NUMBER),
     "decisions": ArrayType(np.int64, (), 0),
+    "table": ArrayType(np.str_),
     "sha256": ArrayType(np.str_, ("images",)),
     "face_image": ArrayType(np.int32, ("faces",), 0, "images"),
     "box": ArrayType(np.float32, ("faces", 4), nan=True),
@@ -49,6 +50,7 @@ class PeopleGroups:
         min_quality: faces below this quality join no groups with others; −inf if every face may.
         alike: pairs of groups that may be of one person, with the probability of it, likeliest first.
         decisions: number of decisions that were carried out, those that take back others included.
+        table: name of the file of the table.
     """
 
     group: Rows
@@ -58,6 +60,7 @@ class PeopleGroups:
     min_quality: float
     alike: tuple[tuple[int, int, float], ...] = ()
     decisions: int = 0
+    table: str = ""
 
     @classmethod
     def none(cls, faces: int, min_quality: float) -> PeopleGroups:
@@ -73,6 +76,7 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
         "min_quality": np.array(float(groups.min_quality)),
         "highest": np.array(groups.highest),
         "decisions": np.array(groups.decisions),
+        "table": np.array(groups.table),
         "sha256": found.sha256,
         "face_image": found.face_image,
         "box": found.box,
@@ -86,8 +90,53 @@ def write_groups(path: Path, found: FoundFaces, groups: PeopleGroups) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
-    """Read groups, for the faces of a table, which may have changed since."""
+@dataclass(frozen=True)
+class StoredGroups:
+    """The content of a file of groups.
+
+    Attributes:
+        table: name of the file of the faces that they are of.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+
+    @property
+    def table(self) -> str:
+        return str(self.arrays["table"])
+
+    def of(self, found: FoundFaces) -> PeopleGroups:
+        """The groups of the faces of a table, which may be a later one."""
+        arrays = self.arrays
+        names, boxes = arrays["sha256"].tolist(), arrays["box"].astype(np.float64).round(2)
+        keys = [
+            FaceKey(names[image], None if np.isnan(box).any() else (box[0], box[1], box[2], box[3]))
+            for image, box in zip(arrays["face_image"].tolist(), boxes, strict=True)
+        ]
+        rows = found.rows_of(keys)
+        there = rows >= 0
+        group, suggested = (np.full(len(found), -1, dtype=np.int64) for _ in range(2))
+        probability = np.full(len(found), np.nan, dtype=np.float32)
+        group[rows[there]] = arrays["group"][there]
+        suggested[rows[there]] = arrays["suggested"][there]
+        probability[rows[there]] = arrays["probability"][there]
+        chances = arrays["alike_probability"].tolist()
+        return PeopleGroups(
+            group,
+            probability,
+            suggested,
+            int(arrays["highest"]),
+            float(arrays["min_quality"]),
+            tuple(
+                (one, other, chance)
+                for (one, other), chance in zip(arrays["alike"].tolist(), chances, strict=True)
+            ),
+            int(arrays["decisions"]),
+            self.table,
+        )
+
+
+def read_groups_file(path: Path) -> StoredGroups:
+    """Read groups."""
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a file of groups of format {FORMAT}; facerts people find writes one")
@@ -98,31 +147,7 @@ def read_groups_file(path: Path, found: FoundFaces) -> PeopleGroups:
         raise DataError(
             f"{path}: broken groups: {error}; delete the file and run facerts people find again"
         ) from error
-    names, boxes = arrays["sha256"].tolist(), arrays["box"].astype(np.float64).round(2)
-    keys = [
-        FaceKey(names[image], None if np.isnan(box).any() else (box[0], box[1], box[2], box[3]))
-        for image, box in zip(arrays["face_image"].tolist(), boxes, strict=True)
-    ]
-    rows = found.rows_of(keys)
-    there = rows >= 0
-    group, suggested = (np.full(len(found), -1, dtype=np.int64) for _ in range(2))
-    probability = np.full(len(found), np.nan, dtype=np.float32)
-    group[rows[there]] = arrays["group"][there]
-    suggested[rows[there]] = arrays["suggested"][there]
-    probability[rows[there]] = arrays["probability"][there]
-    chances = arrays["alike_probability"].tolist()
-    return PeopleGroups(
-        group,
-        probability,
-        suggested,
-        int(arrays["highest"]),
-        float(arrays["min_quality"]),
-        tuple(
-            (one, other, chance)
-            for (one, other), chance in zip(arrays["alike"].tolist(), chances, strict=True)
-        ),
-        int(arrays["decisions"]),
-    )
+    return StoredGroups(arrays)
 
 
 def _check(arrays: dict[str, NDArray[Any]], limit: int) -> None:
@@ -135,3 +160,5 @@ def _check(arrays: dict[str, NDArray[Any]], limit: int) -> None:
     for name in ("group", "suggested", "alike"):
         if ((arrays[name] == 0) | (arrays[name] > arrays["highest"])).any():
             raise Error(f"the array {name!r} has a number that no group has")
+    if not TABLE_NAME.fullmatch(str(arrays["table"])):
+        raise Error(f"{str(arrays['table'])!r} is no name of a table of faces")

@@ -1,7 +1,7 @@
 """The folder of people: photos to people in it, and the people that it has.
 
 ======================  ======================================================
-``faces.npz``           every photo, image and face, see ``found_faces``
+``faces-*.npz``         every photo, image and face, see ``found_faces``
 ``groups.npz``          the groups of the last run or correction, see ``groups_file``
 ``decisions.jsonl``     what people decided, see ``decisions``
 ``people.csv``          a row for each face, see ``PersonFace``
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,16 +31,23 @@ from facerts.metrics.same_person import SamePerson
 from facerts.people.constraints import Constraints
 from facerts.people.decisions import PeopleDecision, read_decisions, standing
 from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
-from facerts.people.found_faces import FoundFaces, assemble, read_found_faces, write_found_faces
+from facerts.people.found_faces import (
+    TABLE_NAME,
+    FoundFaces,
+    assemble,
+    read_found_faces,
+    table_name,
+    write_found_faces,
+)
 from facerts.people.grouping import group_faces, same_person_of
-from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
+from facerts.people.groups_file import PeopleGroups, StoredGroups, read_groups_file, write_groups
 from facerts.people.people import People, PersonFace, is_face, usable_faces
 from facerts.people.settle import carry_out, keep_numbers, settle
 from facerts.scoring.prepare import stored_file
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import open_sink
 
-FACES, GROUPS, DECISIONS, TABLE = "faces.npz", "groups.npz", "decisions.jsonl", "people.csv"
+GROUPS, DECISIONS, ROWS = "groups.npz", "decisions.jsonl", "people.csv"
 CROPS, PARTS, PAGE = "crops", "parts", "index.html"
 
 
@@ -113,7 +120,9 @@ def find_people(
         with writing(out):
             make_folder(out / PARTS)
         decisions = read_decisions(out / DECISIONS)
-        earlier = read_found_faces(out / FACES) if (out / FACES).exists() else None
+        stored = read_groups_file(out / GROUPS) if (out / GROUPS).exists() else None
+        table = _table(out, stored)
+        earlier = read_found_faces(table) if table is not None else None
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
         if add and not same_settings:
             raise Error(
@@ -129,31 +138,40 @@ def find_people(
         found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
         if add and earlier is not None:
             found = _joined(earlier, found)
-        if (out / GROUPS).exists():
-            before = read_groups_file(out / GROUPS, found)
-        else:
-            before = PeopleGroups.none(len(found), min_quality)
+        before = PeopleGroups.none(len(found), min_quality) if stored is None else stored.of(found)
         before, constraints = carry_out(before, found, decisions)
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
+        groups = replace(groups, table=table_name(found))
         people = People(out, found, groups, constraints, len(standing(decisions)))
-        write_found_faces(out / FACES, found)
+        # The groups name their table, so that who reads sees both of the last run until both are of this one.
+        write_found_faces(out / groups.table, found)
         save(people)
         job.close()
-        _remove_old_crops(people)
+        _remove_old_files(people)
     return FoundPeople(people, scan.scored, tuple(vanished), (*notices, *scan.damaged))
 
 
 def read_people(folder: str | Path) -> People:
     """The people of a folder."""
     folder = Path(folder)
-    for name in (FACES, GROUPS):
-        if not (folder / name).is_file():
-            raise DataError(
-                f"{folder}: there is no {name}; facerts people find PHOTOS --out {folder} writes it"
-            )
-    found = read_found_faces(folder / FACES)
-    groups = read_groups_file(folder / GROUPS, found)
-    return people_after(folder, found, groups, read_decisions(folder / DECISIONS))
+    if not (folder / GROUPS).is_file():
+        raise _missing(folder / GROUPS)
+    stored = read_groups_file(folder / GROUPS)
+    try:
+        found = read_found_faces(folder / stored.table)
+    except DataError:
+        if read_groups_file(folder / GROUPS).table != stored.table:
+            return read_people(folder)  # a run has ended in between
+        if not (folder / stored.table).is_file():
+            raise _missing(folder / stored.table) from None
+        raise
+    return people_after(folder, found, stored.of(found), read_decisions(folder / DECISIONS))
+
+
+def _missing(path: Path) -> DataError:
+    return DataError(
+        f"{path.parent}: there is no {path.name}; facerts people find PHOTOS --out {path.parent} writes it"
+    )
 
 
 def people_after(
@@ -167,7 +185,7 @@ def people_after(
 def save(people: People) -> None:
     """Write the groups and the table of a folder."""
     write_groups(people.folder / GROUPS, people.found, people.groups)
-    with open_sink(people.folder / TABLE, PersonFace) as put:
+    with open_sink(people.folder / ROWS, PersonFace) as put:
         for face in people.faces():
             put(face)
 
@@ -179,13 +197,23 @@ def check_folder(folder: Path) -> None:
     for path in (folder / CROPS, folder / PARTS, folder / DECISIONS):
         refuse_link(path)
     there = (
-        {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else ()
+        {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        if folder.is_dir()
+        else set()
     )
-    if there and not (set(there) & {FACES, GROUPS, DECISIONS, PARTS}):
+    if there and not (there & {GROUPS, DECISIONS, PARTS} or any(map(TABLE_NAME.fullmatch, there))):
         other = min(there)
         raise Error(
             f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"
         )
+
+
+def _table(folder: Path, stored: StoredGroups | None) -> Path | None:
+    """The table of the last run: the one that groups name, or the newest if they were lost."""
+    if stored is not None and (folder / stored.table).exists():
+        return folder / stored.table
+    tables = [path for path in folder.iterdir() if TABLE_NAME.fullmatch(path.name)]
+    return max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _outside(source: Source, folder: Path) -> Source:
@@ -303,15 +331,15 @@ def _decided(constraints: Constraints) -> NDArray[np.bool_]:
     return decided
 
 
-def _remove_old_crops(people: People) -> None:
-    """Remove the crops of faces that are not in the table any more."""
+def _remove_old_files(people: People) -> None:
+    """Remove the tables of earlier runs, and the crops of faces that are in the table no more."""
     found = people.found
     kept = {
         crop_name(str(found.sha256[image]), number)
         for image, number in zip(found.face_image.tolist(), found.number.tolist(), strict=True)
     }
-    crops = people.folder / CROPS
-    with writing(crops):
-        for path in crops.glob("*-*.jpg"):
+    kept.add(people.groups.table)
+    with writing(people.folder):
+        for path in [*people.folder.glob("faces-*.npz"), *(people.folder / CROPS).glob("*-*.jpg")]:
             if path.name not in kept:
                 path.unlink()

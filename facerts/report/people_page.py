@@ -16,7 +16,7 @@ import numpy as np
 from facerts.io.files import atomic_write
 from facerts.people.find_job import crop_name
 from facerts.people.people import FaceStatus, People, Person
-from facerts.people.people_folder import CROPS, PAGE, TABLE
+from facerts.people.people_folder import CROPS, PAGE, ROWS
 from facerts.report.template import open_template, resource
 from facerts.scoring.reasons import in_words
 from facerts.version import __version__
@@ -109,7 +109,7 @@ def write_people_page(people: People) -> Path:
         version=__version__,
         style=resource("page.css") + resource("people.css"),
         folder=folder,
-        table=TABLE,
+        table=ROWS,
         summary=people.summary(),
         images=sum(map(len, faces.values())) + sum(1 + len(card.others) for card in cards + hidden),
         people=cards,

@@ -15,6 +15,7 @@ from tests.people.photos import open_scorer, write_people
 pytestmark = pytest.mark.slow
 
 FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx", "--threads", "1")
+OTHERS = (*FIND[:2], "others", *FIND[3:])
 
 
 def decided(verb: str, *arguments: str) -> tuple[str, ...]:
@@ -39,7 +40,8 @@ def state(folder: Path) -> Any:
 
 SCENES = {
     "find first": Scene(FIND, state, settle=[FIND]),
-    # Not a second find: it replaces the faces before their groups, so that a reader in between sees new faces without.
+    "find again": Scene(OTHERS, state, [FIND]),
+    "find more": Scene((*OTHERS, "--add"), state, [FIND]),
     **{
         f"{before[-1][1] if before else ''} {command[1]} {' '.join(command[3:])}".strip(): Scene(
             command,

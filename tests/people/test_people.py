@@ -18,6 +18,7 @@ from facerts.io.files import locked
 from facerts.people import (
     FaceGroups,
     FaceStatus,
+    FoundPeople,
     People,
     copy_photos,
     find_job,
@@ -34,6 +35,7 @@ from facerts.people import (
     split_person,
     undo_decision,
 )
+from facerts.people.found_faces import FoundFaces, read_found_faces
 from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
 
@@ -208,7 +210,7 @@ def test_a_run_that_is_interrupted_continues(
     assert child.exitcode == 9
     parts = sorted((out / "parts").iterdir())
     assert parts
-    assert not (out / "faces.npz").exists()
+    assert not (out / "groups.npz").exists()
     parts[-1].write_bytes(parts[-1].read_bytes()[:-100])
     found = find_people(scorer, photos, out)
     assert found.scored == 46 - 4 * (len(parts) - 1)
@@ -577,3 +579,23 @@ def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
         "run facerts people find again",
         f"{photos / 'p0_0.png'}: changed since it was read; run facerts people find again",
     ]
+
+
+def test_a_run_that_ends_between_two_reads_is_seen_whole(
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "people"
+    find_people(scorer, photos, out)
+    write_people(tmp_path / "more", range(4, 6), range(2))
+    ended: list[FoundPeople] = []
+
+    def read_later(path: Path) -> FoundFaces:
+        if not ended:
+            monkeypatch.undo()
+            ended.append(find_people(scorer, tmp_path / "more", out))
+        return read_found_faces(path)
+
+    monkeypatch.setattr(people_folder, "read_found_faces", read_later)
+    people = read_people(out)
+    assert list(out.glob("faces-*.npz")) == [out / people.groups.table]
+    assert by_photo(people) == by_photo(ended[0].people)
