@@ -53,8 +53,8 @@ class VideoLimits:
     """How much of a video is read; what goes beyond is an error.
 
     Attributes:
-        max_pixels: maximum number of pixels of a frame, checked before it is decoded; pixels of more than 30 bits count
-            in proportion.
+        max_pixels: maximum number of pixels of a frame, checked before it is decoded; fewer where a pixel has more
+            than 12 bits.
         max_seconds: maximum duration; None for none.
         max_frames: maximum number of decoded frames; None for none.
     """

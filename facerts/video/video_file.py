@@ -47,8 +47,10 @@ MAX_DAMAGED = 500
 MISSING_SECONDS = 1.0
 # Pixels that are not square are stretched at most this much.
 MAX_STRETCH = 4.0
-# Of a decoded frame, 4K at 32 bits a pixel. A decoder of HEVC may hold 24 frames, which are 800 MB then.
-MAX_FRAME_BITS = 3840 * 2160 * 32
+# A decoder of HEVC may hold 24 frames, which are 800 MB at 4K and 32 bits a pixel. The one that is looked at is there
+# four times more as RGB of 24 bits, which is four bits more for each of the 24.
+RGB_BITS = 4
+MAX_FRAME_BITS = 3840 * 2160 * (32 + RGB_BITS)
 # Frames that are decoded at the same time hold memory.
 DECODER_THREADS = 2
 NO_CAMERA_TIME = 1 / 25
@@ -387,7 +389,7 @@ def _check_size(name: str, frame: Any, width: int, limits: VideoLimits) -> None:
         width: of the frame when its pixels are square.
     """
     bits = 0 if frame.format is None else frame.format.padded_bits_per_pixel
-    width, most = max(width, frame.width), min(limits.max_pixels, MAX_FRAME_BITS // max(bits, 1))
+    width, most = max(width, frame.width), min(limits.max_pixels, MAX_FRAME_BITS // (bits + RGB_BITS))
     if width * frame.height > most:
         of = f" of {bits} bits" if most < limits.max_pixels else ""
         raise VideoLimitError(

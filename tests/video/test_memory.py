@@ -64,7 +64,7 @@ def test_larger_frames_after_small_ones_are_not_decoded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pixel_format", "sentence"),
-    [("yuv420p", ""), ("yuv444p10le", "64 x 64 pixels of 48 bits are more than 2,560, the maximum")],
+    [("yuv420p", ""), ("yuv444p10le", "64 x 64 pixels of 48 bits are more than 2,363, the maximum")],
 )
 def test_frames_of_more_bits_count_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pixel_format: str, sentence: str
