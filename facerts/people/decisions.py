@@ -140,7 +140,8 @@ class PeopleDecision:
 
 
 def _check_group(number: int | None) -> None:
-    if number is not None and number != -1 and not 1 <= number <= MAX_NUMBER:
+    # So that there are numbers left for groups that come later.
+    if number is not None and number != -1 and not 1 <= number <= MAX_NUMBER // 2:
         raise ValueError(f"{number} is no number of a group")
 
 

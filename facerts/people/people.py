@@ -29,7 +29,8 @@ from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
 
 # Digits of an image's SHA-256 in the name of a face; more where images share them.
 ID_DIGITS = 8
-_ID = re.compile(r"([0-9a-f]{4,64})-(\d{1,9})")
+NUMBER = r"[0-9]{1,9}"
+_ID = re.compile(rf"([0-9a-f]{{4,64}})-({NUMBER})")
 
 
 class FaceStatus(str, Enum):
@@ -284,7 +285,7 @@ class People:
             ]
         else:
             path, _, number = face.rpartition("#")
-            if os.path.abspath(face) in self._photos or not number.isdecimal():
+            if os.path.abspath(face) in self._photos or not re.fullmatch(NUMBER, number):
                 path, number = face, ""
             photo = self._photos.get(os.path.abspath(path))
             image = -1 if photo is None else int(self.found.image[photo])

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -113,6 +114,8 @@ def find_people(
             f"{scorer.embedder.name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
             "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
         )
+    if math.isnan(min_quality):
+        raise Error("the minimum quality is not a number; give one, or -inf for none")
     check_folder(out)
     source = _outside(images if isinstance(images, Source) else open_images(images), out)
     with locked(out):

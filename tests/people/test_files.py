@@ -169,6 +169,9 @@ BROKEN_LINES = {
     "sets of faces": b'{"action": "split", "faces": [[]]}',
     "extra|unexpected|not a decision": b'{"action": "undo", "more": 1}',
     "number of a group": json.dumps({"action": "remove", "faces": [[{"image": IMAGE, "was": 0}]]}).encode(),
+    "no number of a group": json.dumps(
+        {"action": "remove", "faces": [[{"image": IMAGE}]], "to": 2**53}
+    ).encode(),
     "must not have control": b'{"action": "name", "faces": [[]], "name": "\\u001b[2J"}',
     "person's number": b'{"action": "name", "faces": [[]], "name": "person 12"}',
     "has the name": b'{"action": "name", "faces": [[]]}',

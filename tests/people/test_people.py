@@ -599,3 +599,12 @@ def test_a_run_that_ends_between_two_reads_is_seen_whole(
     people = read_people(out)
     assert list(out.glob("faces-*.npz")) == [out / people.groups.table]
     assert by_photo(people) == by_photo(ended[0].people)
+
+
+def test_numbers_that_are_none_are_refused(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="not a number"):
+        find_people(scorer, photos, tmp_path / "people", min_quality=float("nan"))
+    assert not (tmp_path / "people").exists()
+    people = find_people(scorer, photos, tmp_path / "people").people
+    with pytest.raises(Error, match="no face"):
+        people.rows_of([f"{photos / 'both.png'}#{'1' * 5000}"])
