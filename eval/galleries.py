@@ -164,9 +164,9 @@ def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, ca
         return dict(zip(("embedding", "quality", "reasons"), columns, strict=True))
 
     arrays = OutputCache(cache).arrays(
-        {"model": scorer.embedder.sha256, "part": name, "images": count}, compute
+        {"model": scorer.recognizer.opened.sha256, "part": name, "images": count}, compute
     )
-    calibration = scorer.embedder.description.calibration
+    calibration = scorer.recognizer.opened.description.calibration
     assert calibration is not None
     percentile = [calibration.percentile(float(quality)) for quality in arrays["quality"]]
     return Enrollments(
@@ -328,7 +328,7 @@ def spoil(
 
 
 def gallery_of(scorer: Scorer, images: Enrollments) -> Gallery:
-    return Gallery.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, images)
+    return Gallery.from_enrollments(scorer.recognizer.opened.name, scorer.recognizer.opened.sha256, images)
 
 
 def best_match(

@@ -75,7 +75,7 @@ Method = Callable[[NDArray[np.float32], float], Rows]
 def main() -> None:
     options = arguments()
     scorer = load(options.model, threads=options.threads)
-    same_person = same_person_of(scorer.embedder.description)
+    same_person = same_person_of(scorer.recognizer.opened.description)
     development, others = non_faces(scorer, options.non_faces, options.development)
     source, person = open_people(options.choose_on)
     drawn = [draw_people(person, options.people, seed) for seed in range(options.draws)]

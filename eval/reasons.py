@@ -140,7 +140,10 @@ def is_poor(
     """Whether the quality is too low, or the similarity to the clean image."""
     assert outputs.quality is not None
     cosines = np.sum(outputs.embedding * clean.embedding, axis=1)
-    return np.asarray((outputs.quality < scorer.threshold(KEEP)) | (cosines < scorer.match_threshold(FMR)))
+    return np.asarray(
+        (outputs.quality < scorer.threshold(KEEP))
+        | (cosines < scorer.recognizer.match_threshold(FMR).similarity)
+    )
 
 
 # Choosing.

@@ -16,7 +16,7 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Face, Row, Scorer, Track, Verification, annotate, load
+    from facerts.scoring import Face, Quality, Recognizer, Row, Scorer, Track, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "Error",
     "Face",
     "FaceOutputs",
+    "Quality",
+    "Recognizer",
     "Row",
     "Scorer",
     "Track",
@@ -35,27 +37,20 @@ __all__ = [
 ]
 
 # Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
-_MODULES = {
+_ELSEWHERE = {
     "Embedder": "facerts.embedding",
     "Error": "facerts.errors",
-    "Face": "facerts.scoring",
     "FaceOutputs": "facerts.embedding",
-    "Row": "facerts.scoring",
-    "Scorer": "facerts.scoring",
-    "Track": "facerts.scoring",
-    "Verification": "facerts.scoring",
-    "annotate": "facerts.scoring",
-    "load": "facerts.scoring",
     "verify": "facerts.scoring.scorer",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    value = globals()[name] = getattr(import_module(_ELSEWHERE.get(name, "facerts.scoring")), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

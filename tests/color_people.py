@@ -96,11 +96,7 @@ class ColorEmbedder:
             thresholds={"0.99": SimpleNamespace(quality=0.35)}, calibration=ColorCalibration()
         )
     )
-    session: Any = field(
-        default_factory=lambda: SimpleNamespace(
-            get_session_options=lambda: SimpleNamespace(intra_op_num_threads=1)
-        )
-    )
+    threads: int = 1
     runs: int = 0
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
@@ -117,7 +113,7 @@ class ColorEmbedder:
 
 
 def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:
-    return Scorer(ColorEmbedder(), detector or ColorDetector(), **options)  # type: ignore[arg-type]
+    return Scorer.of(ColorEmbedder(), detector or ColorDetector(), **options)  # type: ignore[arg-type]
 
 
 def write_clip(

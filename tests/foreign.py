@@ -26,12 +26,18 @@ def write_embedder(
     layout: str = "NCHW",
     quality: bool = False,
     inputs: int = 1,
+    unread: int = 0,
     dtype: int = TensorProto.FLOAT,
     not_a_number: bool = False,
     size: int = SIZE,
     seed: int = 0,
 ) -> Path:
-    """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output."""
+    """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output.
+
+    Args:
+        inputs: of the network, the crops included.
+        unread: further inputs that no node reads.
+    """
     shape = [batch, 3, 112, 112] if layout == "NCHW" else [batch, 112, 112, 3]
     matrix = weights(size, seed)
     if not_a_number:
@@ -47,16 +53,19 @@ def write_embedder(
     nodes += [
         helper.make_node("AveragePool", [pooled], ["pooled"], kernel_shape=[16, 16], strides=[16, 16]),
         helper.make_node("Flatten", ["pooled"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "matrix"], ["vector"]),
     ]
+    flat = "flat"
+    for number in range(1, inputs):
+        nodes.append(helper.make_node("Add", [flat, f"extra{number}"], [f"flat{number}"]))
+        flat = f"flat{number}"
+    nodes.append(helper.make_node("MatMul", [flat, "matrix"], ["vector"]))
     outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [batch, size])]
     if quality:
         nodes.append(helper.make_node("ReduceMean", ["flat"], ["bright"], axes=[1], keepdims=0))
         outputs.append(helper.make_tensor_value_info("bright", TensorProto.FLOAT, [batch]))
     given = [helper.make_tensor_value_info("face", dtype, shape)]
-    for number in range(1, inputs):
+    for number in range(1, inputs + unread):
         given.append(helper.make_tensor_value_info(f"extra{number}", TensorProto.FLOAT, [1]))
-        nodes.append(helper.make_node("Identity", [f"extra{number}"], [f"unused{number}"]))
     graph = helper.make_graph(nodes, "embedder", given, outputs, [numpy_helper.from_array(matrix, "matrix")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, str(path))

@@ -75,7 +75,7 @@ def measure(images: str, scratch: Path, model: str, workers: Workers, rounds: in
     if (scratch / "local.jsonl").read_bytes() != (scratch / "ray.jsonl").read_bytes():
         raise SystemExit("the two engines wrote different rows")
     scoring = [total - start for total, start in zip(taken["ray"], taken["start"], strict=True)]
-    print(f"{len(source)} crops, {scorer.embedder.name}, {machine()}, {workers.count} workers")
+    print(f"{len(source)} crops, {scorer.recognizer.opened.name}, {machine()}, {workers.count} workers")
     for name, durations in (
         ("local", taken["local"]),
         ("ray, without starting workers", scoring),

@@ -83,7 +83,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(shard)
     stacked = np.stack([source.crop(index) for index in range(len(source))])
     batches = [stacked[start : start + 64] for start in range(0, len(stacked), 64)]
-    multithreaded = load(options.model).embedder
+    multithreaded = load(options.model).recognizer.opened
     cores = os.cpu_count() or 1
 
     def one_batch_at_a_time() -> None:
@@ -92,7 +92,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
 
     def one_batch_per_core() -> None:
         with ThreadPoolExecutor(cores) as pool:
-            list(pool.map(scorer.embedder, batches))
+            list(pool.map(scorer.recognizer.opened, batches))
 
     def run_facerts() -> None:
         score(scorer, shard, scratch / "rows.csv")
@@ -141,7 +141,7 @@ def peer(
 ) -> Iterator[tuple[str, Callable[[], list[int]]]]:
     if options.insightface is None:
         detector = open_detector(options.scrfd)
-        recognizer = load_embedder(load(options.model).embedder.path, batch_size=1)
+        recognizer = load_embedder(load(options.model).recognizer.opened.path, batch_size=1)
 
         def loop() -> list[int]:
             faces = []

@@ -42,7 +42,7 @@ def make_people(folder: Path) -> People:
     """The people of drawn photos, in a subfolder of a folder."""
     known, photos, out, model = (folder / name for name in ("known", "photos", "people", "drawn.onnx"))
     write_synthetic_faces(known, identities=60, images=6)
-    calibrate(facerts.load().embedder.path, known, out=model, keep=[0.95])
+    calibrate(facerts.load().recognizer.opened.path, known, out=model, keep=[0.95])
     write_synthetic_faces(photos, identities=12, images=9, seed=11, degraded=0.12)
     write_non_faces(photos, images=4)
     find_people(facerts.load(model, detector="none"), photos, out)

@@ -54,23 +54,8 @@ class _FlipEmbedder:
         return embed_crops(self._embedder, crops, flip=True)
 
 
-class QualityAlone:
-    """A model that gives a quality alone, called like an embedder; its embeddings have no dimensions."""
-
-    thread_safe = True
-
-    def __init__(self, model: OnnxQuality) -> None:
-        self.name, self.method, self.sha256 = model.name, model.method, model.sha256
-        self.description, self.batch_size = model.description, model.batch_size
-        self._model = model
-
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        quality = self._model(crops)
-        return FaceOutputs(np.empty((len(crops), 0), np.float32), None, quality, -quality)
-
-
 def read_faces(
-    embedder: OnnxEmbedder | QualityAlone, source: Source, *, embed: bool, flip: bool = False
+    embedder: OnnxEmbedder | OnnxQuality, source: Source, *, embed: bool, flip: bool = False
 ) -> Faces:
     """Score every image of a source of crops, one face each.
 
@@ -78,7 +63,8 @@ def read_faces(
     """
     images = (LazyImage(source.location(row), partial(source.crop, row)) for row in range(len(source)))
     tracked = track(images, f"scoring {source.name}", total=len(source), unit="images")
-    model = _FlipEmbedder(embedder) if flip and embed else embedder
+    flipped = flip and embed
+    model = _FlipEmbedder(embedder) if flipped and isinstance(embedder, OnnxEmbedder) else embedder
     quality: dict[int, float | None] = {}
     vectors: dict[int, NDArray[np.float32] | None] = {}
     left_out = []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.calibration.faces import Faces, QualityAlone, read_faces
+from facerts.calibration.faces import Faces, read_faces
 from facerts.calibration.group_thresholds import group_thresholds
 from facerts.calibration.match_thresholds import (
     match_every_pair,
@@ -21,7 +21,7 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
-from facerts.embedding.onnx_embedder import load_model
+from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.errors import Error, ModelError, documentation_page
 from facerts.evaluation.image_groups import Groups
 from facerts.hub.find import find_model
@@ -112,8 +112,7 @@ def calibrate(
     target = _check_target(path, path if out is None else Path(out))
     shares = _shares(KEEP if keep is None else keep, "a share of the faces to keep")
     rates = None if fmr is None else _shares(fmr, "a false match rate")
-    opened = load_model(path, providers=providers, threads=threads, batch_size=batch_size)
-    embedder = opened if isinstance(opened, OnnxEmbedder) else QualityAlone(opened)
+    embedder = load_model(path, providers=providers, threads=threads, batch_size=batch_size)
     has_quality = _has_quality(embedder)
     for given, option in (
         (keep, "the shares to keep"),
@@ -125,7 +124,7 @@ def calibrate(
                 f"{path}: the model has no quality, so it cannot have quality thresholds; leave out {option}"
             )
     for given, option in ((pairs, "the pairs"), (fmr, "the false match rates")):
-        if given is not None and isinstance(embedder, QualityAlone):
+        if given is not None and isinstance(embedder, OnnxQuality):
             raise ModelError(
                 f"{path}: the model has no embedding, so it cannot have match thresholds; leave out {option}"
             )
@@ -164,7 +163,7 @@ def calibrate(
     elif has_pairs:
         matching, compared, match_notes = match_every_pair(scored, hashed, rates, minimums, flip=flip)
         notes += match_notes
-    elif isinstance(embedder, QualityAlone):
+    elif isinstance(embedder, OnnxQuality):
         notes.append("The model has no embedding, so there are no match thresholds.")
     else:
         notes.append("The identities of the images are unknown, so there are no match thresholds.")
@@ -287,9 +286,9 @@ def _shares(shares: Sequence[float], what: str) -> list[float]:
     return list(dict.fromkeys(float(share) for share in shares))
 
 
-def _has_quality(embedder: OnnxEmbedder | QualityAlone) -> bool:
+def _has_quality(embedder: OnnxEmbedder | OnnxQuality) -> bool:
     no_crops = np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-    return embedder(no_crops).quality is not None
+    return embedder.outputs(no_crops).quality is not None
 
 
 def _crops(source: Source, detector: FaceFinder | None) -> Source:

@@ -53,4 +53,4 @@ def print_next(model: Path, description: Description) -> None:
     if matches:
         say(f"  facerts verify A.jpg B.jpg --model {name}")
     else:
-        say(f"  facerts posthoc graft --quality {name} --model RECOGNIZER.onnx --out joined.onnx")
+        say(f"  facerts verify A.jpg B.jpg --quality {name}")

@@ -17,9 +17,7 @@ from facerts.cli.shared_options import Json
 WIDE = 100
 NO_MODELS = "no model ships with this copy of facerts"
 
-models = Commands(
-    no_args_is_help=True, help="The models that ship, and others by name, with our quality in them."
-)
+models = Commands(no_args_is_help=True, help="The models that ship, and others by name.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -112,8 +110,7 @@ def verify(json: Json = False) -> None:
 
     Example: facerts models verify
     """
-    from facerts.embedding.shipped import verify_shipped
-    from facerts.export.install import verify_installed
+    from facerts.embedding.shipped import verify_installed, verify_shipped
 
     shipped, pulled = verify_shipped(), verify_installed()
     problems = {**shipped, **pulled}
@@ -139,12 +136,11 @@ def pull(
     *,
     source: Annotated[Path | None, typer.Option("--from")] = None,
     mirror: str | None = None,
-    quality: str = "facerts-quality",
     json: Json = False,
 ) -> None:
-    """Download a model of the catalog, check its SHA-256, and make it ready under its name, with our quality in it.
+    """Download a model of the catalog, check its SHA-256, and write its description beside it.
 
-    An interrupted download continues where it ended.
+    The file stays as its publisher gave it. An interrupted download continues where it ended.
 
     Example: facerts models pull edgeface-xs
 
@@ -152,36 +148,33 @@ def pull(
         name: Name of the model.
         source: File to install, downloaded on another machine.
         mirror: Address below which the file is looked for first, such as https://mirror.example/models.
-        quality: Model whose quality a recognizer gets; none for its own, the norm of its embedding.
     """
-    from facerts.export.install import install
-    from facerts.hub.catalog import in_catalog
+    from facerts.embedding import load_embedder
+    from facerts.export.channel_order import channel_order
+    from facerts.hub.catalog import RECOGNIZERS, in_catalog
+    from facerts.hub.installed import install
 
     entry = in_catalog(name)
-    done = install(name, source, mirror=mirror, quality=None if quality == "none" else quality)
-    result: dict[str, Any] = {"name": name, "file": str(done.path)}
+    path = install(name, source, mirror)
+    result: dict[str, Any] = {"name": name, "file": str(path)}
     result |= {"commercial use": entry.commercial, "terms": entry.terms}
-    if done.order is not None:
-        order = done.order
+    if entry.kind in RECOGNIZERS:
+        order = channel_order(load_embedder(path))
         verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"
         result["channel order"] = (
             f"{verdict} (d' of drawn people {order.described:.2f}, swapped {order.swapped:.2f})"
         )
-    if done.freed:
-        result["batch size"] = "any; the file took one only"
-    if done.parity is not None:
-        result |= {
-            "quality": f"of {quality}",
-            "checked crops": done.parity.crops,
-            "smallest cosine": done.parity.cosine,
-            "largest quality error": done.parity.quality_error,
-        }
+        if order.is_wrong:
+            warn(
+                f"{name} tells drawn people apart better with its channels swapped; compare both on your faces before "
+                f"you use it (color in {path.with_suffix('.json')})"
+            )
     print_json(result) if json else fields_table(result)
 
 
 @models.command()
 def use(name: Name, json: Json = False) -> None:
-    """Make a model the default of every command, of facerts.load() and of the service.
+    """Make a recognizer the default of every command, of facerts.load() and of the service.
 
     Example: facerts models use edgeface-xs
 
@@ -204,13 +197,10 @@ def remove(name: Name, json: Json = False) -> None:
     Args:
         name: Name of the model.
     """
-    from facerts.hub.catalog import in_catalog
-    from facerts.hub.fetch import remove as remove_download
     from facerts.hub.installed import uninstall, used_model
 
-    entry = in_catalog(name)
     was_default = used_model() == name
-    removed = [str(path) for path in (*uninstall(name), *remove_download(entry))]
+    removed = list(map(str, uninstall(name)))
     if not removed:
         warn(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
     if was_default:
@@ -242,7 +232,6 @@ def _entries() -> list[dict[str, Any]]:
     from facerts.hub.catalog import catalog_models
     from facerts.hub.fetch import locate
     from facerts.hub.find import default_model
-    from facerts.hub.installed import installed_file, installed_models
     from facerts.hub.registry import shipped_models
 
     default = default_model()
@@ -259,10 +248,8 @@ def _entries() -> list[dict[str, Any]]:
         }
         for model in shipped_models()
     ]
-    ready = {record.name for record in installed_models()}
     for entry in catalog_models():
-        file = installed_file(entry.name) if entry.name in ready else None
-        file = file or (locate(entry) if entry.kind == "detector" else None)
+        file = locate(entry)
         where = "pulled" if file else "to pull" if entry.urls else "--from FILE"
         entries.append(
             {

@@ -13,7 +13,7 @@ import typer
 
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, RawOutput, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
-from facerts.cli.shared_options import Images, Json, ScorerOptions
+from facerts.cli.shared_options import Images, Json, QualityOptions
 from facerts.io.console import stderr
 from facerts.io.progress import progress_bar
 
@@ -30,7 +30,7 @@ def score(
     paths: Images,
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
-    options: ScorerOptions,
+    options: QualityOptions,
     largest: Annotated[bool, typer.Option("--largest")] = False,
     min_quality: float | None = None,
     keep: float | None = None,
@@ -83,14 +83,15 @@ def score(
     task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
     # The workers compute on what this machine chose, so that all rows are of one kind.
-    options = replace(options, provider=scorer.embedder.providers[:1])
-    on_gpus = scorer.embedder.providers[0] in GPU_PROVIDERS
+    provider = scorer.model(embed=False).provider
+    options = replace(options, provider=[provider])
+    on_gpus = provider in GPU_PROVIDERS
     workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
     if engine == "ray":
         import_ray(workers)
     counts = _Counts(len(source), source.other_files, decided=task.min_quality is not None)
     if to_file:
-        with Job(str(out), source, {**scorer.settings(), **task.settings()}) as job:
+        with Job(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:
             for damage in job.begin(resume=resume):
                 warn(damage)
             copies.remove_unfinished()

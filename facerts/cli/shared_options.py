@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from facerts.scoring import Scorer
 
 _MODEL_HELP = (
-    "Name of a model (see facerts models list), or path of an .onnx embedder (a foreign one with its .json "
-    "beside it) or of an insightface model pack"
+    "Name of a model (see facerts models list), or path of an .onnx file (a foreign one with its .json beside it) or "
+    "of an insightface model pack"
 )
 Model = Annotated[str, typer.Option(help=f"{_MODEL_HELP}.")]
 ModelOrDefault = Annotated[str | None, typer.Option(help=f"{_MODEL_HELP}; by default the default model.")]
@@ -63,10 +63,12 @@ Offline = Annotated[
 
 
 @dataclass(frozen=True)
-class ScorerOptions:
-    """The model that scores images, and the detector of their faces.
+class QualityOptions:
+    """The quality of faces, and the detector that finds them.
 
     Attributes:
+        model: One model in place of the parts: name, or path of an .onnx file (a foreign one with its .json beside it).
+        quality: Name or .onnx file of the quality; by default facerts-quality. own is the recognizer's own.
         det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
         min_face_size: Leave out the faces of photos whose box has a side below this number of pixels.
         resize_crops: Every image is an aligned crop, a square of any size; implies --detector none.
@@ -74,7 +76,8 @@ class ScorerOptions:
         threads: Threads per forward pass; as many passes run at the same time as keep all cores busy.
     """
 
-    model: ModelOrDefault = None
+    model: str | None = None
+    quality: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None
     detector: Detector = "auto"
     offline: Offline = False
     det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
@@ -90,6 +93,8 @@ class ScorerOptions:
 
         return load(
             self.model,
+            quality=self.quality,
+            recognizer=getattr(self, "recognizer", None),
             detector=self.detector,
             det_threshold=self.det_threshold,
             min_face_size=self.min_face_size,
@@ -98,6 +103,18 @@ class ScorerOptions:
             threads=self.threads,
             providers=self.provider,
         )
+
+
+@dataclass(frozen=True)
+class ScorerOptions(QualityOptions):
+    """The quality and the recognizer of faces, and the detector that finds them.
+
+    Attributes:
+        recognizer: Name or .onnx file of the recognizer, or an insightface model pack; by default the one that
+            facerts models use chose.
+    """
+
+    recognizer: Annotated[str | None, typer.Option(metavar="NAME|FILE|PACK")] = None
 
 
 @dataclass(frozen=True)

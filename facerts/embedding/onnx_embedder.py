@@ -13,12 +13,19 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
-from facerts.embedding.outputs import FaceOutputs
-from facerts.errors import ModelError
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.errors import ModelError, problems_text
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
-from facerts.onnx.contract import Description, InputSpec, find_description
+from facerts.onnx.contract import (
+    Description,
+    InputSpec,
+    find_description,
+    read_description,
+    stored_description,
+)
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.providers import usual_batch_size
 from facerts.onnx.session import metadata_of, open_session, run_session
@@ -69,7 +76,7 @@ class OnnxModel:
         path = Path(path)
         self.path = path
         self.session = open_session(path, content=content, providers=providers, threads=threads)
-        self.description = _named(
+        self.description = _completed(
             description or find_description(path, metadata_of(self.session, path)), self.session, path
         )
         self.name = self.description.name or path.stem
@@ -80,6 +87,8 @@ class OnnxModel:
         self.threads = threads
         self._check_description()
         self._roles = self._check_tensors()
+        if len(self.session.get_inputs()) > 1:
+            self._check_other_inputs()
 
     @property
     def identity(self) -> str:
@@ -161,17 +170,45 @@ class OnnxModel:
             )
         return np.asarray(value, dtype=np.float32)
 
+    def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """What the model says of aligned crops; see ``tensors``. Without an embedding, its size is 0."""
+        tensors = self.tensors(crops)
+        embedding = (
+            _rows(tensors["embedding"]) if "embedding" in tensors else np.zeros((len(crops), 0), np.float32)
+        )
+        norm, quality = self.norm_of(tensors), self.quality_of(tensors)
+        if norm is not None and self.description.normalize_embedding:
+            lengths = np.maximum(norm, np.float32(1e-12))[:, None]
+            embedding = (embedding / lengths).astype(np.float32, copy=False)
+        uncertainty = tensors["uncertainty"].reshape(-1) if "uncertainty" in tensors else None
+        if uncertainty is None and quality is not None:
+            uncertainty = -quality
+        extras = {role: values for role, values in tensors.items() if role not in ROLES}
+        return FaceOutputs(embedding, norm, quality, uncertainty, extras)
+
     def _check_description(self) -> None:
         """Check that the description fits this kind of model."""
+
+    def _check_other_inputs(self) -> None:
+        """Check that the network reads no input but the crops."""
+        spec = self.description.input
+        crops = np.repeat(to_input(_one_black_crop(), spec), spec.batch or 1, axis=0)
+        try:
+            run_session(self.session, self.path, list(self._roles.values()), {spec.name: crops})
+        except ModelError as error:
+            others = [tensor.name for tensor in self.session.get_inputs() if tensor.name != spec.name]
+            raise ModelError(
+                f"{self.path}: besides {spec.name!r} it has the inputs {', '.join(others)}, and needs them; only the "
+                "crops can be given"
+            ) from error
 
     def _check_tensors(self) -> dict[str, str]:
         """Check the description against the file; returns the tensor of each role to read."""
         spec = self.description.input
         inputs = {tensor.name: tensor for tensor in self.session.get_inputs()}
-        if spec.name not in inputs or len(inputs) != 1:
+        if spec.name not in inputs:
             raise ModelError(
-                f"{self.path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
-                f"only {spec.name!r}"
+                f"{self.path}: no input {spec.name!r}; its inputs are {', '.join(sorted(inputs))}"
             )
         height, width = spec.size
         shape = inputs[spec.name].shape
@@ -184,10 +221,6 @@ class OnnxModel:
             raise ModelError(
                 f"{self.path}: input {spec.name!r} is {inputs[spec.name].type} {shape}, "
                 f"but the description says {spec.layout} of {axes}, float"
-            )
-        if isinstance(shape[0], int) and shape[0] != spec.batch:
-            raise ModelError(
-                f'{self.path}: the batch size is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
             )
         outputs = {tensor.name: tensor.type for tensor in self.session.get_outputs()}
         roles = dict(self.description.outputs)
@@ -216,29 +249,22 @@ class OnnxEmbedder(OnnxModel):
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """Embed aligned crops; see ``OnnxModel.tensors``."""
-        tensors = self.tensors(crops)
-        embedding = _rows(tensors["embedding"])
-        size = self.description.embedding_size
-        if embedding.shape[1] != (size or embedding.shape[1] or 1):
+        return self.outputs(crops)
+
+    def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        outputs = super().outputs(crops)
+        length, size = outputs.embedding.shape[1], self.description.embedding_size
+        if length != (size or length or 1):
             raise ModelError(
-                f"{self.path}: its embedding has {embedding.shape[1]} values, but its description says "
-                f"{size or 'at least 1'}"
+                f"{self.path}: its embedding has {length} values, but its description says {size or 'at least 1'}"
             )
-        norm, quality = self.norm_of(tensors), self.quality_of(tensors)
-        if norm is not None and self.description.normalize_embedding:
-            lengths = np.maximum(norm, np.float32(1e-12))[:, None]
-            embedding = (embedding / lengths).astype(np.float32, copy=False)
-        uncertainty = tensors["uncertainty"].reshape(-1) if "uncertainty" in tensors else None
-        if uncertainty is None and quality is not None:
-            uncertainty = -quality
-        extras = {role: values for role, values in tensors.items() if role not in ROLES}
-        return FaceOutputs(embedding, norm, quality, uncertainty, extras)
+        return outputs
 
     def _check_description(self) -> None:
         if "embedding" not in self.description.outputs:
             raise ModelError(
-                f"{self.path}: the model outputs only quality, no embedding; join it with a recognizer by facerts "
-                "posthoc graft, or name the tensor of its embedding in its description"
+                f"{self.path}: the model gives a quality and no embedding; a recognizer is needed here "
+                "(--recognizer NAME|FILE)"
             )
         height, width = self.description.input.size
         if (height, width) != (CROP_SIZE, CROP_SIZE):
@@ -287,9 +313,12 @@ def load_embedder(
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
         return open_model(path, description=description)
+    beside = path.with_suffix(".json")
+    if description is None and beside.is_file():
+        description = read_description(beside)
     with scratch_folder() as scratch:
-        model, own_description = find_recognizer(path, scratch)
-        return open_model(model, description=description or own_description)
+        model, own_description = find_recognizer(path, scratch, description)
+        return open_model(model, description=own_description)
 
 
 def load_model(
@@ -301,12 +330,9 @@ def load_model(
     batch_size: int | None = 64,
 ) -> OnnxEmbedder | OnnxQuality:
     """Open an ONNX model as an embedder, or for its quality if it has no embedding."""
-    if is_pack(Path(path)):
-        return load_embedder(
-            path, description=description, providers=providers, threads=threads, batch_size=batch_size
-        )
-    model = OnnxModel(Path(path), description=description)
-    load = load_embedder if "embedding" in model.description.outputs else load_quality
+    path, load = Path(path), load_embedder
+    if not is_pack(path) and "embedding" not in (description or stored_description(path)).outputs:
+        load = load_quality  # type: ignore[assignment]
     return load(path, description=description, providers=providers, threads=threads, batch_size=batch_size)
 
 
@@ -324,8 +350,17 @@ def load_quality(
     )
 
 
-def _named(description: Description, session: Any, path: Path) -> Description:
-    """The description with the names of the tensors that it calls ``*``: the model's only input, or its only output."""
+def outputs_of_crops(model: OnnxModel | Embedder, crops: NDArray[np.uint8]) -> FaceOutputs:
+    """All that a model of any kind gives for aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
+    return model.outputs(crops) if isinstance(model, OnnxModel) else model(crops)
+
+
+def _completed(description: Description, session: Any, path: Path) -> Description:
+    """The description with what the file itself says.
+
+    That is the only batch size that it takes, and the names of tensors that are called ``*``: the only input (or the
+    only one with the axes of images), and the only output.
+    """
 
     def only(kind: str, tensors: Sequence[Any]) -> str:
         if len(tensors) != 1:
@@ -335,10 +370,19 @@ def _named(description: Description, session: Any, path: Path) -> Description:
             )
         return str(tensors[0].name)
 
-    changes: dict[str, Any] = {}
-    if description.input.name == ONLY:
-        name = only("input", session.get_inputs())
-        changes["input"] = description.input.model_copy(update={"name": name})
+    spec, inputs = description.input, session.get_inputs()
+    if spec.name == ONLY:
+        height, width = spec.size
+        axes = [3, height, width] if spec.layout == "NCHW" else [height, width, 3]
+        images = [tensor for tensor in inputs if tensor.shape[1:] == axes]
+        spec = spec.model_copy(update={"name": only("input", images if len(images) == 1 else inputs)})
+    batches = [tensor.shape[0] for tensor in inputs if tensor.name == spec.name and tensor.shape]
+    if batches and isinstance(batches[0], int):
+        try:
+            spec = InputSpec.model_validate(spec.model_dump() | {"batch": batches[0]})
+        except ValidationError as error:
+            raise ModelError(f"{path}: {problems_text(error.errors())}") from error
+    changes: dict[str, Any] = {"input": spec}
     if ONLY in description.outputs.values():
         name = only("output", session.get_outputs())
         changes["outputs"] = {

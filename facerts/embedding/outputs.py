@@ -19,7 +19,7 @@ class FaceOutputs:
     """Outputs for N crops, one row each.
 
     Attributes:
-        embedding: ``(N, d) float32``, unit length.
+        embedding: ``(N, d) float32``, unit length; d is 0 if the model gives none.
         norm: ``(N,) float32``, length of the embedding before normalization; None if the model does not output it.
         quality: ``(N,) float32``, higher is better; None if the model has none.
         uncertainty: ``(N,) float32``, as the method defines it; None if the model has none.
@@ -60,9 +60,14 @@ class Embedder(Protocol):
         thread_safe: optional; whether several threads may call the embedder at a time.
     """
 
-    name: str
-    method: str
-    sha256: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def sha256(self) -> str: ...
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """Embed aligned crops.

@@ -1,4 +1,4 @@
-"""Check that the shipped models match their manifest."""
+"""Check that models are as they were shipped or pulled."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from facerts.embedding.onnx_embedder import load_model
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
+from facerts.hub.catalog import catalog_models
+from facerts.hub.installed import find_installed
 from facerts.hub.registry import ShippedModel, intact_file, shipped_models
 from facerts.images import CROP_SIZE
 
@@ -31,6 +33,22 @@ def read_facts(path: Path) -> dict[str, Any]:
 def verify_shipped() -> dict[str, list[str]]:
     """Problems of each shipped model by name; an empty list if its file is intact, loads, and matches the manifest."""
     return {model.name: _problems(model) for model in shipped_models()}
+
+
+def verify_installed() -> dict[str, list[str]]:
+    """Problems of each model that was pulled, by name; an empty list if its file is intact and loads."""
+    problems: dict[str, list[str]] = {}
+    for entry in catalog_models():
+        try:
+            path = find_installed(entry.name)
+            if path is None:
+                continue
+            problems[entry.name] = []
+            if entry.kind != "detector":
+                load_model(path)
+        except Error as error:
+            problems[entry.name] = [str(error)]
+    return problems
 
 
 def _problems(model: ShippedModel) -> list[str]:

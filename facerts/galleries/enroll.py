@@ -178,10 +178,10 @@ def check_model(scorer: Scorer, model: str, sha256: str) -> None:
         model: name of the gallery's model.
         sha256: SHA-256 of its file.
     """
-    if scorer.embedder.sha256 != sha256:
+    if scorer.recognizer.sha256 != sha256:
         raise ModelError(
             f"the gallery is of the model {model} ({sha256[:12]}…), and embeddings of "
-            f"{scorer.embedder.name} ({scorer.embedder.sha256[:12]}…) cannot be compared with it; give that model "
+            f"{scorer.recognizer.name} ({scorer.recognizer.sha256[:12]}…) cannot be compared with it; give that model "
             "with --model, or build the gallery again"
         )
 

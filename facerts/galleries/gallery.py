@@ -85,7 +85,7 @@ class Gallery(PeopleSearch):
                 this is -inf.
         """
         enrolled, rejected = enroll_images(scorer, images, min_quality=min_quality, progress=progress)
-        return cls.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, enrolled, rejected)
+        return cls.from_enrollments(scorer.recognizer.name, scorer.recognizer.sha256, enrolled, rejected)
 
     @classmethod
     def from_enrollments(

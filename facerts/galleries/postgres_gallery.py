@@ -173,7 +173,7 @@ class PostgresGallery(StoredGallery):
         new, rejected = enroll_images(
             scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
         )
-        return self._merge(Gallery(scorer.embedder.name, scorer.embedder.sha256, new, rejected))
+        return self._merge(Gallery(scorer.recognizer.name, scorer.recognizer.sha256, new, rejected))
 
     def merge(self, gallery: Gallery) -> None:
         """Add the images of another gallery; see ``Gallery.merged``."""

@@ -57,7 +57,7 @@ def is_offline() -> bool:
 
 def locate(model: CatalogModel) -> Path | None:
     """The model's file, after checking its hash; None if it is not on this machine."""
-    return next((path for path in _candidates(model) if path.is_file() and not model.mismatch(path)), None)
+    return next((path for path in candidates(model) if path.is_file() and not model.mismatch(path)), None)
 
 
 def find_downloaded(name: str) -> Path:
@@ -211,14 +211,15 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _candidates(model: CatalogModel) -> list[Path]:
+def candidates(model: CatalogModel) -> list[Path]:
+    """Where the file of a model may be on this machine, in order."""
     folder = os.environ.get("FACERTS_MODELS")
     return [downloaded_file(model), *([Path(folder) / model.file] if folder else [])]
 
 
 def _other_files(model: CatalogModel) -> str:
     """The end of an error message: files of the model's name that are not the model."""
-    return "".join(f"; {path}: {model.mismatch(path)}" for path in _candidates(model) if path.is_file())
+    return "".join(f"; {path}: {model.mismatch(path)}" for path in candidates(model) if path.is_file())
 
 
 class _Redirects(HTTPRedirectHandler):

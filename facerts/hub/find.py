@@ -6,7 +6,8 @@ from pathlib import Path
 
 from facerts.errors import ModelError, did_you_mean
 from facerts.hub.catalog import CatalogModel, catalog_models
-from facerts.hub.installed import find_installed, used_model
+from facerts.hub.fetch import is_offline
+from facerts.hub.installed import find_installed, install, used_model
 from facerts.hub.registry import find_shipped, read_manifest, shipped_models
 
 
@@ -31,15 +32,39 @@ def find_model(model: str | Path | None = None) -> Path:
     raise ModelError(f"{what} {name} is not on this machine: run facerts models pull {name}")
 
 
+def find_or_pull(model: str | Path | None = None) -> Path:
+    """As ``find_model``, but a model of the catalog that is not on this machine is pulled now, if that is allowed."""
+    name = used_model() if model is None else name_in(model)
+    entry = None if name is None else in_catalog_or_none(name)
+    if entry is None or entry.kind == "detector" or is_offline():
+        return find_model(model)
+    return install(entry.name)
+
+
+def check_name(model: str | Path) -> None:
+    """Check that there is a model of this name in the lists, or such a file."""
+    if (name := name_in(model)) is not None:
+        in_catalog_or_none(name)
+    elif not Path(model).exists():
+        raise ModelError(f"{model}: no such model file")
+
+
 def default_model() -> str | None:
-    """Name of the model that is used if none is named; None if none ships and none was chosen."""
+    """Name of the recognizer that is used if none is named; None if none ships and none was chosen."""
     return used_model() or read_manifest().default
+
+
+def default_quality() -> str | None:
+    """Name of the quality that is used if none is named; None if none ships."""
+    manifest = read_manifest()
+    return manifest.quality or manifest.default
 
 
 def name_in(model: str | Path) -> str | None:
     """The name of a model; None if it is a path."""
     path = Path(model)
-    return None if path.suffix or path.name != str(model) or path.exists() else path.name
+    named = not (path.suffix or path.name != str(model) or path.exists())
+    return path.name.replace("_", "-") if named else None
 
 
 def in_catalog_or_none(name: str) -> CatalogModel | None:

@@ -1,96 +1,80 @@
-"""Models of the catalog that are ready to use: one file each, with its description and usually with our quality.
+"""Models of the catalog on this machine: each file as its publisher gave it, with a description beside it.
 
-``facerts models pull`` writes ``models/NAME.onnx`` and ``models/NAME.record.json`` below the cache folder. The name of
-the model that ``facerts models use`` made the default is there, too: it is of no use without its file.
+``facerts models pull`` writes ``FILE`` and ``FILE.json`` (in place of the suffix) to the cache folder; both are also
+found in ``$FACERTS_MODELS``. The name of the recognizer that ``facerts models use`` made the default is in the cache
+folder, too.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, StringConstraints
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.catalog import RECOGNIZERS, catalog_models
-from facerts.hub.registry import Name, StrictModel, read_list, shipped_models
+from facerts.hub.catalog import RECOGNIZERS, CatalogModel, catalog_models, in_catalog
+from facerts.hub.fetch import candidates, downloaded_file, fetch, remove
+from facerts.hub.registry import Name, shipped_models
 from facerts.io.cache import ADVICE, cache_folder
-from facerts.io.files import atomic_write, locked, sha256_file, writing
-
-Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-
-
-class InstalledModel(StrictModel):
-    """The record of a model that is ready to use.
-
-    Attributes:
-        sha256: of the ready file.
-        made_from: SHA-256 of the downloaded file.
-        quality: name of the model whose quality it has; empty for its own.
-    """
-
-    schema_: Literal["facerts.installed/1"] = Field(default="facerts.installed/1", alias="schema")
-    name: Name
-    sha256: Hash
-    made_from: Hash
-    quality: str = ""
-
-
-def installed_file(name: Name) -> Path:
-    """Where the ready file of a model is, or would be."""
-    return cache_folder() / "models" / f"{name}.onnx"
-
-
-def record_file(name: Name) -> Path:
-    """Where its record is, or would be."""
-    return installed_file(name).with_suffix(".record.json")
-
-
-def installed_models() -> tuple[InstalledModel, ...]:
-    """The records of all models of the catalog that are ready to use."""
-    names = [model.name for model in catalog_models() if record_file(model.name).is_file()]
-    return tuple(_read(name) for name in names)
+from facerts.io.files import atomic_write, locked, make_folder, writing
+from facerts.onnx.contract import Description
+from facerts.onnx.model_pack import pack_description
 
 
 def find_installed(name: Name) -> Path | None:
-    """The ready file of a model, after checking its hash; None if it is not installed."""
-    if not record_file(name).is_file():
-        return None
-    record, path = _read(name), installed_file(name)
-    actual = sha256_file(path) if path.is_file() else "that of no file"
-    if actual != record.sha256:
-        raise ModelError(
-            f"{path}: not as facerts models pull wrote it (its SHA-256 is {actual}, and was {record.sha256}); run "
-            f"facerts models remove {name}, and pull it again"
-        )
-    return path
+    """The file of a model of the catalog, after checking its hash; None if it is not on this machine."""
+    model = in_catalog(name)
+    for path in candidates(model):
+        if path.is_file() and (model.kind == "detector" or _beside(path).is_file()):
+            if wrong := model.mismatch(path):
+                raise ModelError(
+                    f"{path}: {wrong}; delete it, or run facerts models remove {name}, and pull it again"
+                )
+            return path
+    return None
 
 
-def write_record(record: InstalledModel) -> None:
-    """Write the record of a model whose file is complete."""
-    path = record_file(record.name)
-    with locked(path), atomic_write(path, "w") as file:
-        file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
+def install(name: Name, source: str | Path | None = None, mirror: str | None = None) -> Path:
+    """Get a model of the catalog; its file stays as it is, and a description is written beside it.
+
+    Args:
+        source: a copy of the file to use instead of downloading it.
+        mirror: an address below which the file is looked for first.
+    """
+    model = in_catalog(name)
+    if source is None and (path := find_installed(name)) is not None:
+        return path
+    if (description := _description(model)) is not None:
+        beside = _beside(downloaded_file(model))
+        with writing(beside, advice=ADVICE):
+            make_folder(beside.parent)
+        # Before the file, which is used as soon as it is there.
+        with locked(beside), atomic_write(beside, "w", advice=ADVICE) as file:
+            file.write(description.model_dump_json(by_alias=True, exclude_unset=True, indent=1) + "\n")
+        # A copy without a description, from elsewhere on this machine, is copied.
+        elsewhere = [path for path in candidates(model)[1:] if path.is_file() and not model.mismatch(path)]
+        source = source or (elsewhere[0] if elsewhere else None)
+    return fetch(model, source, mirror)
 
 
 def uninstall(name: Name) -> list[Path]:
-    """Delete the ready file of a model and its record; the default model is the one that ships again, if it was it.
+    """Delete the file of a model and its description; the default model is the one that ships again, if it was it.
 
     Returns:
         What was deleted.
     """
+    model = in_catalog(name)
     if used_model() == name:
         use_model(None)
-    # Without a record, a file is not used; so the record goes first.
-    found = [path for path in (record_file(name), installed_file(name)) if path.is_file()]
-    for path in found:
-        with writing(path):
-            path.unlink()
-    return found
+    removed = remove(model)
+    beside = _beside(downloaded_file(model))
+    if model.kind != "detector" and beside.is_file():
+        with writing(beside):
+            beside.unlink()
+        removed.append(beside)
+    return removed
 
 
 def used_model() -> Name | None:
-    """The model that ``facerts models use`` made the default; None for the one that ships."""
+    """The recognizer that ``facerts models use`` made the default; None for the one that ships."""
     path = _used_file()
     if not path.is_file():
         return None
@@ -101,7 +85,7 @@ def used_model() -> Name | None:
 
 
 def use_model(name: Name | None) -> None:
-    """Make a model the default of every command; None for the one that ships."""
+    """Make a recognizer the default of every command; None for the one that ships."""
     path = _used_file()
     if name is None:
         with writing(path):
@@ -112,15 +96,28 @@ def use_model(name: Name | None) -> None:
             f"no model {name!r}{did_you_mean(name, _names())}; facerts models list has all names"
         )
     if name not in _recognizers():
-        raise ModelError(f"{name} gives no embedding, so it cannot be the default model")
+        raise ModelError(f"{name} gives no embedding, so it cannot be the default recognizer")
     if name not in _shipped() and find_installed(name) is None:
         raise ModelError(f"the model {name} is not on this machine: run facerts models pull {name}")
     with locked(path), atomic_write(path, "w", advice=ADVICE) as file:
         file.write(f"{name}\n")
 
 
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _description(model: CatalogModel) -> Description | None:
+    """What the catalog says of the model's input and outputs; None for detectors."""
+    if model.kind == "detector":
+        return None
+    description = model.description or pack_description(model.embedding_size)
+    source = f"{model.source}; {model.file}, SHA-256 {model.sha256}"
+    return description.model_copy(update={"name": model.name, "terms": model.terms, "source": source})
+
+
 def _used_file() -> Path:
-    return cache_folder() / "models" / "default"
+    return cache_folder() / "default-recognizer"
 
 
 def _shipped() -> list[Name]:
@@ -134,10 +131,3 @@ def _recognizers() -> list[Name]:
 
 def _names() -> list[Name]:
     return _shipped() + [model.name for model in catalog_models()]
-
-
-def _read(name: Name) -> InstalledModel:
-    record = read_list(record_file(name), InstalledModel, of="record of an installed model")
-    if record.name != name:
-        raise ModelError(f"{record_file(name)}: it is the record of {record.name}; pull {name} again")
-    return record

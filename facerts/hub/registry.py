@@ -88,11 +88,13 @@ class Manifest(StrictModel):
     """The list of shipped models.
 
     Attributes:
-        default: name of the model to use if none is named; None if there are no models.
+        default: name of the recognizer to use if none is named; None if there are no models.
+        quality: name of the quality to use if none is named; None for that of the recognizer.
     """
 
     schema_: Literal["facerts.models/1"] = Field(default=SCHEMA, alias="schema")
     default: Name | None = None
+    quality: Name | None = None
     models: tuple[ShippedModel, ...] = ()
 
     @model_validator(mode="after")
@@ -102,6 +104,8 @@ class Manifest(StrictModel):
             raise ValueError("two models have the same name")
         if self.default not in (names or [None]):
             raise ValueError("default must be the name of one of the models, or null if there are none")
+        if self.quality not in (None, *names):
+            raise ValueError("quality must be the name of one of the models, or null")
         return self
 
 

@@ -24,7 +24,7 @@ from facerts.detection import Detection, Detector, open_detector
 from facerts.errors import Error, ImageError, ModelError, did_you_mean
 from facerts.images.align import align
 from facerts.onnx.providers import AUTO, CPU
-from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer, load, score_images
+from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer, load
 from facerts.scoring.inputs import pixels_problem
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import PreparedImage, prepare
@@ -108,7 +108,7 @@ class FaceAnalysis:
     ) -> None:
         self._name = name
         self._detector = detector
-        self._threshold = {"min_quality": min_quality, "keep": keep}
+        self._min_quality, self._keep = min_quality, keep
         self._providers, self._threads, self._batch_size = providers, threads, batch_size
         self._opened: tuple[Scorer, Detector] | None = None
 
@@ -127,8 +127,8 @@ class FaceAnalysis:
             self._detector, threshold=det_thresh, size=size, providers=providers, threads=self._threads
         )
         opened = load(self._name, providers=providers, threads=self._threads, batch_size=self._batch_size)
-        opened.row_builder(**self._threshold)
-        self._opened = Scorer(opened.embedder, detector), detector
+        self._row_builder(opened)
+        self._opened = Scorer(opened.quality, opened.recognizer, detector), detector
 
     @property
     def scorer(self) -> Scorer:
@@ -163,17 +163,15 @@ class FaceAnalysis:
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
-        scored = score_images(
-            self._row_builder(scorer),
+        scored = scorer.score_lazy(
             (_lazy_image(image, f"image {number}") for number, image in enumerate(images)),
+            self._row_builder(scorer),
             detector=_TopFaces(detector, max_num, det_metric),
-            batch_size=scorer.embedder.batch_size,
-            parallel_batches=scorer.parallel_batches,
         )
         return [to_faces(faces) for faces in scored]
 
     def _row_builder(self, scorer: Scorer) -> RowBuilder:
-        return scorer.row_builder(**self._threshold)
+        return scorer.row_builder(min_quality=self._min_quality, keep=self._keep)
 
     def _models(self) -> tuple[Scorer, Detector]:
         if self._opened is None:
@@ -245,12 +243,12 @@ def add_quality(
     """
     image = read_bgr(img, "img")
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]
-    row_builder = scorer.row_builder(min_quality=min_quality, keep=keep)
+    row_builder = scorer.row_builder(min_quality=min_quality, keep=keep, embed=False)
     prepared = PreparedImage("img", crops, [None] * len(crops), [crop_reasons(crop) for crop in crops])
     (scored,) = score_batch(row_builder, [prepared])
     for face, entry in zip(faces, scored, strict=False):  # without faces there is one entry that says so
         if entry.row.quality is None:
-            raise ModelError(f"{scorer.embedder.name} has no quality")
+            raise ModelError(f"{row_builder.model.name} has no quality")
         for name in CROP_SCORES:
             setattr(face, name, getattr(entry.row, name))
 

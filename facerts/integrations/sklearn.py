@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
 from facerts.images import CROP_SIZE
-from facerts.scoring import LazyImage, Scorer, load, score_images
+from facerts.scoring import LazyImage, Scorer, load
 from facerts.scoring.inputs import is_pil, lazy_input, pixels_problem
 from facerts.scoring.reasons import in_words
 
@@ -144,22 +144,13 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     def _has_quality(self, outputs: FaceOutputs) -> None:
         if outputs.quality is None:
-            raise ModelError(f"{self.scorer.embedder.name} has no quality")
+            raise ModelError(f"{self.scorer.model().name} has no quality")
 
     def _embed(self, images: ImageInputs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Embeddings and qualities; NaN for images without a face."""
         empty = self._check().embedding
         scorer = self.scorer
-        scored = score_images(
-            scorer.row_builder(),
-            _lazy_images(images),
-            detector=scorer.detector,
-            largest=True,
-            resize_crops=scorer.resize_crops,
-            min_face_size=scorer.min_face_size,
-            batch_size=scorer.embedder.batch_size,
-            parallel_batches=scorer.parallel_batches,
-        )
+        scored = scorer.score_lazy(_lazy_images(images), scorer.row_builder(), largest=True)
         embedding, quality = [], []
         for (entry,) in scored:
             row = entry.row

@@ -347,6 +347,14 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
     )
 
 
+def stored_description(model: Path) -> Description:
+    """The description of an .onnx file, which is not opened as a network."""
+    if not model.is_file():
+        raise ModelError(f"{model}: no such model file")
+    entry = read_entry(model, METADATA_KEY)
+    return find_description(model, {} if entry is None else {METADATA_KEY: entry})
+
+
 def store_description(model: Path, description: Description, out: Path) -> Path:
     """Replace a model's description where the model keeps it: in its metadata, or in the file beside it.
 

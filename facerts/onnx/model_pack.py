@@ -106,11 +106,16 @@ def find_in_pack(
     return models[0], networks[models[0]]
 
 
-def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
+def find_recognizer(
+    path: Path, scratch: Path, description: Description | None = None
+) -> tuple[Path, Description]:
     """The only recognizer in a pack, and its description.
 
     A recognizer takes ``(N, 3, 112, 112)`` and outputs only ``(N, d)`` with d of 128 or more. Crops are RGB (the packs'
     own reader swaps the channels of its BGR images), normalized as (x − 127.5) / 127.5 unless the graph does so itself.
+
+    Args:
+        description: to use instead of finding it out.
 
     Returns:
         The .onnx file, and its description.
@@ -125,7 +130,7 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
         wanted=f"network from (N, 3, {CROP_SIZE}, {CROP_SIZE}) to embeddings",
         otherwise=", with a description beside it",
     )
-    return model, _describe(model, signature)
+    return model, description or _describe(model, signature)
 
 
 def _tensors(nodes: Any) -> list[TensorSpec]:
@@ -171,20 +176,21 @@ def _is_recognizer(signature: ModelSignature) -> bool:
 
 def _describe(model: Path, signature: ModelSignature) -> Description:
     crops, embedding = signature.inputs[0], signature.outputs[0]
-    batch, size = crops.shape[0], embedding.shape[1]
+    size = embedding.shape[1]
     mean, std = (0.0, 1.0) if _normalizes_crops(model) else (127.5, 127.5)
+    description = pack_description(size if isinstance(size, int) else None)
+    spec = InputSpec(name=crops.name, mean=(mean, mean, mean), std=(std, std, std))
+    return description.model_copy(update={"name": model.stem, "input": spec})
+
+
+def pack_description(embedding_size: int | None) -> Description:
+    """What the recognizers of insightface's own packs have in common."""
     return Description(
         schema=SCHEMA,
-        name=model.stem,
         method="arcface",
-        embedding_size=size if isinstance(size, int) else None,
-        input=InputSpec(
-            name=crops.name,
-            batch=batch if isinstance(batch, int) else None,
-            mean=(mean, mean, mean),
-            std=(std, std, std),
-        ),
-        outputs={"embedding": embedding.name},
+        embedding_size=embedding_size,
+        input=InputSpec(name="*"),
+        outputs={"embedding": "*"},
         normalize_embedding=True,
         quality="norm",
         terms="insightface model packs are for non-commercial research only",

@@ -131,14 +131,29 @@ def metadata_of(session: Any, path: Path) -> dict[str, str]:
 def run_session(
     session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
 ) -> list[Any]:
-    """Run a forward pass and return the outputs."""
+    """Run a forward pass and return the outputs.
+
+    Args:
+        outputs: names; None for all.
+        feeds: inputs by name; one that is missing is an error only if the network reads it.
+    """
     import onnxruntime
 
     options = onnxruntime.RunOptions()
     # It would also print an error, with names of the graph as they are.
     options.log_severity_level = LOG_FATAL
     try:
-        values: list[Any] = session.run(outputs, feeds, options)
+        if len(session.get_inputs()) == len(feeds):
+            values: list[Any] = session.run(outputs, feeds, options)
+            return values
+        # Some files list weights as inputs that no node reads; only a binding leaves them out.
+        binding = session.io_binding()
+        for name, value in feeds.items():
+            binding.bind_cpu_input(name, value)
+        for name in outputs or [tensor.name for tensor in session.get_outputs()]:
+            binding.bind_output(name)
+        session.run_with_iobinding(binding, options)
+        values = binding.copy_outputs_to_cpu()
     except Exception as error:  # as above
         raise ModelError(f"{path}: ONNX Runtime cannot run it ({first_line(error)})") from error
     return values

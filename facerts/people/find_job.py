@@ -34,7 +34,6 @@ from facerts.people.found_faces import (
     read_found_faces,
     write_found_faces,
 )
-from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage, storable
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
@@ -108,15 +107,7 @@ class FindJob:
                 waiting.append((index, photo))
                 yield LazyImage(source.location(index), partial(_load, source, index, photo.sha256))
 
-        scored = score_images(
-            self.scorer.row_builder(),
-            new_images(),
-            detector=self.scorer.detector,
-            resize_crops=self.scorer.resize_crops,
-            min_face_size=self.scorer.min_face_size,
-            batch_size=self.scorer.embedder.batch_size,
-            parallel_batches=self.scorer.parallel_batches,
-        )
+        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder())
         try:
             for faces in scored:
                 _, photo = waiting.popleft()
@@ -196,12 +187,12 @@ class FindJob:
         flat = [(image, face) for image, of_image in enumerate(faces) for face in of_image]
         rows = [face.row for _, face in flat]
         embeddings = [face.embedding for _, face in flat if face.embedding is not None]
-        size = self.scorer.embedder.description.embedding_size or 1
+        size = self.scorer.recognizer.description.embedding_size or 1
         nothing = np.zeros((0, size), dtype=np.float32)
         return FoundFaces(
             settings_text(self.scorer),
-            storable(self.scorer.embedder.name),
-            self.scorer.embedder.sha256,
+            storable(self.scorer.recognizer.name),
+            self.scorer.recognizer.sha256,
             path=np.array([photo.path for photo in photos], dtype=str),
             image=np.arange(len(photos), dtype=np.int32),
             size=np.array([photo.size for photo in photos], dtype=np.int64),

@@ -104,14 +104,15 @@ def find_people(
         0
     """
     out = Path(out)
-    same_person = same_person_of(scorer.embedder.description)
+    same_person = same_person_of(scorer.recognizer.description)
     notices = []
     if min_quality is None:
         min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
     if min_quality is None:
         min_quality = -np.inf
+        name = "the model" if scorer.quality is None else scorer.quality.name
         notices.append(
-            f"{scorer.embedder.name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
+            f"{name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
             "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
         )
     if math.isnan(min_quality):

@@ -6,6 +6,7 @@ from facerts.scoring.copies import Copies
 from facerts.scoring.face import Face
 from facerts.scoring.inputs import lazy_images
 from facerts.scoring.job import Job, Task, run_job, score_rows, score_spans
+from facerts.scoring.parts import Quality, Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
@@ -23,6 +24,8 @@ __all__ = [
     "Job",
     "LazyImage",
     "MatchRule",
+    "Quality",
+    "Recognizer",
     "Row",
     "RowBuilder",
     "ScoredFace",

@@ -32,7 +32,6 @@ from facerts.scoring.blocks import (
 )
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
-from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.scorer import Scorer
@@ -267,17 +266,13 @@ def score_spans(
             states.append(file_states(source, span))
             yield from lazy_images(source, span.start, span.stop)
 
-    scored = score_images(
-        scorer.row_builder(min_quality=task.min_quality),
+    one_at_a_time = {} if workers is None else {"workers": workers, "parallel_batches": 1}
+    scored = scorer.score_lazy(
         images(),
-        detector=scorer.detector,
+        scorer.row_builder(min_quality=task.min_quality, embed=False),
         largest=task.largest,
-        resize_crops=scorer.resize_crops,
-        min_face_size=scorer.min_face_size,
-        batch_size=scorer.embedder.batch_size,
-        workers=workers,
-        parallel_batches=scorer.parallel_batches if workers is None else 1,
         block_size=len(spans[0]) if spans else None,
+        **one_at_a_time,
     )
     for span in spans:
         rows, copies = [], list[Path]()

@@ -12,6 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from facerts.detection import FaceFinder
+from facerts.embedding.onnx_embedder import outputs_of_crops
 from facerts.io.map_ahead import map_ahead
 from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
@@ -78,7 +79,7 @@ def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> lis
     crops = [crop for image in images for crop in image.crops]
     if not crops:
         return [row_builder.rows(image, None) for image in images]
-    outputs = row_builder.model(np.stack(crops))
+    outputs = outputs_of_crops(row_builder.model, np.stack(crops))
     ends = np.cumsum([len(image.crops) for image in images])
     return [
         row_builder.rows(image, outputs.take(np.arange(end - len(image.crops), end)))

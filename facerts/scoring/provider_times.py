@@ -18,8 +18,8 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, Detector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import MissingModelError, ModelError
-from facerts.export.install import find_or_install
 from facerts.export.parity import Tolerance, check_crops, compare_outputs
+from facerts.hub.find import find_or_pull
 from facerts.io.progress import progress_bar
 from facerts.onnx.providers import CPU, PROVIDERS, MeasuredProvider
 
@@ -77,7 +77,7 @@ def measure_providers(
     import onnxruntime
 
     problems: dict[str, str] = {}
-    path = find_or_install(model)
+    path = find_or_pull(model)
     try:
         on_cpu = _open(path, detector, CPU, threads)
     except MissingModelError as error:

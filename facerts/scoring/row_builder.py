@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import Detection
-from facerts.embedding import Embedder, FaceOutputs
+from facerts.embedding import Embedder, FaceOutputs, OnnxModel
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.prepare import PreparedImage
@@ -42,7 +42,7 @@ class RowBuilder:
         calibration: the calibration of the model, for percentiles; None leaves them out.
     """
 
-    model: Embedder
+    model: Embedder | OnnxModel
     min_quality: float | None = None
     calibration: Calibration | None = None
 
@@ -72,7 +72,8 @@ class RowBuilder:
         for face, (crop, detection, of_model, of_image) in enumerate(faces):
             row = self._row(image, face, detection, outputs, in_order(of_model + of_image))
             norm = _to_float(outputs.norm, face)
-            yield ScoredFace(row, crop, outputs.embedding[face], norm, image.found)
+            embedding = outputs.embedding[face] if outputs.embedding.shape[1] else None
+            yield ScoredFace(row, crop, embedding, norm, image.found)
 
     def _row(
         self,

@@ -1,10 +1,8 @@
-"""The public interface for scoring: a model, and a detector that finds the faces in photos."""
+"""The public interface for scoring: a detector, a quality and a recognizer, each opened when it is first used."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,13 +13,13 @@ from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
 from facerts.detection import AutoDetector, FaceFinder, open_face_finder
-from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ImageError, ModelError
-from facerts.export.install import find_or_install
+from facerts.hub.find import default_model
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
-from facerts.onnx.providers import AUTO, CORES
+from facerts.onnx.providers import AUTO
 from facerts.scoring.crop_store import CropStore
 from facerts.scoring.face import Face, face_of
 from facerts.scoring.inputs import (
@@ -33,13 +31,14 @@ from facerts.scoring.inputs import (
     lazy_input,
     lazy_inputs,
 )
+from facerts.scoring.parts import FaceModel, Quality, Recognizer, Runtime
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.swapped_channels import SwappedChannels
 from facerts.scoring.track import Track
-from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
+from facerts.scoring.verify import DEFAULT_KEEP, MatchRule, Verification
 from facerts.scoring.video_tracks import (
     LIVE_JOIN_SECONDS,
     TrackingState,
@@ -58,6 +57,8 @@ class Scorer:
     """Scores images and embeds aligned crops.
 
     Attributes:
+        quality: tells how good faces are; None for no quality.
+        recognizer: gives embeddings; None for none, as they are not needed to score.
         detector: finds the faces in photos; None if every image is an aligned crop.
         resize_crops: accept square crops of any size; otherwise an image without a detector that is not 112 x 112
             gives a row with an error, as it may be a photo.
@@ -66,22 +67,50 @@ class Scorer:
 
     def __init__(
         self,
-        embedder: OnnxEmbedder,
+        quality: Quality | None,
+        recognizer: Recognizer | None = None,
         detector: FaceFinder | None = None,
         *,
         resize_crops: bool = False,
         min_face_size: float = 0,
     ) -> None:
-        self.embedder = embedder
+        self.quality = quality
+        self._recognizer = recognizer
         self.detector = detector
         self.resize_crops = resize_crops
         self.min_face_size = min_face_size
-        self._swapped_channels = SwappedChannels(embedder)
+        self._swapped_channels: SwappedChannels | None = None
+
+    @classmethod
+    def of(cls, embedder: Embedder, detector: FaceFinder | None = None, **options: Any) -> Scorer:
+        """A scorer by one embedder of any kind, whose quality it takes as well."""
+        return cls(Quality.of(embedder), Recognizer.of(embedder), detector, **options)
+
+    @property
+    def recognizer(self) -> Recognizer:
+        """Gives embeddings.
+
+        Raises:
+            ModelError: there is none.
+        """
+        if self._recognizer is None:
+            raise ModelError(
+                "there is no recognizer, and embeddings are needed here; give one (--recognizer NAME)"
+            )
+        return self._recognizer
+
+    @property
+    def has_recognizer(self) -> bool:
+        """Whether there is a recognizer."""
+        return self._recognizer is not None
 
     def __repr__(self) -> str:
-        keep = ", ".join(self.embedder.description.thresholds) or "none"
         resized = ", resize_crops=True" if self.resize_crops else ""
-        return f"<Scorer {self.embedder.name}, detector {self.detector_name}{resized}, keep: {keep}>"
+        return f"<Scorer quality {self.quality}, recognizer {self._recognizer}, detector {self.detector_name}{resized}>"
+
+    def model(self, *, embed: bool = True) -> FaceModel:
+        """The quality, and the recognizer if embeddings are needed, as one model."""
+        return FaceModel(self.quality, self.recognizer if embed or self.quality is None else None)
 
     def score(
         self,
@@ -121,7 +150,7 @@ class Scorer:
             (True, False)
         """
         options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
-        return [scored.row for scored in self.score_each(images, **options)]  # type: ignore[arg-type]
+        return [scored.row for scored in self.score_each(images, embed=False, **options)]  # type: ignore[arg-type]
 
     def faces(
         self,
@@ -131,8 +160,8 @@ class Scorer:
         keep: float | None = None,
         largest: bool = False,
         color: Color = "RGB",
-    ) -> Iterator[Face]:
-        """The faces of images one by one, each with its box, points, crop, embedding, quality and reasons.
+    ) -> list[Face]:
+        """The faces of images, each with its box, points, crop, embedding, quality and reasons.
 
         An image without a face gives none.
 
@@ -155,7 +184,11 @@ class Scorer:
             ((112, 112, 3), (128,))
         """
         options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
-        for scored in self.score_each(images, **options):  # type: ignore[arg-type]
+        return list(self.iter_faces(images, **options))
+
+    def iter_faces(self, images: ImageInputs, **options: Any) -> Iterator[Face]:
+        """As ``faces``, one by one, for any number of images."""
+        for scored in self.score_each(images, **options):
             if (face := face_of(scored)) is not None:
                 yield face
 
@@ -167,6 +200,7 @@ class Scorer:
         keep: float | None = None,
         largest: bool = False,
         color: Color = "RGB",
+        embed: bool = True,
         progress: str = "",
     ) -> Iterator[ScoredFace]:
         """As ``score``, one by one, for any number of images: rows with crops and embeddings.
@@ -177,10 +211,12 @@ class Scorer:
             keep: see ``score``.
             largest: only the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+            embed: with embeddings, which need the recognizer.
             progress: what a progress bar says; empty for none.
         """
         inputs = lazy_inputs(images, color)
-        scored = self._score(inputs, self.row_builder(min_quality=min_quality, keep=keep), largest=largest)
+        row_builder = self.row_builder(min_quality=min_quality, keep=keep, embed=embed)
+        scored = self._watched(inputs, row_builder, largest=largest)
         if progress:
             scored = track(scored, progress, total=len(inputs), unit="images")
         for faces in scored:
@@ -262,7 +298,7 @@ class Scorer:
         """How ``video`` looks at a video; see there for the options."""
         if join_seconds is None and source.live:
             join_seconds = LIVE_JOIN_SECONDS
-        cosine = join_cosine(self.embedder.description.calibration) if join else None
+        cosine = join_cosine(self.recognizer.description.calibration) if join else None
         return TrackOptions(join_cosine=cosine, join_seconds=join_seconds, **options)
 
     def track(
@@ -290,6 +326,7 @@ class Scorer:
         """
         return VideoTracks(
             self.track_row_builder(min_quality=min_quality, keep=keep),
+            self.recognizer,
             video_detector(self.detector),
             source,
             options,
@@ -297,12 +334,12 @@ class Scorer:
             state,
             min_face_size=self.min_face_size,
             workers=workers,
-            parallel_batches=self.parallel_batches if workers is None else 1,
+            parallel_batches=self.model().parallel_batches if workers is None else 1,
         )
 
     def track_row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
         """The builder of the rows of a video's faces, which rejects those that are poor."""
-        if min_quality is None and keep is None and self._keep_name(TRACK_KEEP) is not None:
+        if min_quality is None and keep is None and self._share(TRACK_KEEP) is not None:
             keep = TRACK_KEEP
         return self.row_builder(min_quality=min_quality, keep=keep)
 
@@ -348,7 +385,7 @@ class Scorer:
             lazy_input(first, "the first image", color),
             lazy_input(second, "the second image", color),
         ]
-        (first_face,), (second_face,) = self._score(
+        (first_face,), (second_face,) = self._watched(
             images, self.row_builder(min_quality=rule.min_quality), largest=True
         )
         return rule.verify(first_face, second_face)
@@ -369,8 +406,8 @@ class Scorer:
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
-        scored = self._score(
-            list(lazy_images(Files("pairs", Path(), paths, None))),
+        scored = self.score_lazy(
+            lazy_images(Files("pairs", Path(), paths, None)),
             self.row_builder(min_quality=rule.min_quality),
             largest=True,
         )
@@ -389,8 +426,8 @@ class Scorer:
         min_quality: float | None = None,
     ) -> MatchRule:
         """What ``verify`` decides by."""
-        thresholds = self.embedder.description.thresholds
-        if keep is None and min_quality is None and thresholds:
+        recognizer = self.recognizer
+        if keep is None and min_quality is None and self.quality and self.quality.description.thresholds:
             keep = DEFAULT_KEEP
         limit = self.row_builder(min_quality=min_quality, keep=keep).min_quality
         if threshold is not None:
@@ -398,60 +435,69 @@ class Scorer:
                 raise ModelError(
                     f"a threshold of {threshold:g} is no cosine similarity; give one from -1 to 1"
                 )
-            return MatchRule(None, threshold, None, None, limit, self.embedder.sha256)
+            return MatchRule(None, threshold, None, None, limit, recognizer.sha256)
         if fmr is None:
-            fmr = self._default_fmr()
-        match = self._match_threshold(fmr, flip=False)
-        # Only faces above the limit are compared, so the error rate is that of pairs of such faces.
+            fmr = recognizer.default_fmr()
+        match = recognizer.match_threshold(fmr)
+        # Only faces above the limit are compared. The error rate of such pairs is known for the file's own quality.
         errors: MatchThreshold | KeptPairs = match
-        if keep is not None:
-            errors = match.kept.get(self._keep_name(keep) or "", match)
+        if keep is not None and len(self.model().models) == 1:
+            errors = match.kept.get(self._share(keep) or "", match)
         return MatchRule(
             fmr=fmr,
             threshold=match.similarity,
             fnmr=errors.fnmr,
             fnmr_ci95=errors.ci95,
             min_quality=limit,
-            model_sha256=self.embedder.sha256,
+            model_sha256=recognizer.sha256,
         )
 
-    def _default_fmr(self) -> float:
-        """The usual false match rate, or, of a model that was calibrated with few faces, its lowest."""
-        calibration = self.embedder.description.calibration
-        matching = None if calibration is None else calibration.matching
-        rates = [] if matching is None else [float(rate) for rate in matching.thresholds]
-        if not rates or any(math.isclose(rate, DEFAULT_FMR) for rate in rates):
-            return DEFAULT_FMR
-        return min(rates)
+    def score_lazy(
+        self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
+    ) -> Iterator[list[ScoredFace]]:
+        """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
+        model = row_builder.model
+        assert isinstance(model, FaceModel)
+        own: dict[str, Any] = {
+            "detector": self.detector,
+            "resize_crops": self.resize_crops,
+            "min_face_size": self.min_face_size,
+            "batch_size": model.batch_size,
+            "parallel_batches": model.parallel_batches,
+        }
+        return score_images(row_builder, images, **(own | options))
 
-    def _score(
+    def _watched(
         self, images: Sequence[LazyImage], row_builder: RowBuilder, *, largest: bool
     ) -> Iterator[list[ScoredFace]]:
-        scored = score_images(
-            row_builder,
-            images,
-            detector=self.detector,
-            largest=largest,
-            resize_crops=self.resize_crops,
-            min_face_size=self.min_face_size,
-            batch_size=self.embedder.batch_size,
-            parallel_batches=self.parallel_batches,
-        )
+        scored = self.score_lazy(images, row_builder, largest=largest)
+        if self.quality is None or all(image.color is None for image in images):
+            return scored
+        if self._swapped_channels is None:
+            self._swapped_channels = SwappedChannels(self.quality)
         return self._swapped_channels.watch(images, scored)
 
-    def row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
-        """The builder of rows from the outputs of the model."""
+    def row_builder(
+        self, *, min_quality: float | None = None, keep: float | None = None, embed: bool = True
+    ) -> RowBuilder:
+        """The builder of rows from the outputs of the models.
+
+        Args:
+            embed: with embeddings, which need the recognizer.
+        """
         if min_quality is not None and keep is not None:
             raise ModelError("min_quality and keep both set the threshold; give only one")
         threshold = min_quality if keep is None else self.threshold(keep)
-        return RowBuilder(self.embedder, threshold, self.embedder.description.calibration)
+        calibration = None if self.quality is None else self.quality.description.calibration
+        return RowBuilder(self.model(embed=embed), threshold, calibration)
 
-    def settings(self) -> dict[str, str | float | bool | None]:
+    def settings(self, *, embed: bool = True) -> dict[str, str | float | bool | None]:
         """Everything that rows depend on besides the images and the threshold, as JSON values."""
+        model = self.model(embed=embed)
         detector = None if self.detector is None else self.detector.identity
         return {
-            "model_sha256": self.embedder.sha256,
-            "provider": self.embedder.providers[0],
+            "models": "+".join(each.sha256 for each in model.models),
+            "provider": model.provider,
             "detector": detector,
             "resize_crops": self.resize_crops,
             "min_face_size": self.min_face_size,
@@ -463,13 +509,6 @@ class Scorer:
         if self.detector is None:
             return "none"
         return "auto" if isinstance(self.detector, AutoDetector) else type(self.detector).__name__
-
-    @property
-    def parallel_batches(self) -> int:
-        """How many batches to process at the same time so that all cores are busy."""
-        threads = self.embedder.session.get_session_options().intra_op_num_threads
-        on_cores = self.embedder.providers[0] in CORES
-        return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
 
     def embed(self, images: ImageInputs, *, color: Color = "RGB") -> FaceOutputs:
         """Outputs for one face of each image; ``faces`` gives all faces of photos.
@@ -495,10 +534,11 @@ class Scorer:
             ((2, 128), (2,))
         """
         check_color(color)
+        model = self.model()
         if isinstance(images, np.ndarray) and images.ndim == 4:
-            return self.embedder(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))
+            return model(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))
         crops = [self._only_crop(image) for image in lazy_inputs(images, color)]
-        return self.embedder(np.stack(crops) if crops else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
+        return model(np.stack(crops) if crops else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
 
     def _only_crop(self, image: LazyImage) -> NDArray[np.uint8]:
         """The largest face of an image."""
@@ -515,84 +555,21 @@ class Scorer:
             raise ImageError(f"{prepared.path}: no face found")
         return prepared.crops[0]
 
-    def threshold(self, keep: float, *, group: tuple[str, str] | None = None) -> float:
-        """The quality threshold that keeps a share of the faces used for calibration.
+    def threshold(self, keep: float) -> float:
+        """The quality threshold that keeps a share of the calibration faces; see ``Quality.threshold``."""
+        if self.quality is None:
+            raise ModelError("there is no quality to accept faces by; give one (--quality NAME)")
+        return self.quality.threshold(keep)
 
-        Args:
-            keep: any share from 0 to 1; for those that the model does not list, exact to one percentage point.
-            group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``; only for
-                listed shares.
-        """
-        share, calibration = self._keep_name(keep), self.embedder.description.calibration
-        if group is None:
-            if share is not None:
-                return self.embedder.description.thresholds[share].quality
-            return self._between_quantiles(keep)
-        of_attribute = calibration.groups.get(group[0], {}) if calibration else {}
-        threshold = of_attribute.get(share or "", {}).get(group[1])
-        if threshold is None or threshold.quality is None:
-            raise ModelError(
-                f"{self.embedder.name} has no threshold for {group[0]} {group[1]}; calibrate it with "
-                "facerts calibrate --groups, on enough faces of the group"
-            )
-        return threshold.quality
-
-    def _keep_name(self, keep: float) -> str | None:
-        """The share as the model's description writes it; None if it does not list it."""
-        listed = self.embedder.description.thresholds
-        return next((share for share in listed if math.isclose(float(share), keep)), None)
-
-    def _between_quantiles(self, keep: float) -> float:
-        if not 0 <= keep <= 1:
-            raise ModelError(f"{keep:g} is no share of the faces; give a number from 0 to 1, such as 0.95")
-        calibration = self.embedder.description.calibration
-        quality = None if calibration is None else calibration.quality_at(100 * (1 - keep))
-        if quality is None:
-            raise ModelError(
-                f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces; calibrate it on your own "
-                "faces with facerts calibrate"
-            )
-        return quality
-
-    def match_threshold(self, fmr: float, *, flip: bool = False) -> float:
-        """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
-
-        Args:
-            fmr: one of the false match rates that the model was calibrated for.
-            flip: the embeddings are sums over the crop and its mirror image; ``embed`` uses only the crop.
-
-        Examples:
-            >>> import facerts
-            >>> round(facerts.load().match_threshold(0.001), 4)
-            0.3705
-        """
-        return self._match_threshold(fmr, flip=flip).similarity
-
-    def _match_threshold(self, fmr: float, *, flip: bool) -> MatchThreshold:
-        calibration = self.embedder.description.calibration
-        matching = None if calibration is None else calibration.matching
-        if matching is not None and matching.flip != flip:
-            kinds = ("only the crop", "the crop and its mirror image")
-            raise ModelError(
-                f"{self.embedder.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
-                f"{kinds[flip]}; calibrate it again {'with' if flip else 'without'} --flip"
-            )
-        thresholds = {} if matching is None else matching.thresholds
-        for rate, threshold in thresholds.items():
-            if math.isclose(float(rate), fmr):
-                return threshold
-        available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
-        choice = f"take one of these (--fmr {min(thresholds, key=float)}), or " if thresholds else ""
-        raise ModelError(
-            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; {choice}"
-            "calibrate it on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. "
-            "A similarity of your own also decides (--threshold 0.3), without a known error rate"
-        )
+    def _share(self, keep: float) -> str | None:
+        return None if self.quality is None else self.quality.share(keep)
 
 
 def load(
     model: str | Path | None = None,
     *,
+    quality: str | Path | None = None,
+    recognizer: str | Path | None = None,
     detector: str | Path = "auto",
     det_threshold: float | None = None,
     min_face_size: float = 0,
@@ -601,11 +578,15 @@ def load(
     threads: int | None = None,
     batch_size: int | None = None,
 ) -> Scorer:
-    """Open a model for scoring.
+    """A detector, a quality and a recognizer, each opened when it is first used.
 
     Args:
-        model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it); None
-            for the default model.
+        model: name or .onnx file of a model that is both quality and recognizer (a foreign one with its description
+            beside it), or only the quality.
+        quality: name or file of the quality; None for ``model``, or facerts-quality. "own" is the recognizer's own,
+            "none" is none.
+        recognizer: name or file of the recognizer, or an insightface model pack; None for ``model``, or the default
+            one.
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
             which is opened, and downloaded if necessary, when the first photo comes. "yunet", or the path of an .onnx
             file of YuNet or SCRFD or of a model pack, finds faces in every image. "none" takes every image as an
@@ -613,25 +594,21 @@ def load(
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
         min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
-        providers: ONNX Runtime execution providers by name, also for the detector (``["cuda"]``); None or ``["auto"]``
-            for the fastest, as ``facerts doctor --bench`` measured it or by a fixed order.
-        threads: threads per batch and per image in the detector; None leaves the model to ONNX Runtime and gives the
-            detector, which processes several images at once, one thread.
-        batch_size: crops per batch; None for the best that was measured, or 16 on the CPU and 64 elsewhere.
+        providers: see ``Runtime``, also for the detector.
+        threads: see ``Runtime``; None gives the detector, which processes several images at once, one thread.
+        batch_size: see ``Runtime``.
 
     Raises:
-        ModelError: a model is missing or invalid.
-        MissingModelError: the detector is not on this machine and cannot be downloaded; not for "auto", where it comes
-            with the first photo.
+        ModelError: a name or file is unknown.
         Error: options for a detector without one, or for crops with one.
 
     Examples:
         >>> import facerts
         >>> scorer = facerts.load()
-        >>> scorer.embedder.name
-        'facerts-small'
+        >>> scorer.quality.name, scorer.recognizer.name
+        ('facerts-quality', 'facerts-small')
         >>> round(scorer.threshold(0.95), 4)
-        -0.8377
+        0.5137
     """
     if resize_crops and (detector not in ("auto", "none") or det_threshold is not None):
         raise Error(
@@ -643,9 +620,15 @@ def load(
         providers=providers or [AUTO],
         threads=threads or 1,
     )
-    path = find_or_install(model)
-    embedder = load_embedder(path, providers=providers or [AUTO], threads=threads, batch_size=batch_size)
-    return Scorer(embedder, finder, resize_crops=resize_crops, min_face_size=min_face_size)
+    runtime = Runtime(providers, threads, batch_size)
+    recognizer = recognizer or model or (default_model() if quality == "own" else None)
+    recognizes = Recognizer(recognizer, runtime)
+    scores = (
+        None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, runtime)
+    )
+    if scores is not None and scores.model == recognizes.model is not None:
+        recognizes = Recognizer.of(scores)
+    return Scorer(scores, recognizes, finder, resize_crops=resize_crops, min_face_size=min_face_size)
 
 
 def verify(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from facerts.embedding import OnnxEmbedder
+from facerts.scoring.parts import Quality
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import ScoredFace
 
@@ -27,10 +27,10 @@ class SwappedChannels:
     Models without calibration are not checked, as nothing says which gain of theirs is large.
     """
 
-    def __init__(self, embedder: OnnxEmbedder) -> None:
-        self._embedder = embedder
+    def __init__(self, quality: Quality) -> None:
+        self._quality = quality
         self._gains: dict[str, list[float]] = {"RGB": [], "BGR": []}
-        calibration = embedder.description.calibration
+        calibration = quality.description.calibration
         quantiles = None if calibration is None else calibration.quantiles
         self._spread = quantiles[75] - quantiles[25] if quantiles else None
         self._done = not self._spread
@@ -53,8 +53,7 @@ class SwappedChannels:
         if not seen:
             return
         crops, given = zip(*seen, strict=True)
-        swapped = self._embedder(np.ascontiguousarray(np.stack(crops)[..., ::-1])).quality
-        assert swapped is not None
+        swapped = self._quality(np.ascontiguousarray(np.stack(crops)[..., ::-1]))
         gains = self._gains[color]
         gains += (swapped - np.array(given)).tolist()
         limit = max(MANY, ONE / math.sqrt(len(gains)))

@@ -15,6 +15,7 @@ from facerts.detection import AutoDetector, FaceFinder
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.crop_store import CropStore
+from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
@@ -109,6 +110,7 @@ class VideoTracks:
 
     Args:
         row_builder: scores faces; those that it rejects are poor.
+        recognizer: of the embeddings.
         detector: finds them.
         source: the frames.
         store: keeps crops; closed by the caller.
@@ -124,6 +126,7 @@ class VideoTracks:
     def __init__(
         self,
         row_builder: RowBuilder,
+        recognizer: Recognizer,
         detector: FaceFinder,
         source: FrameSource,
         options: TrackOptions,
@@ -134,8 +137,9 @@ class VideoTracks:
         workers: int | None = None,
         parallel_batches: int = 1,
     ) -> None:
-        self.state = state or TrackingState(Tracker(unlike_cosine(row_builder.calibration)))
+        self.state = state or TrackingState(Tracker(unlike_cosine(recognizer.description.calibration)))
         self._row_builder = row_builder
+        self._recognizer = recognizer
         self._detector = detector
         self._source = source
         self._options = options
@@ -237,8 +241,7 @@ class VideoTracks:
             self.state.left_out += 1
             return
         self.state.given += 1
-        sha256 = self._row_builder.model.sha256
-        yield builder.as_track(self._source.name, self.state.given, self._store, sha256)
+        yield builder.as_track(self._source.name, self.state.given, self._store, self._recognizer.sha256)
         for shot in builder.shots:
             self._store.discard(shot.stored)
 

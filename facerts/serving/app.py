@@ -83,7 +83,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
         >>> callable(app)
         True
     """
-    embedder = scorer.embedder
+    embedder = scorer.recognizer
     metrics = Metrics(__version__, embedder.name, embedder.sha256)
     service = Service(scorer, settings, metrics)
     videos = VideoRequests(service) if settings.video else None
@@ -281,7 +281,7 @@ def _token_check(token: str) -> Any:
 
 def _model_info(service: Service) -> ModelInfo:
     scorer, settings, gallery = service.scorer, service.settings, service.gallery
-    embedder = scorer.embedder
+    embedder = scorer.recognizer
     found = None
     if gallery is not None:
         with gallery_errors():

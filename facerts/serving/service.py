@@ -94,6 +94,7 @@ class Service:
         self.scorer = scorer
         self.settings = settings
         self.metrics = metrics
+        model = scorer.model()
         # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         outputs = scorer.embed(black)
@@ -109,13 +110,13 @@ class Service:
             if self.row_builder.min_quality is None:
                 self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
-        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
+        self._slots = asyncio.Semaphore(AHEAD * model.batch_size * model.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
         self._batcher = Batcher(
-            scorer.embedder,
-            batch_size=scorer.embedder.batch_size,
+            model,
+            batch_size=model.batch_size,
             wait=settings.batch_wait,
-            concurrency=scorer.parallel_batches,
+            concurrency=model.parallel_batches,
             on_batch=metrics.batch.observe,
         )
 
@@ -209,7 +210,7 @@ class Service:
         row_builder = self.row_builder_for(options)
         scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
-        embedder = self.scorer.embedder
+        embedder = self.scorer.model()
         return Scores(
             model=embedder.name,
             model_sha256=embedder.sha256,
@@ -250,7 +251,7 @@ class Service:
         for image in images:
             for face in image.faces:
                 self.metrics.searches.labels(face.decision).inc()
-        embedder = self.scorer.embedder
+        embedder = self.scorer.model()
         return Matches(
             model=embedder.name,
             model_sha256=embedder.sha256,
@@ -288,7 +289,7 @@ class Service:
             raise UnusableImagesError("; ".join(problems), images)
         self.metrics.verifications.labels(result.decision).inc()
         return PairVerification(
-            model=self.scorer.embedder.name,
+            model=self.scorer.recognizer.name,
             model_sha256=rule.model_sha256,
             decision=result.decision,
             similarity=result.similarity,
@@ -330,7 +331,7 @@ class Service:
         row_builder = self.scorer.row_builder(min_quality=min_quality, keep=keep)
         if row_builder.min_quality is not None and not self.has_quality:
             raise ModelError(
-                f"{self.scorer.embedder.name} has no quality, so it cannot accept faces by a threshold"
+                f"{self.scorer.model().name} has no quality, so it cannot accept faces by a threshold"
             )
         return row_builder
 

@@ -94,8 +94,8 @@ class VideoRequests:
         if gallery is not None and fpir is not None:
             matches = gallery.match([track.as_face() for track in tracks], fpir=fpir, k=options.k)
         return VideoResult(
-            model=scorer.embedder.name,
-            model_sha256=scorer.embedder.sha256,
+            model=scorer.recognizer.name,
+            model_sha256=scorer.recognizer.sha256,
             min_quality=scorer.track_row_builder(
                 min_quality=options.min_quality, keep=options.keep
             ).min_quality,

@@ -130,7 +130,7 @@ class RunSummary:
         if self.recipe.backbone.embedding:
             say(f"  facerts evaluate verification --model {model} --data {data} --out results")
         else:
-            say(f"  facerts posthoc graft --quality {model} --model RECOGNIZER.onnx --out joined.onnx")
+            say(f"  facerts score PHOTOS/ --quality {model}")
 
 
 def summarize(metrics: Mapping[str, Any]) -> str:

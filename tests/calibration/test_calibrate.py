@@ -63,7 +63,7 @@ def embed_description(model: Path) -> Path:
 
 
 def calibration_of(model: Path) -> Calibration:
-    calibration = facerts.load(model).embedder.description.calibration
+    calibration = facerts.load(model).recognizer.opened.description.calibration
     assert calibration is not None
     return calibration
 
@@ -121,7 +121,7 @@ def test_missing_quantiles_give_no_percentiles_and_invalid_ones_are_refused() ->
 
 def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Path, people: Path) -> None:
     scorer = facerts.load(calibrated)
-    description = scorer.embedder.description
+    description = scorer.recognizer.opened.description
     assert tuple(description.thresholds) == KEEP
     for share, threshold in description.thresholds.items():
         assert scorer.threshold(float(share)) == threshold.quality
@@ -232,13 +232,16 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
     assert "FMR 0.001 is uncertain: 6,720 impostor pairs give 7 false matches" in uncertain
     assert f"{low:.2g} to {high:.2g}" in uncertain
     scorer = facerts.load(out)
-    assert scorer.match_threshold(0.01, flip=flip) == matching.thresholds["0.01"].similarity
+    assert (
+        scorer.recognizer.match_threshold(0.01, flip=flip).similarity
+        == matching.thresholds["0.01"].similarity
+    )
     with pytest.raises(ModelError, match="calibrate it again with"):
-        scorer.match_threshold(0.01, flip=not flip)
+        scorer.recognizer.match_threshold(0.01, flip=not flip)
     with pytest.raises(ModelError, match=r"rate of 0\.0001, only for 0\.01, 0\.001"):
-        scorer.match_threshold(0.0001, flip=flip)
+        scorer.recognizer.match_threshold(0.0001, flip=flip)
     with pytest.raises(ModelError, match="none at all; calibrate it"):
-        facerts.load(model).match_threshold(0.01)
+        facerts.load(model).recognizer.match_threshold(0.01)
 
 
 def test_intervals_equal_those_of_the_metrics() -> None:
@@ -396,7 +399,7 @@ def test_without_identities_there_are_only_quality_thresholds(
     assert calibration.notes == (
         "The identities of the images are unknown, so there are no match thresholds.",
     )
-    other = facerts.load(calibrated).embedder.description.thresholds
+    other = facerts.load(calibrated).recognizer.opened.description.thresholds
     assert [threshold.quality for threshold in done.description.thresholds.values()] == [
         threshold.quality for threshold in other.values()
     ]
@@ -410,9 +413,11 @@ def test_a_model_without_quality_gets_only_match_thresholds(
     model = embed_description(model) if inside else model
     calibrate(model, people)
     scorer = facerts.load(model)
-    assert scorer.match_threshold(0.01) == matching_of(model).thresholds["0.01"].similarity
+    assert (
+        scorer.recognizer.match_threshold(0.01).similarity == matching_of(model).thresholds["0.01"].similarity
+    )
     assert matching_of(model).thresholds["0.01"].kept == {}
-    assert scorer.embedder.description.thresholds == {}
+    assert scorer.recognizer.opened.description.thresholds == {}
     assert calibration_of(model).notes[0].startswith("The model has no quality")
     assert [row.percentile for row in scorer.score([draw_face(0, 0)])] == [None]
     with pytest.raises(ModelError, match="cannot have quality thresholds"):
@@ -483,8 +488,8 @@ def test_a_shipped_model_is_calibrated_into_another_file(
     with pytest.raises(Error, match=r"small ships with facerts .*--out"):
         calibrate("small", people)
     calibrate("small", people, out=tmp_path / "mine.onnx")
-    assert facerts.load("small").embedder.description.thresholds == {}
-    assert list(facerts.load(tmp_path / "mine.onnx").embedder.description.thresholds) == list(KEEP)
+    assert facerts.load("small").recognizer.opened.description.thresholds == {}
+    assert list(facerts.load(tmp_path / "mine.onnx").recognizer.opened.description.thresholds) == list(KEEP)
 
 
 def test_a_description_inside_a_model_is_rewritten_inside_it(
@@ -510,7 +515,7 @@ def test_a_description_inside_a_model_is_rewritten_inside_it(
     assert written.SerializeToString(deterministic=True) == original.SerializeToString(deterministic=True)
     # A second calibration replaces the first one entirely.
     calibrate(model, people, keep=[0.7])
-    assert list(facerts.load(model).embedder.description.thresholds) == ["0.7"]
+    assert list(facerts.load(model).recognizer.opened.description.thresholds) == ["0.7"]
     assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
 
 
@@ -538,7 +543,7 @@ def test_calibration_needs_neither_onnx_nor_pytorch(
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, package, None)
     calibrate(model, people)
-    assert facerts.load(model).match_threshold(0.01) > 0
+    assert facerts.load(model).recognizer.match_threshold(0.01).similarity > 0
 
 
 class Bright:

@@ -80,12 +80,12 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
 
     # What was written is what was printed, and the scorer finds it.
     scorer = facerts.load(model)
-    assert scorer.embedder.description.calibration == calibration
-    assert scorer.threshold(0.8, group=("camera", "many")) == own
+    assert scorer.recognizer.opened.description.calibration == calibration
+    assert scorer.quality.threshold(0.8, group=("camera", "many")) == own
     assert scorer.threshold(0.8) == single
     for name in (("camera", "few"), ("camera", "none"), ("age", "many")):
         with pytest.raises(ModelError, match=f"no threshold for {name[0]} {name[1]}; calibrate it with"):
-            scorer.threshold(0.8, group=name)
+            scorer.quality.threshold(0.8, group=name)
 
     assert run(*command, "--out-of", tmp_path / "things") == 0
     shown = capsys.readouterr().out
@@ -113,7 +113,7 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
         ["below", "20"],
         ["20", "and"],
     ]
-    calibration = facerts.load(model).embedder.description.calibration
+    calibration = facerts.load(model).recognizer.opened.description.calibration
     assert calibration is not None
     groups = calibration.groups["age"]["0.9"]
     assert [(name, group.faces, group.people, group.errors) for name, group in groups.items()] == [

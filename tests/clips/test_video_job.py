@@ -120,7 +120,7 @@ def test_people_are_searched_for_in_a_gallery(
     empty = np.full(6, np.nan, np.float32)
     names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
     enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", scorer.embedder.sha256, enrolled)
+    gallery = Gallery.from_enrollments("colors", scorer.recognizer.opened.sha256, enrolled)
     write_gallery(tmp_path / "people.npz", gallery)
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0

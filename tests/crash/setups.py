@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from facerts.export import install
+from facerts.export import channel_order as checking
 from facerts.export.channel_order import ChannelOrder
 from facerts.hub import catalog
 from facerts.scoring import job
@@ -14,7 +14,7 @@ from tests.color_people import color_scorer
 def their_catalog() -> None:
     """A catalog of one recognizer, whose order of channels nobody checks, as that takes seconds."""
     catalog.CATALOG = Path("catalog.json").resolve()
-    install.channel_order = lambda _: ChannelOrder(2.0, 1.0, 1.0)
+    checking.channel_order = lambda _: ChannelOrder(2.0, 1.0, 1.0)
 
 
 def people_of_color() -> None:

@@ -29,7 +29,7 @@ MODEL = ("--model", "blocks.onnx", "--threads", "1")
 BUILD = ("gallery", "build", "faces", "--out", "gallery.npz", *MODEL)
 ADD = ("gallery", "add", "gallery.npz", "photos/p2_0.png", "--person", "Clara", *MODEL)
 PULL, USE = (
-    ("models", "pull", "theirs", "--from", "theirs.onnx", "--quality", "none"),
+    ("models", "pull", "theirs", "--from", "theirs.onnx"),
     ("models", "use", "theirs"),
 )
 SCORE = ("score", "photos", *MODEL, "--out", "rows.csv", "--save-crops", "crops", "--annotate", "drawn")

@@ -25,8 +25,7 @@ def test_a_model_gets_the_described_input_for_any_number_of_crops(
     tmp_path: Path, crops: Crops, layout: str, color: str, batch: int | str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", batch=batch, layout=layout)
-    fixed = {"input_batch": batch} if isinstance(batch, int) else {}
-    write_description(model, input_layout=layout, input_color=color, **IMAGENET, **fixed)
+    write_description(model, input_layout=layout, input_color=color, **IMAGENET)
     outputs = load_embedder(model, batch_size=5)(crops)
     raw = slow_embedding(crops, IMAGENET["input_mean"], IMAGENET["input_std"], bgr=color == "BGR")
     norm = np.linalg.norm(raw, axis=1)
@@ -35,6 +34,18 @@ def test_a_model_gets_the_described_input_for_any_number_of_crops(
     assert outputs.quality is not None
     assert np.array_equal(outputs.quality, outputs.norm)  # type: ignore[arg-type]
     assert outputs.embedding.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["*", "face"])
+def test_inputs_that_nothing_reads_are_none(tmp_path: Path, crops: Crops, name: str) -> None:
+    plain, listing = (
+        write_embedder(tmp_path / f"{unread}.onnx", unread=unread, batch=1, quality=True) for unread in (0, 3)
+    )
+    for model in (plain, listing):
+        write_description(model, input_name=name, quality="output:bright")
+    expected, outputs = (load_embedder(model)(crops) for model in (plain, listing))
+    assert np.array_equal(outputs.embedding, expected.embedding)
+    assert np.array_equal(outputs.quality, expected.quality)  # type: ignore[arg-type]
 
 
 def test_no_crops_give_no_rows(tmp_path: Path) -> None:
@@ -66,16 +77,16 @@ def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
 @pytest.mark.parametrize(
     ("model", "description", "message"),
     [
-        ({}, {"input_name": "image"}, "its inputs are face, but its description names only 'image'"),
-        ({"inputs": 2}, {}, "its inputs are extra1, face"),
+        ({}, {"input_name": "image"}, "no input 'image'; its inputs are face"),
+        ({"inputs": 2}, {}, "it has the inputs extra1, and needs them"),
         ({}, {"input_layout": "NHWC"}, "NHWC"),
         ({"dtype": TensorProto.FLOAT16}, {}, "float16"),
         ({}, {"input_size": [160, 160]}, "160 x 160"),
-        ({"batch": 1}, {}, 'must say "batch": 1'),
+        ({"batch": 4096}, {}, "batch: Input should be less than or equal to 1024"),
         ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*its outputs are vector"),
         ({}, {"quality": "output:sharpness"}, "no output 'sharpness'"),
         ({}, {"normalize_embedding": False}, "the description says that quality is the norm"),
-        ({}, {"outputs": {"quality": "vector"}}, "outputs only quality, no embedding"),
+        ({}, {"outputs": {"quality": "vector"}}, "gives a quality and no embedding"),
         ({}, {"schema": "facerts.model/9"}, "schema"),
         ({}, {"input_std": [1, 0, 1]}, "std must be above 0"),
         ({}, {"polarity": "up"}, "polarity"),

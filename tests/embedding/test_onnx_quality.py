@@ -82,7 +82,7 @@ def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) ->
     quality.with_suffix(".json").write_text(json.dumps(quality_description(112)))
     with pytest.raises(ModelError, match=r"m\.onnx: the model has no quality"):
         load_quality(embedder)
-    with pytest.raises(ModelError, match=r"q\.onnx: the model outputs only quality"):
+    with pytest.raises(ModelError, match=r"q\.onnx: the model gives a quality"):
         load_embedder(quality)
 
 
@@ -125,7 +125,7 @@ def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
     ("written", "changes", "sentence"),
     [
         (
-            {"inputs": 2},
+            {"unread": 1, "layout": "NHWC"},
             {"input_name": "*"},
             'calls an input "*", the only one, but the model has face, extra1',
         ),

@@ -465,7 +465,7 @@ def test_another_models_images_are_refused(
     assert gallery.read().entries == known.entries
     # Built again, it is of the other model, and of another size.
     gallery.build(scorer, people)
-    assert gallery.summary().model_sha256 == scorer.embedder.sha256
+    assert gallery.summary().model_sha256 == scorer.recognizer.opened.sha256
     assert len(gallery.search(scorer, people, fpir=0.1)) == 20
 
 

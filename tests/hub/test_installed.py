@@ -1,4 +1,4 @@
-"""The way of a recognizer from an address to a default model with our quality."""
+"""The way of a recognizer from an address to the default one: its file as it is, and a description beside it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ import pytest
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_embedder import load_quality
 from facerts.errors import ModelError
-from facerts.export import install as installing
+from facerts.export import channel_order as checking
 from facerts.export.channel_order import ChannelOrder, channel_order
-from facerts.export.install import install
-from facerts.hub import catalog
+from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
-from facerts.hub.installed import installed_file, installed_models, uninstall, use_model, used_model
-from facerts.onnx import model_pack
+from facerts.hub.installed import find_installed, install, uninstall, use_model, used_model
 from tests.command import run
 from tests.foreign import write_embedder
 
@@ -57,7 +54,7 @@ def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(folder))
     # The check takes seconds, and has its own test.
-    monkeypatch.setattr(installing, "channel_order", lambda _: ChannelOrder(2.0, 1.0, 1.0))
+    monkeypatch.setattr(checking, "channel_order", lambda _: ChannelOrder(2.0, 1.0, 1.0))
     yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
 
@@ -77,30 +74,21 @@ def theirs(listing: Callable[..., Path]) -> Path:
     return model
 
 
-def test_a_recognizer_gets_our_quality_and_keeps_its_embedding(theirs: Path) -> None:
-    done = install("theirs")
-    assert done.path == installed_file("theirs") == find_model("theirs")
-    joined = load_embedder(done.path)
+def test_a_pulled_file_stays_as_it_is_and_works_beside_any_quality(theirs: Path) -> None:
+    path = install("theirs")
+    assert path == find_model("theirs") == find_installed("theirs")
+    assert path.read_bytes() == theirs.read_bytes()
     entry = in_catalog("theirs")
-    np.testing.assert_allclose(
-        joined(CROPS).embedding,
-        load_embedder(theirs, description=entry.description)(CROPS).embedding,
-        atol=1e-6,
-    )
-    ours = load_quality(find_model("facerts-quality"))
-    np.testing.assert_allclose(joined(CROPS).quality, ours(CROPS), atol=1e-5)
-    assert joined.name == "theirs"
-    assert "for tests only" in joined.description.terms
-    assert entry.sha256 in joined.description.source
-    assert joined.description.thresholds == ours.description.thresholds
-    (record,) = installed_models()
-    assert (record.made_from, record.quality) == (entry.sha256, "facerts-quality")
-
-
-def test_without_our_quality_it_has_its_norm(theirs: Path) -> None:
-    plain = load_embedder(install("theirs", quality=None).path)(CROPS)
-    np.testing.assert_allclose(plain.quality, plain.norm)
-    assert installed_models()[0].quality == ""
+    expected = load_embedder(theirs, description=entry.description)(CROPS)
+    scorer = facerts.load(recognizer="theirs", detector="none")
+    outputs = scorer.embed(CROPS)
+    np.testing.assert_array_equal(outputs.embedding, expected.embedding)
+    np.testing.assert_array_equal(outputs.quality, facerts.Quality("facerts-quality")(CROPS))
+    assert (scorer.recognizer.name, scorer.recognizer.sha256) == ("theirs", entry.sha256)
+    assert scorer.recognizer.description.terms == "for tests only"
+    assert entry.sha256 in scorer.recognizer.description.source
+    own = facerts.load(recognizer="theirs", quality="own", detector="none").embed(CROPS)
+    np.testing.assert_array_equal(own.quality, expected.norm)
 
 
 def test_a_name_pulls_where_it_may(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +98,11 @@ def test_a_name_pulls_where_it_may(theirs: Path, monkeypatch: pytest.MonkeyPatch
         find_model("theirs")
     monkeypatch.setenv("FACERTS_OFFLINE", "1")
     with pytest.raises(ModelError, match="theirs is not on this machine"):
-        facerts.load("theirs")
+        _ = facerts.load("theirs").recognizer.opened
     monkeypatch.setenv("FACERTS_OFFLINE", "0")
-    assert facerts.load("theirs").embedder.name == "theirs"
-    monkeypatch.setattr(installing, "fetch", lambda *_: pytest.fail("it is installed again"))
-    assert facerts.load("theirs").embedder.name == "theirs"
+    assert facerts.load("theirs").recognizer.opened.name == "theirs"
+    monkeypatch.setattr(installed, "fetch", lambda *_: pytest.fail("it is installed again"))
+    assert facerts.load("theirs").recognizer.opened.name == "theirs"
 
 
 def test_the_model_in_use_is_every_commands_default(
@@ -124,25 +112,25 @@ def test_the_model_in_use_is_every_commands_default(
     assert "the model theirs is not on this machine" in capsys.readouterr().err
     assert run("models", "pull", "theirs", "--json") == 0
     pulled = json.loads(capsys.readouterr().out)
-    assert pulled["quality"] == "of facerts-quality"
-    assert pulled["smallest cosine"] > 0.99999
+    assert pulled["terms"] == "for tests only"
+    assert pulled["channel order"].startswith("as described")
     assert run("models", "use", "theirs") == 0
     assert used_model() == "theirs"
-    assert find_model() == installed_file("theirs")
-    assert facerts.load().embedder.name == "theirs"
+    assert find_model() == Path(pulled["file"])
+    assert facerts.load().recognizer.opened.name == "theirs"
     capsys.readouterr()
     assert run("models", "path") == 0
-    assert capsys.readouterr().out == f"{installed_file('theirs')}\n"
+    assert capsys.readouterr().out == f"{pulled['file']}\n"
     assert run("models", "list", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "theirs"
     # Back to the one that ships.
     assert run("models", "remove", "theirs") == 0
     assert "the default model is the one that ships again" in capsys.readouterr().err
     assert used_model() is None
-    assert facerts.load().embedder.name == "facerts-small"
+    assert facerts.load().recognizer.opened.name == "facerts-small"
     assert theirs.is_file()
     use_model("facerts-small-int8")
-    assert facerts.load().embedder.name == "facerts-small-int8"
+    assert facerts.load().recognizer.opened.name == "facerts-small-int8"
     for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
         assert run("models", "use", other) == 2
         assert words in capsys.readouterr().err
@@ -153,27 +141,27 @@ def test_the_model_in_use_is_every_commands_default(
 
 
 def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
-    install("theirs")
+    path = install("theirs")
     use_model("theirs")
-    installed_file("theirs").with_suffix(".record.json").unlink()
+    path.with_suffix(".json").unlink()
     with pytest.raises(
         ModelError, match="the default model theirs is not on this machine: run facerts models pull"
     ):
         find_model()
-    (installed_file("theirs").parent / "default").write_text("other\n")
-    with pytest.raises(ModelError, match="default: 'other' is no model; run facerts models use NAME"):
+    (path.parent / "default-recognizer").write_text("other\n")
+    with pytest.raises(
+        ModelError, match="default-recognizer: 'other' is no model; run facerts models use NAME"
+    ):
         find_model()
 
 
 def test_a_changed_file_is_refused(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = install("theirs").path
+    path = install("theirs")
     assert run("models", "verify") == 0
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(
-        ModelError, match=r"theirs\.onnx: not as facerts models pull wrote it .*models remove theirs"
-    ):
+    with pytest.raises(ModelError, match=r"theirs_v1\.onnx: its SHA-256 is .*models remove theirs"):
         find_model("theirs")
     capsys.readouterr()
     assert run("models", "list") == 0
@@ -182,21 +170,12 @@ def test_a_changed_file_is_refused(theirs: Path, capsys: pytest.CaptureFixture[s
     assert len(uninstall("theirs")) == 2
 
 
-def test_a_file_with_a_fixed_batch_takes_any(listing: Callable[..., Path]) -> None:
-    model = write_embedder(listing() / "one.onnx", size=16, batch=1)
-    listing(described(model, "one"))
-    done = install("one")
-    assert done.freed
-    assert load_embedder(done.path).description.input.batch is None
-    assert len(load_embedder(done.path)(CROPS)) == len(CROPS)
-
-
 def _pack(folder: Path, **members: bytes) -> dict[str, Any]:
-    """The entry of a pack that is written into a folder; ``up`` in a member's name is the folder above."""
+    """The entry of a pack that is written into a folder."""
     path = folder / "pack.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            archive.writestr(f"{name.replace('up_', '../')}.onnx", content)
+            archive.writestr(f"{name}.onnx", content)
     entry = {**described(path, "pack"), "kind": "pack", "embedding_size": 128}
     del entry["description"]
     return entry
@@ -205,43 +184,12 @@ def _pack(folder: Path, **members: bytes) -> dict[str, Any]:
 def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "w600k.onnx", size=128)
     listing(_pack(listing(), w600k=model.read_bytes()))
-    install("pack")
-    joined = load_embedder(find_model("pack"))
-    assert (joined.name, joined.description.embedding_size) == ("pack", 128)
-    assert joined(CROPS).quality is not None
+    assert install("pack").suffix == ".zip"
+    recognizer = facerts.Recognizer("pack")
+    assert (recognizer.name, recognizer(CROPS).shape) == ("pack", (4, 128))
 
 
-@pytest.mark.parametrize(
-    ("members", "words"),
-    [
-        ({"good": b"x", "up_evil": b"x"}, "points outside the folder"),
-        ({"bomb": bytes(200_000)}, "more than the limit"),
-        ({"notes": b"no network"}, "must have one network"),
-    ],
-)
-def test_a_hostile_pack_leaves_nothing_behind(
-    listing: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    members: dict[str, bytes],
-    words: str,
-) -> None:
-    monkeypatch.setattr(model_pack, "MAX_PACK_BYTES", 100_000)
-    folder = listing()
-    listing(_pack(folder, **members))
-    before = sorted(folder.parent.rglob("*"))
-    assert run("models", "pull", "pack") == 2
-    error = capsys.readouterr().err
-    assert "pack.zip: " in error
-    assert words in error
-    assert installed_models() == ()
-    # Nothing but the folders that were made to write into.
-    assert [path for path in folder.parent.rglob("*") if path not in before and path.is_file()] == []
-
-
-def test_swapped_channels_are_noticed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_swapped_channels_are_noticed() -> None:
     small = load_embedder(find_model("facerts-small"))
     order = channel_order(small)
     assert order.is_right
@@ -253,11 +201,6 @@ def test_swapped_channels_are_noticed(
     assert swapped.is_wrong
     np.testing.assert_allclose(
         [swapped.swapped, swapped.described], [order.described, order.swapped], rtol=1e-4
-    )
-    installing._checked_order("theirs", wrong)
-    assert (
-        "theirs takes BGR by its description, but tells drawn people apart better as RGB"
-        in capsys.readouterr().err
     )
 
 

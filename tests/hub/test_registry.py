@@ -38,8 +38,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
     scorer = facerts.load()
-    assert scorer.embedder.name == "tiny-small"
-    assert scorer.embedder.sha256 == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
+    assert scorer.recognizer.opened.name == "tiny-small"
+    assert (
+        scorer.recognizer.opened.sha256
+        == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
+    )
     face = draw_face(0, 0)
     assert scorer.score(face) == facerts.load(shipped / "tiny-small.onnx").score(face)
 
@@ -90,7 +93,7 @@ def cut(file: Path) -> None:
 def test_a_changed_file_is_not_loaded(shipped: Path, harm: Callable[[Path], None], words: str) -> None:
     harm(shipped / "large.onnx")
     with pytest.raises(ModelError, match=words):
-        facerts.load("large")
+        _ = facerts.load("large").recognizer.opened
     assert verify_shipped()["tiny-small"] == []
     (problem,) = verify_shipped()["large"]
     assert words in problem
@@ -112,10 +115,10 @@ def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None
     with pytest.raises(
         ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"
     ):
-        facerts.load()
+        _ = facerts.load().recognizer.opened
     with pytest.raises(ModelError, match=r"no model 'large', since none is shipped"):
-        facerts.load("large")
-    assert facerts.load(shipped / "large.onnx").embedder.name == "large"
+        _ = facerts.load("large").recognizer.opened
+    assert facerts.load(shipped / "large.onnx").recognizer.opened.name == "large"
     assert verify_shipped() == {}
 
 
@@ -169,7 +172,7 @@ def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: py
 
     monkeypatch.setattr(registry.resources, "files", missing)
     with pytest.raises(ModelError, match=r"lacks its package facerts\.models; reinstall facerts"):
-        facerts.load()
+        _ = facerts.load().recognizer.opened
 
 
 def test_the_list_command_shows_the_default_model_first(

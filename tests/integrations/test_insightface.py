@@ -158,13 +158,13 @@ def test_get_many_gives_the_same_faces_in_fewer_batches(
 ) -> None:
     images = [photo(0, 1)[0], np.zeros((SIDE, SIDE, 3), np.uint8), photo(2)[0], photo(3, 4, 5)[0]]
     alone = [app.get(image) for image in images]
-    batches, call = [], OnnxEmbedder.__call__
+    batches, call = [], OnnxEmbedder.outputs
 
     def counting_call(self: OnnxEmbedder, crops: ImageArray) -> FaceOutputs:
         batches.append(len(crops))
         return call(self, crops)
 
-    monkeypatch.setattr(OnnxEmbedder, "__call__", counting_call)
+    monkeypatch.setattr(OnnxEmbedder, "outputs", counting_call)
     together = app.get_many(iter(images))
     assert batches == [6]
     assert [len(faces) for faces in together] == [2, 0, 1, 3]

@@ -206,7 +206,7 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(
 
     assert error() == ""
     assert "images, images_sha256 on this machine differ" in error(tmp_path / "other")
-    assert "model_sha256 on this machine differ" in error(model_sha256="0")
+    assert "models on this machine differ" in error(models="0")
     assert "facerts on this machine differ" in error(facerts="0")
     assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
 

@@ -169,9 +169,9 @@ def test_photos_are_left_out_where_the_detector_is_missing(
 def test_the_best_batch_size_is_used(tmp_path: Path) -> None:
     write_description(write_embedder(tmp_path / "m.onnx"))
     best = MeasuredProvider(provider=CPU, ms_per_crop={1: 2, 48: 1}, cosine=1, exact=True)
-    assert load(tmp_path / "m.onnx", detector="none").embedder.batch_size == 16
+    assert load(tmp_path / "m.onnx", detector="none").recognizer.opened.batch_size == 16
     store_measured([best], "m")
-    assert load(tmp_path / "m.onnx", detector="none").embedder.batch_size == 48
-    assert load(tmp_path / "m.onnx", detector="none", batch_size=5).embedder.batch_size == 5
+    assert load(tmp_path / "m.onnx", detector="none").recognizer.opened.batch_size == 48
+    assert load(tmp_path / "m.onnx", detector="none", batch_size=5).recognizer.opened.batch_size == 5
     crops = np.zeros((3, 112, 112, 3), np.uint8)
     assert len(load(tmp_path / "m.onnx", detector="none").embed(crops).embedding) == 3

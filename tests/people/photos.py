@@ -68,7 +68,7 @@ def open_scorer(folder: Path, shift: float = 0.0, *, thresholds: bool = True) ->
         calibration=calibration if thresholds else calibration | {"quantiles": []},
         thresholds=kept,
     )
-    return Scorer(load(path, detector="none", threads=1).embedder, TileDetector(shift))
+    return Scorer.of(load(path, detector="none", threads=1).recognizer.opened, TileDetector(shift))
 
 
 def face(person: float, image: int, *, light: float = 1.0) -> NDArray[np.uint8]:

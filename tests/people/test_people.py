@@ -122,9 +122,9 @@ def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
 
 def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     scorer = open_scorer(tmp_path)
-    calibration = scorer.embedder.description.calibration
+    calibration = scorer.recognizer.opened.description.calibration
     assert calibration is not None
-    scorer.embedder.description = scorer.embedder.description.model_copy(
+    scorer.recognizer.opened.description = scorer.recognizer.opened.description.model_copy(
         update={"calibration": calibration.model_copy(update={"matching": None})}
     )
     with pytest.raises(ModelError, match="calibrate"):
@@ -222,7 +222,7 @@ def test_a_run_that_is_interrupted_continues(
 
 def _find_and_die(scorer: Scorer, photos: Path, out: Path, load: object) -> None:
     find_job._load = load  # type: ignore[assignment]
-    scorer.embedder.batch_size = 2
+    scorer.recognizer.opened.batch_size = 2
     find_people(scorer, photos, out)
 
 

@@ -45,7 +45,7 @@ def photo() -> Pixels:
 
 @pytest.fixture
 def scorer(model: Path) -> Scorer:
-    return Scorer(facerts.load(model).embedder, Sized(112, 56))
+    return Scorer.of(facerts.load(model).recognizer.opened, Sized(112, 56))
 
 
 def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels) -> None:
@@ -59,7 +59,9 @@ def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels
         assert face.points.shape == (5, 2)
         # Rows round points to hundredths of a pixel.
         assert np.abs(face.crop.astype(int) - align(photo, face.points)).max() <= 3
-        np.testing.assert_allclose(face.embedding, scorer.embedder(face.crop[None]).embedding[0], atol=1e-5)
+        np.testing.assert_allclose(
+            face.embedding, scorer.recognizer.opened(face.crop[None]).embedding[0], atol=1e-5
+        )
         assert (face.path, face.quality, face.accepted, face.det_score) == ("image 0", row.quality, True, 0.8)
         assert face.reasons == row.reasons
 
@@ -94,7 +96,7 @@ def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(
     assert [row.error is None for row in scorer.score([photo, gone])] == [True, True, False]
     with pytest.raises(ImageError, match=r"gone\.png: cannot be read"):
         scorer.embed(gone)
-    nobody = Scorer(scorer.embedder, Sized())
+    nobody = Scorer(scorer.quality, scorer.recognizer, Sized())
     assert list(nobody.faces(photo)) == []
     with pytest.raises(ImageError, match="image 0: no face found"):
         nobody.embed(photo)
@@ -105,7 +107,7 @@ def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(
 
 def test_small_faces_are_left_out_and_counted(scorer: Scorer, photo: Pixels) -> None:
     for side, left, smaller in ((0, 2, None), (56, 2, 0), (57, 1, 1), (113, 0, 2)):
-        limited = Scorer(scorer.embedder, scorer.detector, min_face_size=side)
+        limited = Scorer(scorer.quality, scorer.recognizer, scorer.detector, min_face_size=side)
         rows = limited.score(photo)
         assert len([row for row in rows if row.face is not None]) == left
         assert {row.smaller_faces for row in rows} == {smaller}
@@ -117,14 +119,14 @@ def test_small_faces_are_left_out_and_counted(scorer: Scorer, photo: Pixels) -> 
 def test_any_share_of_the_faces_can_be_kept() -> None:
     """Between the quantiles at whole percents the threshold is linear; listed shares are exact."""
     scorer = facerts.load()
-    calibration = scorer.embedder.description.calibration
+    calibration = facerts.Quality().description.calibration
     assert calibration is not None
     quantiles = np.array(calibration.quantiles)
     for keep in (0.999, 0.93, 0.5, 0.3333, 0.0, 1.0):
         expected = np.interp(100 * (1 - keep), np.arange(101), quantiles)
         assert scorer.threshold(keep) == pytest.approx(expected, abs=1e-9)
         assert calibration.percentile(scorer.threshold(keep)) == pytest.approx(100 * (1 - keep), abs=0.51)
-    assert scorer.threshold(0.95) == scorer.embedder.description.thresholds["0.95"].quality
+    assert scorer.threshold(0.95) == facerts.Quality().description.thresholds["0.95"].quality
     for keep in (-0.1, 1.01, float("nan")):
         with pytest.raises(facerts.Error, match="is no share of the faces"):
             scorer.threshold(keep)

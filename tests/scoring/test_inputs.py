@@ -37,7 +37,7 @@ def test_embedding_takes_what_scoring_takes(scorer: Scorer, crops: Crops, tmp_pa
     for single in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
         np.testing.assert_allclose(scorer.embed(single).embedding, expected[:1], atol=1e-6)
     assert scorer.embed([]).embedding.shape == (0, expected.shape[1])
-    scorer = Scorer(scorer.embedder)
+    scorer = Scorer(scorer.quality, scorer.recognizer)
     for images in ([crops[0], crops[1][:50]], ["gone.png"]):
         with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
             scorer.embed(images)
@@ -89,8 +89,8 @@ def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
 
 
 def test_a_scorer_says_what_it_is(scorer: Scorer) -> None:
-    resizing = Scorer(scorer.embedder, resize_crops=True)
-    assert repr(resizing) == "<Scorer m, detector none, resize_crops=True, keep: 0.9>"
+    resizing = Scorer(scorer.quality, scorer.recognizer, resize_crops=True)
+    assert repr(resizing) == "<Scorer quality m.onnx, recognizer m.onnx, detector none, resize_crops=True>"
 
 
 def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:

@@ -98,7 +98,7 @@ def test_a_face_is_too_small_or_turned_away() -> None:
 def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
     photo = np.zeros((300, 300, 3), dtype=np.uint8)
     photo[:28, :28] = draw_face(0, 0)[::4, ::4] // 20
-    small = Scorer(scorer.embedder, OneFace(detection(scale=0.25)))
+    small = Scorer(scorer.quality, scorer.recognizer, OneFace(detection(scale=0.25)))
     (row,) = small.score(photo)
     assert row.reasons[:2] == ("too_small", "under_exposed")
     assert row.accepted is None
@@ -157,7 +157,7 @@ def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> Non
         (detection(scale=0.25), ("too_small",)),
         (detection(left=-50), ("cut_off",)),
     ):
-        (row,) = Scorer(scorer.embedder, OneFace(face)).score(photo, min_quality=-1e9)
+        (row,) = Scorer(scorer.quality, scorer.recognizer, OneFace(face)).score(photo, min_quality=-1e9)
         assert row.reasons[:1] == expected
         assert row.accepted is ("not_a_face" not in row.reasons)
         assert ("not_a_face" in row.reasons) == (expected == ("not_a_face",))

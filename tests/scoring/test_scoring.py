@@ -53,7 +53,7 @@ def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path
     for row in (path, text, data, array):
         assert row.quality == pytest.approx(expected, rel=1e-5)
         assert row.error is None
-        assert row.model_sha256 == scorer.embedder.sha256
+        assert row.model_sha256 == scorer.recognizer.opened.sha256
     assert path.path == str(tmp_path / "face.png")
     assert scorer.score(face)[0].quality == array.quality
 
@@ -79,7 +79,7 @@ def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     for row, expected in zip(scorer.score([tmp_path / name for name in names]), words, strict=True):
         assert expected in (row.error or "")
         assert bool(expected) == bool(row.error)
-    resizing = Scorer(scorer.embedder, resize_crops=True)
+    resizing = Scorer(scorer.quality, scorer.recognizer, resize_crops=True)
     assert "image 0: 15 x 15 pixels are too few" in str(resizing.score(draw_face(0, 0)[:15, :15])[0].error)
     line = np.zeros(4, dtype=np.uint8)
     assert "(H, W, 3)" in str(scorer.score([line])[0].error)
@@ -106,7 +106,7 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
 
 def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
     first, second = draw_face(0, 0), draw_face(1, 0)
-    finding = Scorer(scorer.embedder, TwoFaces())
+    finding = Scorer(scorer.quality, scorer.recognizer, TwoFaces())
     rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
     assert [row.face for row in rows] == [0, 1, None]
     assert [row.quality for row in rows[:2]] == [
@@ -127,7 +127,7 @@ def test_rows_keep_the_order_of_the_images(
     scored = [
         face
         for (face,) in score_images(
-            RowBuilder(scorer.embedder),
+            RowBuilder(scorer.recognizer.opened),
             lazy_images(source),
             batch_size=5,
             workers=workers,
@@ -159,7 +159,7 @@ class RecordsBatches:
 
 def test_no_batch_crosses_a_block_boundary(scorer: Scorer, drawn_faces: Path) -> None:
     source = open_images(drawn_faces)
-    model = RecordsBatches(scorer.embedder)
+    model = RecordsBatches(scorer.recognizer.opened)
     list(score_images(RowBuilder(model), lazy_images(source, 0, 13), batch_size=4, block_size=6))
     assert model.batches == [4, 2, 4, 2, 1]
 
@@ -356,7 +356,9 @@ def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyP
         return TwoFaces()(photo)
 
     images = [LazyImage(str(number), lambda: np.zeros((112, 224, 3), np.uint8)) for number in range(100)]
-    scored = score_images(RowBuilder(scorer.embedder), images, detector=find, batch_size=2, workers=2)
+    scored = score_images(
+        RowBuilder(scorer.recognizer.opened), images, detector=find, batch_size=2, workers=2
+    )
     assert len(next(scored)) == 2
     # Three of the network, one that waits, and those of two threads.
     assert len(photos) <= 6

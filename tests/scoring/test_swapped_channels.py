@@ -37,7 +37,7 @@ class Redness:
     """Stands for an embedder whose quality is how much redder than blue an image is."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self._embedder = scorer.embedder
+        self._embedder = scorer.recognizer.opened
         self.calls = 0
 
     def __getattr__(self, name: str) -> object:
@@ -57,7 +57,7 @@ def redness(scorer: Scorer) -> Redness:
 
 @pytest.fixture
 def watched(redness: Redness) -> Scorer:
-    return Scorer(redness)  # type: ignore[arg-type]
+    return Scorer.of(redness)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ def test_right_channels_and_files_give_no_warning(
     watched.verify(orange[0], orange[1])
     # A file says itself what its channels are, and so does its blue sky.
     (tmp_path / "blue.png").write_bytes(encode_png(np.ascontiguousarray(orange[0, ..., ::-1])))
-    Scorer(redness).score([tmp_path / "blue.png", (tmp_path / "blue.png").read_bytes()])  # type: ignore[arg-type]
+    Scorer.of(redness).score([tmp_path / "blue.png", (tmp_path / "blue.png").read_bytes()])  # type: ignore[arg-type]
 
 
 def test_the_order_is_taken_for_right_after_some_faces(

@@ -295,7 +295,7 @@ def test_options_that_make_no_sense_are_errors() -> None:
         with pytest.raises(Error, match=message):
             list(scorer.video([], **options))
     with pytest.raises(ModelError, match="faces in videos have to be found"):
-        list(Scorer(scorer.embedder).video([]))
+        list(Scorer(scorer.quality, scorer.recognizer).video([]))
 
 
 def test_unsure_detections_continue_tracks() -> None:

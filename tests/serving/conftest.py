@@ -55,7 +55,7 @@ class Wrapped:
     """A model that can be kept busy, and can fail on bright crops."""
 
     def __init__(self, scorer: Scorer, error: Exception | None = None) -> None:
-        self._embedder = scorer.embedder
+        self._embedder = scorer.recognizer.opened
         self._error = error
         self.free = threading.Event()
         self.free.set()
@@ -99,7 +99,7 @@ def scorer(model_file: Path) -> Scorer:
 
 @pytest.fixture(scope="session")
 def photo_scorer(scorer: Scorer) -> Scorer:
-    return Scorer(scorer.embedder, BrightSquares())
+    return Scorer(scorer.quality, scorer.recognizer, BrightSquares())
 
 
 @pytest.fixture(scope="session")

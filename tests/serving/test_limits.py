@@ -171,7 +171,7 @@ def unfinished(client: httpx.Client, size: int) -> socket.socket:
 
 def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer) -> None:
     model = Wrapped(scorer)
-    with running(Scorer(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
         assert client.get("/readyz").json() == {"status": "ready"}
         model.free.clear()
         others = [complete(client, crop(9)) for _ in range(2)]
@@ -260,7 +260,7 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
         ("verify", matcher, Settings(timeout=0.3), [crop(200), crop(200)]),
     ):
         model = Wrapped(opened)
-        with running(Scorer(model), settings) as client:  # type: ignore[arg-type]
+        with running(Scorer.of(model), settings) as client:  # type: ignore[arg-type]
             model.free.clear()
             response = post(client, *images, to=to)
             assert problem(response) == (504, "timeout")
@@ -273,12 +273,12 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
 def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer) -> None:
     model = Wrapped(scorer)
     model.batch_size = 1
-    with running(Scorer(model), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings()) as client:  # type: ignore[arg-type]
         model.free.clear()
         runs = model.runs
         body = crop(9)
         # As many as run at once, and three that wait.
-        at_once = Scorer(model).parallel_batches  # type: ignore[arg-type]
+        at_once = Scorer.of(model).model().parallel_batches  # type: ignore[arg-type]
         connections = [complete(client, body) for _ in range(at_once + 3)]
         assert until(lambda: metric(client, "facerts_queue_crops") == 3)
         for connection in connections:
@@ -293,7 +293,7 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer) -> None:
 def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -> None:
     model = Wrapped(scorer)
     answers: list[httpx.Response] = []
-    with running(Scorer(model), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings()) as client:  # type: ignore[arg-type]
         model.free.clear()
         threads = [threading.Thread(target=lambda: answers.append(post(client, crop(9)))) for _ in range(4)]
         for thread in threads:

@@ -46,7 +46,7 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
     unknown = dict.fromkeys(("box", "points", "det_score", "accepted"))
     assert image.pop("faces") == [{**unknown, **scores, "reasons": ["noisy"]}]
     assert image == {"name": None, "width": 112, "height": 112, "found": 1, "error": None}
-    sha256 = scorer.embedder.sha256
+    sha256 = scorer.recognizer.opened.sha256
     assert answer == {"model": "bright", "model_sha256": sha256, "min_quality": None, "images": [image]}
     assert faces(post(client, data))[0][0]["embedding"] is None
 
@@ -117,7 +117,7 @@ def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
     ((found,),) = faces(post(client, square, resize_crops=True))
     assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
     assert len(faces(post(photo_client, square, aligned=True, resize_crops=True))[0]) == 1
-    with running(Scorer(scorer.embedder, resize_crops=True), Settings()) as resizing:
+    with running(Scorer(scorer.quality, scorer.recognizer, resize_crops=True), Settings()) as resizing:
         assert len(faces(post(resizing, square))[0]) == 1
         assert post(resizing, square, resize_crops=False).status_code == 422
 
@@ -134,7 +134,7 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
 
 def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer) -> None:
     auto = AutoDetector(lambda: photo_scorer.detector, "stub")  # type: ignore[arg-type, return-value]
-    chooses = Scorer(photo_scorer.embedder, auto)
+    chooses = Scorer(photo_scorer.quality, photo_scorer.recognizer, auto)
     with running(chooses, Settings(max_faces=2)) as client:
         assert client.get("/v1/model").json()["detector"] == "auto"
         bright = crop(250)
@@ -242,7 +242,7 @@ def test_names_of_files_come_back_as_they_are_and_do_no_harm(client: httpx.Clien
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:
     expected = {
         "name": "bright",
-        "sha256": scorer.embedder.sha256,
+        "sha256": scorer.recognizer.opened.sha256,
         "detector": "BrightSquares",
         "has_quality": True,
         "min_quality": None,
@@ -251,7 +251,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
         "template": TEMPLATE.tolist(),
         "template_size": 112,
         "limits": {"bytes": 32 << 20, "pixels": 32_000_000, "images": 16, "faces": 3, "seconds": None},
-        "description": json.loads(scorer.embedder.description.to_json()),
+        "description": json.loads(scorer.recognizer.opened.description.to_json()),
     }
     assert photo_client.get("/v1/model").json() == expected
 
@@ -276,7 +276,7 @@ def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: 
     "error", [ModelError("/secret/place/model.onnx: not a finite number"), RuntimeError("/secret/place")]
 )
 def test_a_model_that_fails_is_said_to_without_its_path(scorer: Scorer, error: Exception) -> None:
-    with running(Scorer(Wrapped(scorer, error)), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(Wrapped(scorer, error)), Settings()) as client:  # type: ignore[arg-type]
         response = post(client, crop(100), crop(250))
         assert problem(response) == (500, "internal")
         assert "secret" not in response.text

@@ -66,7 +66,8 @@ def test_candidates_and_decisions_are_those_of_the_gallery(
 
 def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path) -> None:
     with running(
-        Scorer(searcher.embedder, BrightSquares()), Settings(gallery=gallery_file, max_faces=2)
+        Scorer(searcher.quality, searcher.recognizer, BrightSquares()),
+        Settings(gallery=gallery_file, max_faces=2),
     ) as client:
         images = b"no image", encode_png(photo([])), encode_png(photo([150, 0, 200, 250]))
         options = {"embeddings": True, "min_quality": 0.5, "fpir": 0.9}
@@ -139,7 +140,9 @@ def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     searcher: Scorer, scorer: Scorer, gallery_file: Path, tmp_path: Path
 ) -> None:
     def built(name: str, people: list[str], size: int = 8) -> None:
-        gallery = Gallery.from_enrollments("searcher", searcher.embedder.sha256, one_each(people, size))
+        gallery = Gallery.from_enrollments(
+            "searcher", searcher.recognizer.opened.sha256, one_each(people, size)
+        )
         write_gallery(tmp_path / name, gallery)
 
     built("one.npz", ["a"])

@@ -103,7 +103,7 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
 
 
 def test_images_that_cannot_be_compared_are_named(matcher: Scorer) -> None:
-    photos = Scorer(matcher.embedder, BrightSquares())
+    photos = Scorer(matcher.quality, matcher.recognizer, BrightSquares())
     with running(photos, Settings(max_faces=2)) as client:
         response = verify(client, b"no image", encode_png(photo([])))
         assert problem(response) == (422, "unusable_images")

@@ -172,6 +172,6 @@ def test_a_service_takes_videos_only_if_it_is_told_to(clip: bytes) -> None:
         assert client.post("/v1/video", files={"video": clip}).status_code == 404
         assert "/v1/video" not in client.get("/openapi.json").json()["paths"]
     with pytest.raises(ModelError, match="faces in videos have to be found"):
-        build(Scorer(color_scorer().embedder), Settings(video=True))
+        build(Scorer.of(color_scorer().recognizer.opened), Settings(video=True))
     with pytest.raises(Error, match="max_seconds must be"):
         Settings(max_seconds=0)

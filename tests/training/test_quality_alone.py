@@ -50,7 +50,7 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     printed = capsys.readouterr().err
     assert "no embedding" in printed
     assert "area_teacher" in printed
-    assert "facerts posthoc graft --quality tiny.onnx" in printed
+    assert "facerts score PHOTOS/ --quality tiny.onnx" in printed
     trained = load_network(tmp_path / "run")
     assert "embedding.0.weight" not in trained.network.state_dict()
     parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16").parity

@@ -92,7 +92,7 @@ Quality = ComputedQuality | ListedQuality
 
 
 @dataclass(frozen=True)
-class Recognizer:
+class LineupRecognizer:
     """A recognizer, and the qualities that it has of its own.
 
     Attributes:
@@ -127,19 +127,19 @@ class Lineup:
         qualities: qualities that are the same for all recognizers, by label.
     """
 
-    recognizers: Mapping[str, Recognizer]
+    recognizers: Mapping[str, LineupRecognizer]
     qualities: Mapping[str, Quality]
     method: str = "league"
 
     @classmethod
     def of(
         cls,
-        recognizers: Mapping[str, Recognizer],
-        tables: Mapping[str, Recognizer],
+        recognizers: Mapping[str, LineupRecognizer],
+        tables: Mapping[str, LineupRecognizer],
         *qualities: Mapping[str, Quality],
     ) -> Lineup:
         """A lineup of models, tables and qualities."""
-        every: dict[str, Recognizer] = {}
+        every: dict[str, LineupRecognizer] = {}
         judged: dict[str, Quality] = {}
         for label, recognizer in (*recognizers.items(), *tables.items()):
             _add(every, label, recognizer, "recognizers")
@@ -175,20 +175,20 @@ def open_recognizers(
     load: Callable[[Path], AnyEmbedder],
     own: Sequence[str] = (),
     calibration: Source | None = None,
-) -> dict[str, Recognizer]:
+) -> dict[str, LineupRecognizer]:
     """Open recognizers given as ``[LABEL=]MODEL``.
 
     Args:
         own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
         calibration: faces for those of them that choose something, see ``open_recognizer_scores``.
     """
-    recognizers: dict[str, Recognizer] = {}
+    recognizers: dict[str, LineupRecognizer] = {}
     for label, value in map(split_label, texts):
         embedder = load(Path(value))
         _add(
             recognizers,
             label or embedder.name,
-            Recognizer(embedder, _own_scores(embedder, own, calibration)),
+            LineupRecognizer(embedder, _own_scores(embedder, own, calibration)),
             "recognizers",
         )
     return recognizers
@@ -244,7 +244,7 @@ def open_qualities(
     return qualities
 
 
-def columns_of(recognizers: Mapping[str, Recognizer]) -> dict[str, Quality]:
+def columns_of(recognizers: Mapping[str, LineupRecognizer]) -> dict[str, Quality]:
     """The qualities that tables of embeddings have beside the embeddings, by label."""
     qualities: dict[str, Quality] = {}
     for label, recognizer in recognizers.items():

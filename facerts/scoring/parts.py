@@ -1,0 +1,338 @@
+"""A quality and a recognizer: models by name or file, opened when they are first used, alone or together."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding import Embedder, FaceOutputs, OnnxModel, OnnxQuality, load_embedder
+from facerts.embedding.onnx_embedder import load_model, outputs_of_crops
+from facerts.errors import ModelError
+from facerts.hub.find import check_name, default_quality, find_or_pull
+from facerts.onnx.contract import Description, MatchThreshold
+from facerts.onnx.providers import AUTO, CORES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# The usual false match rate.
+DEFAULT_FMR = 1e-3
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How models compute.
+
+    Attributes:
+        providers: ONNX Runtime execution providers by name (``["cuda"]``); None or ``["auto"]`` for the fastest, as
+            ``facerts doctor --bench`` measured it or by a fixed order.
+        threads: threads per forward pass; None leaves it to ONNX Runtime.
+        batch_size: crops per batch; None for the best that was measured, or 16 on the CPU and 64 elsewhere.
+    """
+
+    providers: Sequence[str] | None = None
+    threads: int | None = None
+    batch_size: int | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of functions that open a model."""
+        return {
+            "providers": self.providers or [AUTO],
+            "threads": self.threads,
+            "batch_size": self.batch_size,
+        }
+
+
+class ModelPart:
+    """A model that is found and opened when it is first used. It can be pickled, and is opened again elsewhere.
+
+    Args:
+        model: name of a model, or an .onnx file (a foreign one with its description beside it); None for the default.
+
+    Raises:
+        ModelError: there is no such name or file.
+    """
+
+    def __init__(self, model: str | Path | None = None, runtime: Runtime | None = None) -> None:
+        if model is not None:
+            check_name(model)
+        self.model = model
+        self.runtime = runtime or Runtime()
+        # Where both parts are one file, it is opened by one of them.
+        self._source: ModelPart | Embedder | None = None
+        self._lock = RLock()
+        self._path: Path | None = None
+        self._opened: OnnxModel | None = None
+
+    @classmethod
+    def of(cls, source: ModelPart | Embedder) -> Self:
+        """The same model in another part, or one that is open."""
+        part = cls()
+        if isinstance(source, ModelPart):
+            part.model, part.runtime = source.model, source.runtime
+        part._source = source
+        return part
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def __str__(self) -> str:
+        if self.model is not None:
+            return Path(self.model).name
+        return "default" if self._source is None else getattr(self._source, "name", "own")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model, "runtime": self.runtime, "source": self._source}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ModelPart.__init__(self, state["model"], state["runtime"])
+        self._source = state["source"]
+
+    @property
+    def path(self) -> Path:
+        """The file, which is downloaded first if it has to be and may be."""
+        with self._lock:
+            if self._path is None:
+                self._path = self._find()
+            return self._path
+
+    @property
+    def opened(self) -> Any:
+        """The model: an ``OnnxModel``, or the embedder that the part is of."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._checked(self._source) if self._source else self._open(self.path)
+            return self._opened
+
+    def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """All that the model gives for aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
+        return outputs_of_crops(self.opened, crops)
+
+    @property
+    def description(self) -> Description:
+        """The model's description."""
+        description: Description = self.opened.description
+        return description
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return str(self.opened.name)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the model's file."""
+        return str(self.opened.sha256)
+
+    def _find(self) -> Path:
+        return find_or_pull(self.model)
+
+    def _open(self, path: Path) -> OnnxModel:
+        return load_model(path, **self.runtime.keywords())
+
+    def _checked(self, source: ModelPart | Embedder) -> Any:
+        return source.opened if isinstance(source, ModelPart) else source
+
+
+class Quality(ModelPart):
+    """How good aligned crops are, by a model that gives a quality.
+
+    Examples:
+        >>> import facerts, numpy as np
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> quality = facerts.Quality()
+        >>> quality(np.stack([draw_face(0, 0), draw_face(0, 1)])).shape, round(quality.threshold(0.95), 4)
+        ((2,), 0.5137)
+    """
+
+    def __call__(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Quality of aligned crops.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Returns:
+            ``(N,) float32``, higher is better.
+        """
+        quality = self.outputs(crops).quality
+        if quality is None:
+            raise ModelError(f"{self.name} has no quality; give another model")
+        return quality
+
+    def threshold(self, keep: float, *, group: tuple[str, str] | None = None) -> float:
+        """The quality threshold that keeps a share of the faces used for calibration.
+
+        Args:
+            keep: any share from 0 to 1; for those that the model does not list, exact to one percentage point.
+            group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``; only for
+                listed shares.
+        """
+        share, calibration = self.share(keep), self.description.calibration
+        if group is None:
+            if share is not None:
+                return self.description.thresholds[share].quality
+            return self._between_quantiles(keep)
+        of_attribute = calibration.groups.get(group[0], {}) if calibration else {}
+        threshold = of_attribute.get(share or "", {}).get(group[1])
+        if threshold is None or threshold.quality is None:
+            raise ModelError(
+                f"{self.name} has no threshold for {group[0]} {group[1]}; calibrate it with "
+                "facerts calibrate --groups, on enough faces of the group"
+            )
+        return threshold.quality
+
+    def share(self, keep: float) -> str | None:
+        """The share as the model's description writes it; None if it does not list it."""
+        listed = self.description.thresholds
+        return next((share for share in listed if math.isclose(float(share), keep)), None)
+
+    def _find(self) -> Path:
+        return find_or_pull(default_quality() if self.model is None else self.model)
+
+    def _between_quantiles(self, keep: float) -> float:
+        if not 0 <= keep <= 1:
+            raise ModelError(f"{keep:g} is no share of the faces; give a number from 0 to 1, such as 0.95")
+        calibration = self.description.calibration
+        quality = None if calibration is None else calibration.quality_at(100 * (1 - keep))
+        if quality is None:
+            raise ModelError(
+                f"{self.name} has no threshold that keeps {keep:g} of the faces; calibrate it on your own "
+                "faces with facerts calibrate"
+            )
+        return quality
+
+
+class Recognizer(ModelPart):
+    """Embeddings of aligned crops.
+
+    Examples:
+        >>> import facerts, numpy as np
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> recognizer = facerts.Recognizer("facerts-small")
+        >>> recognizer(np.stack([draw_face(0, 0), draw_face(0, 1)])).shape
+        (2, 128)
+    """
+
+    def __call__(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Embeddings of aligned crops.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Returns:
+            ``(N, d) float32`` of unit length.
+        """
+        return self.outputs(crops).embedding
+
+    def match_threshold(self, fmr: float, *, flip: bool = False) -> MatchThreshold:
+        """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
+
+        Args:
+            fmr: one of the false match rates that the model was calibrated for.
+            flip: the embeddings are sums over the crop and its mirror image.
+        """
+        calibration = self.description.calibration
+        matching = None if calibration is None else calibration.matching
+        if matching is not None and matching.flip != flip:
+            kinds = ("only the crop", "the crop and its mirror image")
+            raise ModelError(
+                f"{self.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
+                f"{kinds[flip]}; calibrate it again {'with' if flip else 'without'} --flip"
+            )
+        thresholds = {} if matching is None else matching.thresholds
+        for rate, threshold in thresholds.items():
+            if math.isclose(float(rate), fmr):
+                return threshold
+        available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+        choice = f"take one of these (--fmr {min(thresholds, key=float)}), or " if thresholds else ""
+        raise ModelError(
+            f"{self.name} has no match threshold for a false match rate of {fmr:g}, {available}; {choice}"
+            "calibrate it on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. "
+            "A similarity of your own also decides (--threshold 0.3), without a known error rate"
+        )
+
+    def default_fmr(self) -> float:
+        """The usual false match rate, or, of a model that was calibrated with few faces, its lowest."""
+        calibration = self.description.calibration
+        matching = None if calibration is None else calibration.matching
+        rates = [] if matching is None else [float(rate) for rate in matching.thresholds]
+        if not rates or any(math.isclose(rate, DEFAULT_FMR) for rate in rates):
+            return DEFAULT_FMR
+        return min(rates)
+
+    def _open(self, path: Path) -> OnnxModel:
+        return load_embedder(path, **self.runtime.keywords())
+
+    def _checked(self, source: ModelPart | Embedder) -> Any:
+        model = super()._checked(source)
+        # Refuses one without an embedding.
+        return self._open(model.path) if isinstance(model, OnnxQuality) else model
+
+
+@dataclass(frozen=True)
+class FaceModel:
+    """A quality and a recognizer as one model of crops; see ``facerts.embedding.Embedder``.
+
+    Where both are one file, one forward pass gives both.
+
+    Attributes:
+        quality: None for no quality.
+        recognizer: None for no embeddings; they have no dimensions then.
+    """
+
+    quality: Quality | None
+    recognizer: Recognizer | None
+    thread_safe = True
+
+    @property
+    def models(self) -> list[Any]:
+        """The different models, the one whose quality counts first."""
+        parts = [part.opened for part in (self.quality, self.recognizer) if part is not None]
+        same = len(parts) == 2 and parts[0].sha256 and parts[0].sha256 == parts[1].sha256
+        return parts[:1] if same else parts
+
+    @property
+    def name(self) -> str:
+        """Name of the model of the quality, or of the recognizer without one."""
+        return str(self.models[0].name)
+
+    @property
+    def method(self) -> str:
+        """How it was trained."""
+        return str(self.models[0].method)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of its file."""
+        return str(self.models[0].sha256)
+
+    @property
+    def provider(self) -> str:
+        """What computes, as ONNX Runtime calls it."""
+        return str(self.models[0].providers[0])
+
+    @property
+    def batch_size(self) -> int:
+        """Crops per batch."""
+        return max(int(model.batch_size) for model in self.models)
+
+    @property
+    def parallel_batches(self) -> int:
+        """How many batches to process at the same time so that all cores are busy."""
+        threads = self.models[0].threads
+        return max(1, (os.cpu_count() or 1) // int(threads)) if threads and self.provider in CORES else 1
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """The outputs of aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
+        first, *others = [outputs_of_crops(model, crops) for model in self.models]
+        for embedded in others:
+            first = replace(first, embedding=embedded.embedding, norm=embedded.norm)
+        return replace(first, quality=None, uncertainty=None) if self.quality is None else first
