@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from facerts.galleries import Match
 from facerts.scoring.track import Track
@@ -88,7 +88,7 @@ def track_row(
         match: what a search in a gallery found; None without one.
         fpir: the false positive identification rate of that search.
     """
-    return TrackRow(
+    row = TrackRow(
         clip,
         track.number,
         start=round(track.start, 3),
@@ -101,10 +101,15 @@ def track_row(
         reasons=track.reasons,
         best_times=[round(shot.time, 3) for shot in track.best],
         crops=crops,
-        decision=None if match is None else match.decision.value,
-        person=None if match is None else match.person,
-        cosine=None if match is None else match.cosine,
-        threshold=None if match is None else match.threshold,
-        fpir=None if match is None else fpir,
         model_sha256=track.model_sha256,
+    )
+    if match is None:
+        return row
+    return replace(
+        row,
+        decision=match.decision.value,
+        person=match.person,
+        cosine=match.cosine,
+        threshold=match.threshold,
+        fpir=fpir,
     )

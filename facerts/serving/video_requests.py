@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from facerts.errors import VideoError
 from facerts.galleries import Match
 from facerts.images import encode_png
-from facerts.scoring.crop_store import CropStore
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
-from facerts.scoring.video_tracks import video_detector
+from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOptions, VideoResult
 from facerts.serving.service import Service
@@ -115,21 +114,16 @@ class VideoRequests:
     ) -> tuple[list[Track], tuple[int, int]]:
         """The tracks of a clip; the number of frames that were looked at, and of tracks that were left out."""
         source.report = ReadReport()
-        settings = scorer.track_options(
-            source,
-            fps=options.fps,
-            best=options.best,
-            min_faces=options.min_faces,
-            max_faces=self._service.settings.max_faces,
+        settings = TrackOptions(
+            options.fps, options.best, options.min_faces, max_faces=self._service.settings.max_faces
         )
-        with CropStore() as store:
-            run = scorer.track(
-                source, settings, store, min_quality=options.min_quality, keep=options.keep, workers=1
-            )
+        with scorer.track(
+            source, settings, min_quality=options.min_quality, keep=options.keep, workers=1
+        ) as run:
             for _ in run.frames():
                 if abandoned.is_set():
                     raise RequestError("timeout", "nobody waits for this response any more")
-            return list(run.finish()), (run.state.frames, run.state.left_out)
+            return list(run.finish()), (run.frame_count, run.left_out)
 
 
 def _without_name(message: str) -> str:

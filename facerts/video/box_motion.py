@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.io.json_arrays import Float64Array
-
 UNITS_PER_SECOND = 30.0
 POSITION_DEVIATION, VELOCITY_DEVIATION = 1 / 20, 1 / 160
 RATIO_DEVIATION, RATIO_VELOCITY_DEVIATION, RATIO_NOISE = 1e-2, 1e-5, 1e-1
@@ -33,8 +31,8 @@ class BoxMotion:
         covariance: ``(8, 8)``.
     """
 
-    mean: Float64Array
-    covariance: Float64Array
+    mean: Floats
+    covariance: Floats
 
     @classmethod
     def of(cls, box: Floats) -> BoxMotion:

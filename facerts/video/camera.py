@@ -43,11 +43,11 @@ class Camera:
         """None: a camera has no end."""
         return None
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``; times are those of this machine's clock."""
-        sampler = FrameSampler(fps, start)
+        sampler = FrameSampler(fps)
         attempts = Reconnection(self.reconnect)
-        began = time.monotonic() - (start or 0.0)
+        began = time.monotonic()
         while True:
             capture = cv2.VideoCapture(self.number)
             try:

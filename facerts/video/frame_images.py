@@ -41,15 +41,15 @@ class FrameImages:
         """None: the times are those of the images."""
         return None
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``."""
-        sampler = FrameSampler(fps, start)
+        sampler = FrameSampler(fps)
         for number, image in enumerate(self.images):
             pair = isinstance(image, tuple) and len(image) == 2
             time, pixels = image if pair else (number / fps, image)
             self._check(number, time, pixels)
             self.report.frames, self.report.until = number + 1, float(time)
-            if (start is None or time > start) and sampler.wants(time):
+            if sampler.wants(time):
                 yield Frame(float(time), self._rgb(pixels))
 
     def _check(self, number: int, time: Any, pixels: Any) -> None:

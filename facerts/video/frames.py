@@ -88,13 +88,10 @@ class FrameSource(Protocol):
         """Seconds, as the video itself says; None if it does not."""
         ...
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """The first frame of each period of ``1 / fps`` seconds that has one, in order.
 
         A problem within the video ends the frames, and the report says so.
-
-        Args:
-            start: continue after the frame of this time; None to begin with the first.
         """
         ...
 
@@ -110,20 +107,16 @@ class FrameSampler:
 
     Args:
         fps: periods per second.
-        start: time of the last frame that was looked at before; None for none.
     """
 
-    def __init__(self, fps: float, start: float | None = None) -> None:
+    def __init__(self, fps: float) -> None:
         self._fps = fps
-        self._next = 0 if start is None else self._period(start) + 1
+        self._next = 0
 
     def wants(self, time: float) -> bool:
         """Whether to look at the next frame, which is at this time."""
-        period = self._period(time)
+        period = math.floor(time * self._fps + TOLERANCE)
         if period < self._next:
             return False
         self._next = period + 1
         return True
-
-    def _period(self, time: float) -> int:
-        return math.floor(time * self._fps + TOLERANCE)

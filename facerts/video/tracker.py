@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import MissingExtraError
-from facerts.io.json_arrays import Float32Array
 from facerts.video.box_motion import BoxMotion
 
 Floats = NDArray[np.float64]
@@ -47,7 +46,7 @@ class BoxTrack:
     number: int
     motion: BoxMotion
     seen: float
-    embedding: Float32Array | None = None
+    embedding: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)

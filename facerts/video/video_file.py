@@ -21,22 +21,8 @@ from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, c
 # Containers of one video. Not those that name further files or addresses, such as playlists (hls, dash, concat), nor
 # sequences of images.
 CONTAINERS = (
-    *(
-        "mov",
-        "mp4",
-        "m4v",
-        "3gp",
-        "matroska",
-        "webm",
-        "avi",
-        "mpegts",
-        "mpeg",
-        "mpegvideo",
-        "ogg",
-        "flv",
-        "asf",
-    ),
-    *("mxf", "nut", "dv", "gif", "mjpeg", "h264", "hevc", "rm", "vob"),
+    *("mov", "mp4", "m4v", "3gp", "matroska", "webm", "avi", "mpegts", "mpeg", "mpegvideo", "ogg", "flv"),
+    *("asf", "mxf", "nut", "dv", "gif", "mjpeg", "h264", "hevc", "rm", "vob"),
 )
 # What a file may open: itself.
 FILE_PROTOCOLS = ("file",)
@@ -96,11 +82,10 @@ class VideoFile:
         with self._open() as container:
             return stated_duration(container, video_stream(container, self.name))
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``."""
-        sampler = FrameSampler(fps, start)
         with self._open() as container:
-            yield from decode_frames(container, self.name, sampler, self.limits, self.report, start=start)
+            yield from decode_frames(container, self.name, FrameSampler(fps), self.limits, self.report)
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -208,7 +193,7 @@ def decode_frames(
     Damaged packets are passed over and counted. A problem that ends the video is in the report.
 
     Args:
-        start: pass over the frames up to this time.
+        start: begin at a key frame before this time, where the video can.
         offset: time of the first frame; None for the video's own times.
     """
     stream = video_stream(container, name)
@@ -234,7 +219,7 @@ def decode_frames(
         _check_seconds(name, time, limits)
         if limits.max_frames is not None and report.frames > limits.max_frames:
             raise VideoLimitError(f"{name}: more than {limits.max_frames:,} frames, the maximum")
-        if (start is None or time > start) and sampler.wants(time):
+        if sampler.wants(time):
             pixels = upright_pixels(decoded, width)
             if pixels is None:
                 report.damaged += 1
@@ -243,7 +228,7 @@ def decode_frames(
             del pixels
         # No frame is kept while the next ones are decoded.
         del decoded
-    report.problem = _problem(report, ended, duration, start)
+    report.problem = _problem(report, ended, duration)
 
 
 class FrameClock:
@@ -347,9 +332,9 @@ def _reason(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-def _problem(report: ReadReport, ended: _Ended, duration: float | None, start: float | None) -> str | None:
+def _problem(report: ReadReport, ended: _Ended, duration: float | None) -> str | None:
     """Why a video was not read to its end; None if it was."""
-    until = start if report.until is None else report.until
+    until = report.until
     of = "" if duration is None else f" of {clock(duration)}"
     if until is None:
         damaged = f" ({ended.error})" if ended.error else ""

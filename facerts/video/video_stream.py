@@ -57,9 +57,9 @@ class VideoStream:
         """None: it is known only once a stream is open."""
         return None
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``; a stream with an end goes on where it dropped, others with the time that has passed."""
-        sampler = FrameSampler(fps, start)
+        sampler = FrameSampler(fps)
         attempts = Reconnection(self.reconnect)
         began: float | None = None
         while True:
@@ -80,7 +80,7 @@ class VideoStream:
                         sampler,
                         self.limits,
                         self.report,
-                        start=self.report.until or start if ends else None,
+                        start=self.report.until if ends else None,
                         offset=None if ends else 0.0 if began is None else time.monotonic() - began,
                     ):
                         began = time.monotonic() - frame.time if began is None else began

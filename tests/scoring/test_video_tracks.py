@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import Error, ModelError
 from facerts.galleries import Decision, Enrollments, Gallery
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring import Row, Scorer, Track
-from facerts.scoring.crop_store import SIZE, CropStore
-from facerts.scoring.shots import HeldShot, add_shot
-from facerts.scoring.video_tracks import TrackingState
+from facerts.scoring import Row, ScoredFace, Scorer, Track
+from facerts.scoring.shots import CropStore, HeldShot, add_shot
+from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame
 from tests.color_people import BLUE, GREEN, RED, ColorDetector, Scene, color_scorer, draw, walk, write_clip
@@ -140,7 +138,7 @@ def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, f
     for time, quality, yaw in sorted(seen):
         points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
         row = Row("clip", face=0, quality=quality, points=points)
-        add_shot(shots, HeldShot(time, row, None, np.zeros(2, np.float32)), most)
+        add_shot(shots, HeldShot(time, ScoredFace(row)), most)
     assert 1 <= len(shots) <= most
     assert shots[0].rank[0] == max(quality for _, quality, _ in seen)
     assert shots == sorted(shots, key=lambda shot: shot.rank, reverse=True)
@@ -178,17 +176,15 @@ def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
     scorer = color_scorer()
     people = RED, GREEN, BLUE
     source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
-    options = scorer.track_options(source, fps=5.0, best=3, min_faces=2, join=True, join_seconds=None)
     sizes = []
-    with CropStore() as store:
-        tracks = scorer.track(source, options, store)
+    with scorer.track(source, options := TrackOptions()) as tracks:
         for frame in tracks.frames():
-            held = [shot for builder in tracks.state.followed.values() for shot in builder.shots]
-            held += [shot for builder in tracks.state.ended for shot in builder.shots]
-            sizes.append(sum(shot.crop is not None for shot in held))
+            held = [shot for builder in tracks.followed.values() for shot in builder.shots]
+            held += [shot for builder in tracks.ended for shot in builder.shots]
+            sizes.append(sum(shot.face.crop is not None for shot in held))
             assert len(frame.faces) == 1
         assert max(sizes) <= 2 * options.best
-        assert len(tracks.state.ended) + len(tracks.state.followed) <= 4
+        assert len(tracks.ended) + len(tracks.followed) <= 4
         assert {who(track) for track in tracks.finish()} == {"r", "g", "b"}
 
 
@@ -201,7 +197,7 @@ def test_few_large_frames_are_in_memory() -> None:
 
         name, live, duration, report = "large", False, None, ReadReport()
 
-        def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+        def frames(self, fps: float) -> Iterator[Frame]:
             for number in range(20):
                 most.append(len(alive))
                 frame = Frame(number / fps, np.broadcast_to(np.uint8(90), (2160, 4096, 3)))
@@ -215,55 +211,20 @@ def test_few_large_frames_are_in_memory() -> None:
     assert max(most) <= 2
 
 
-def test_a_run_that_goes_on_from_a_state_gives_the_same_tracks(tmp_path: Path) -> None:
-    scenes = [
-        [(RED, 20 + step, 20)] * (step % 40 < 30) + [((0, 0.4 + step / 200, 0), 180 - step, 60)]
-        for step in range(80)
-    ]
-    frames = at(*scenes)
-    scorer = color_scorer()
-    whole = list(scorer.video(frames))
-    kept = TypeAdapter(TrackingState)
-    for stop in (4, 36, 76):
-        options = scorer.track_options(open_frames(frames), fps=5.0, best=3, min_faces=2)
-        with CropStore(tmp_path / f"{stop}.bin") as store:
-            begun = scorer.track(open_frames(frames), options, store)
-            for frame in begun.frames():
-                if round(5 * frame.time) == stop:
-                    break
-            text = kept.dump_json(begun.state)
-            store.sync()
-        state = kept.validate_json(text)
-        with CropStore(tmp_path / f"{stop}.bin", state.crops) as store:
-            rest = scorer.track(open_frames(frames), options, store, state)
-            times = [frame.time for frame in rest.frames()]
-            assert times[0] == pytest.approx((stop + 1) / 5)
-            tracks = list(rest.finish())
-        assert [track.spans for track in tracks] == [track.spans for track in whole]
-        for one, other in zip(tracks, whole, strict=True):
-            assert (one.template == other.template).all()
-            assert [shot.time for shot in one.best] == [shot.time for shot in other.best]
-            assert all((a.crop == b.crop).all() for a, b in zip(one.best, other.best, strict=True))
-
-
-def test_a_store_gives_back_what_was_put_into_it(tmp_path: Path) -> None:
-    crops = np.random.default_rng(0).integers(0, 255, (5, 112, 112, 3), np.uint8)
-    with CropStore(tmp_path / "crops.bin") as store:
-        assert [store.put(crop) for crop in crops] == [0, 1, 2, 3, 4]
-        store.discard(1)
-        assert store.put(crops[0]) == 5
-        assert (store.get(3) == crops[3]).all()
-    with CropStore(tmp_path / "crops.bin", 3) as store:
-        assert len(store) == 3
-        assert store.put(crops[4]) == 3
-        assert (store.get(3) == crops[4]).all()
-    assert (tmp_path / "crops.bin").stat().st_size == 4 * SIZE
-    with pytest.raises(DataError, match="crops are missing"):
-        CropStore(tmp_path / "crops.bin", 9)
-    with CropStore() as store:
-        assert [store.put(crops[0]), store.put(crops[1])] == [0, 1]
-        store.discard(0)
-        assert store.put(crops[2]) == 0
+def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None:
+    crops = np.random.default_rng(0).integers(0, 255, (4, 112, 112, 3), np.uint8)
+    held = [HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time, crop in enumerate(crops)]
+    store = CropStore()
+    for shot in held[:3]:
+        store.put(shot)
+    assert all(shot.face.crop is None for shot in held[:3])
+    del held[1], shot
+    store.put(held[2])
+    assert [shot.stored for shot in held] == [0, 2, 1]
+    for shot in held:
+        assert (store.shot(shot).crop == crops[int(shot.time)]).all()
+        assert store.shot(shot).time == shot.time
+    store.close()
 
 
 def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:

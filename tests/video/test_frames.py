@@ -54,15 +54,6 @@ def test_the_first_frame_of_each_period_is_looked_at(times: list[float], fps: fl
     assert chosen == first.tolist()
 
 
-def test_a_sampler_goes_on_where_another_stopped() -> None:
-    times = [number / 24 for number in range(100)]
-    whole, first = FrameSampler(5), FrameSampler(5)
-    chosen = [time for time in times if whole.wants(time)]
-    begun = [time for time in times[:50] if first.wants(time)]
-    second = FrameSampler(5, begun[-1])
-    assert begun + [time for time in times[50:] if second.wants(time)] == chosen
-
-
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mkv", "clip.avi", "clip.mov", "clip.webm"])
 def test_frames_of_every_container_have_the_times_they_were_written_with(tmp_path: Path, name: str) -> None:
     codec = {".webm": "libvpx", ".avi": "mpeg4"}.get(Path(name).suffix, "libx264")
@@ -140,14 +131,6 @@ def test_pixels_that_are_not_square_are_stretched(tmp_path: Path) -> None:
     (frame, *_) = open_frames(tmp_path / "clip.mp4").frames(10)
     assert frame.pixels.shape == (64, 144, 3)
     assert corners(frame.pixels) == ["r", "g", "b", "-"]
-
-
-def test_reading_goes_on_after_a_time(tmp_path: Path) -> None:
-    write_clip(tmp_path / "clip.mp4", walk(4))
-    whole = list(open_frames(tmp_path / "clip.mp4").frames(5))
-    rest = list(open_frames(tmp_path / "clip.mp4").frames(5, whole[12].time))
-    assert [frame.time for frame in rest] == [frame.time for frame in whole[13:]]
-    assert all((one.pixels == other.pixels).all() for one, other in zip(rest, whole[13:], strict=True))
 
 
 def test_a_file_in_memory_is_read_like_one_on_disk(tmp_path: Path) -> None:
