@@ -33,7 +33,6 @@ from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import FrameSource, open_frames
-from facerts.video.frames import VideoLimits
 from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/1"
@@ -75,7 +74,6 @@ class VideoTask:
     keep: float | None = None
     seconds: float | None = None
     reconnect: float = 60.0
-    limits: VideoLimits = field(default_factory=VideoLimits)
     annotate: Path | None = None
     search: TrackSearch | None = None
 
@@ -89,7 +87,6 @@ class VideoTask:
             gallery = [digest.hexdigest(), self.search.fpir]
         return {
             **asdict(self.options),
-            **asdict(self.limits),
             **{name: getattr(self, name) for name in ("min_quality", "keep", "seconds", "reconnect")},
             "annotate": None if self.annotate is None else str(self.annotate),
             "gallery": gallery,
@@ -97,7 +94,7 @@ class VideoTask:
 
     def open(self, clip: str) -> FrameSource:
         """The frames of a clip."""
-        return open_frames(clip, limits=self.limits, reconnect=self.reconnect)
+        return open_frames(clip, reconnect=self.reconnect)
 
 
 @dataclass(frozen=True)

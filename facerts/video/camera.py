@@ -10,14 +10,14 @@ import cv2
 import numpy as np
 
 from facerts.errors import VideoError
-from facerts.video.frames import Frame, FrameSampler, ReadReport, clock
+from facerts.video.frames import Frame, FrameSampler, FrameSource, ReadReport, clock
 from facerts.video.reconnection import Reconnection
 
 PREFIX = "device:"
 
 
 @dataclass
-class Camera:
+class Camera(FrameSource):
     """A camera.
 
     Args:
@@ -37,11 +37,6 @@ class Camera:
     def name(self) -> str:
         """The device, as commands take it."""
         return f"{PREFIX}{self.number}"
-
-    @property
-    def duration(self) -> float | None:
-        """None: a camera has no end."""
-        return None
 
     def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``; times are those of this machine's clock."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import VideoError
 from facerts.video.camera import PREFIX, Camera
-from facerts.video.frame_images import FrameImages
-from facerts.video.frames import FrameSource, VideoLimits
+from facerts.video.frames import FrameImages, FrameSource, VideoLimits
 from facerts.video.video_file import VideoFile
 from facerts.video.video_stream import SCHEMES, VideoStream, without_password
 

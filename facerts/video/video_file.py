@@ -45,11 +45,7 @@ TIME_DIGITS = 9
 
 
 def import_av() -> Any:
-    """PyAV.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """PyAV."""
     try:
         import av
     except ImportError as error:

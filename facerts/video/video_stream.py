@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from facerts.errors import VideoError, VideoLimitError
-from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, clock
+from facerts.video.frames import Frame, FrameSampler, FrameSource, ReadReport, VideoLimits, clock
 from facerts.video.reconnection import Reconnection
 from facerts.video.video_file import (
     CONTAINERS,
@@ -29,7 +29,7 @@ _USER = re.compile(r"(?<=://)(?:[^/?#]*|[^/?#:@\[]*:(?!\d*(?:[/?#]|$)).*)@")
 
 
 @dataclass
-class VideoStream:
+class VideoStream(FrameSource):
     """A stream.
 
     Args:
@@ -51,11 +51,6 @@ class VideoStream:
     def name(self) -> str:
         """The address without a password."""
         return without_password(self.address)
-
-    @property
-    def duration(self) -> float | None:
-        """None: it is known only once a stream is open."""
-        return None
 
     def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``; a stream with an end goes on where it dropped, others with the time that has passed."""

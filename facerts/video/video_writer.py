@@ -58,11 +58,7 @@ class VideoWriter:
 
 @contextmanager
 def write_video(path: Path) -> Iterator[VideoWriter]:
-    """Write an .mp4 file, which appears when the block ends without an error.
-
-    Raises:
-        MissingExtraError: PyAV is not installed.
-    """
+    """Write an .mp4 file, which appears when the block ends without an error."""
     if path.suffix != SUFFIX:
         raise Error(f"{path}: videos are written as {SUFFIX}; choose a file with that suffix")
     av = import_av()

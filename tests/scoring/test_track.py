@@ -7,7 +7,7 @@ from facerts.images import CROP_SIZE
 from facerts.metrics.pooling import face_weights
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import ScoredFace
-from facerts.scoring.track_builder import TrackBuilder, joined_best
+from facerts.scoring.track import TrackBuilder, joined_best
 
 CROP = np.zeros((CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
 
