@@ -91,8 +91,7 @@ def video(
     # Settings that do not fit the model are better found now than with the first clip.
     scorer.track_row_builder(min_quality=min_quality, keep=keep)
     paths = video_paths(clips)
-    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}") as job:
-        job.begin(resume=resume)
+    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}", resume=resume) as job:
         with progress_bar() as bar:
             shown = {}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from facerts.galleries import Match
 from facerts.scoring.track import Track
 
 
@@ -78,17 +79,14 @@ class TrackRow:
     model_sha256: str = ""
 
 
-def track_row(
-    track: Track, clip: str, crops: tuple[str, ...], match: Match | None, fpir: float | None
-) -> TrackRow:
+def track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[str, Any]) -> TrackRow:
     """The row of a track.
 
     Args:
         crops: names of the files of its best shots.
-        match: what a search in a gallery found; None without one.
-        fpir: the false positive identification rate of that search.
+        found: columns of a search in a gallery.
     """
-    row = TrackRow(
+    return TrackRow(
         clip,
         track.number,
         start=round(track.start, 3),
@@ -102,14 +100,5 @@ def track_row(
         best_times=[round(shot.time, 3) for shot in track.best],
         crops=crops,
         model_sha256=track.model_sha256,
-    )
-    if match is None:
-        return row
-    return replace(
-        row,
-        decision=match.decision.value,
-        person=match.person,
-        cosine=match.cosine,
-        threshold=match.threshold,
-        fpir=fpir,
+        **found,
     )

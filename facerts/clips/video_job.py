@@ -58,6 +58,12 @@ class TrackSearch:
     gallery: Gallery
     fpir: float = 0.01
 
+    def columns(self, track: Track) -> dict[str, Any]:
+        """What the row of a track says of its person."""
+        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
+        found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}
+        return {"decision": match.decision.value, "fpir": self.fpir, **found}
+
 
 @dataclass(frozen=True)
 class VideoTask:
@@ -137,12 +143,13 @@ def video_paths(paths: Sequence[str]) -> list[str]:
 class VideoJob:
     """The folder of results of some clips.
 
-    It is locked from ``begin`` until the end of the ``with`` block.
+    It is locked within the ``with`` block, which begins by creating it or checking what an earlier run left.
 
     Args:
         out: the folder.
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
+        resume: whether to continue an earlier run; otherwise it is an error.
 
     Attributes:
         shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
@@ -150,7 +157,13 @@ class VideoJob:
     """
 
     def __init__(
-        self, out: str | Path, clips: Sequence[str], settings: dict[str, Any], table: str = ".csv"
+        self,
+        out: str | Path,
+        clips: Sequence[str],
+        settings: dict[str, Any],
+        table: str = ".csv",
+        *,
+        resume: bool = False,
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)
@@ -161,28 +174,26 @@ class VideoJob:
         self.folder = self.out / UNFINISHED
         self.names = _unique_names(self.shown)
         self.settings = {"schema": SCHEMA, **settings, "clips": self.shown}
+        self._resume = resume
         self._lock = ExitStack()
 
     def __enter__(self) -> VideoJob:
+        with ExitStack() as lock:
+            lock.enter_context(locked(self.out))
+            self._begin()
+            self._lock = lock.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def begin(self, *, resume: bool) -> None:
-        """Lock the folder, and create it or check what an earlier run left."""
-        with ExitStack() as lock:
-            lock.enter_context(locked(self.out))
-            self._begin(resume=resume)
-            self._lock = lock.pop_all()
-
-    def _begin(self, *, resume: bool) -> None:
+    def _begin(self) -> None:
         for path in (self.folder, self.out / CROPS):
             refuse_link(path)
         shutil.rmtree(self.out / FINISHED, ignore_errors=True)
         file = self.folder / "job.json"
         if file.is_file():
-            if not resume:
+            if not self._resume:
                 raise Error(
                     f"{self.out} has an unfinished run; continue it with --resume, or delete the folder"
                 )
@@ -311,7 +322,8 @@ def _run_clip(
     stopped: str | None = None
 
     def add(track: Track) -> None:
-        row = _saved(job, task, number, track)
+        found = {} if task.search is None else task.search.columns(track)
+        row = track_row(track, shown, job.save_crops(number, track), found)
         rows.append(row)
         templates.append(track.template.tolist())
         person = row.person if row.decision == Decision.MATCH.value else None
@@ -353,15 +365,6 @@ def _run_clip(
         error=stopped,
     )
     return FinishedClip(row, rows, templates, file)
-
-
-def _saved(job: VideoJob, task: VideoTask, number: int, track: Track) -> TrackRow:
-    """Save the crops of a track, and search for its person."""
-    match, fpir = None, None
-    if task.search is not None:
-        fpir = task.search.fpir
-        (match,) = task.search.gallery.match([track.as_face()], fpir=fpir)
-    return track_row(track, job.shown[number], job.save_crops(number, track), match, fpir)
 
 
 def file_state(clip: str) -> tuple[int, int] | None:

@@ -12,7 +12,6 @@ from facerts.errors import VideoError
 from facerts.galleries import Match
 from facerts.images import encode_png
 from facerts.scoring.prepare import storable
-from facerts.scoring.scorer import Scorer
 from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
@@ -20,7 +19,7 @@ from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOptions, VideoResult
 from facerts.serving.service import Service
 from facerts.serving.uploads import Upload
-from facerts.video import ReadReport, VideoLimits
+from facerts.video import VideoLimits
 from facerts.video.frames import MAX_FRAME_PIXELS
 from facerts.video.open_frames import IN_MEMORY
 from facerts.video.tracker import import_assignment
@@ -81,11 +80,18 @@ class VideoRequests:
             max_frames=round(MAX_FRAME_RATE * settings.max_seconds),
         )
         source = VideoFile(IN_MEMORY, upload.data, limits)
+        looked_at = TrackOptions(options.fps, options.best, options.min_faces, max_faces=settings.max_faces)
         try:
             seconds = source.duration
-            tracks, found = self._followed(scorer, source, options, abandoned)
+            with scorer.track(
+                source, looked_at, min_quality=options.min_quality, keep=options.keep, workers=1
+            ) as run:
+                for _ in run.frames():
+                    if abandoned.is_set():
+                        raise RequestError("timeout", "nobody waits for this response any more")
+                tracks = list(run.finish())
         except VideoError as error:
-            raise RequestError("unusable_video", _without_name(str(error))) from error
+            raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         report = source.report
         gallery = self._service.gallery
         fpir = None if gallery is None else options.fpir or settings.fpir
@@ -103,31 +109,11 @@ class VideoRequests:
             name=None if upload.name is None else storable(upload.name),
             seconds=seconds,
             read_until=report.until,
-            frames=found[0],
-            left_out=found[1],
+            frames=run.frame_count,
+            left_out=run.left_out,
             tracks=[_result(track, match, options) for track, match in zip(tracks, matches, strict=True)],
             error=report.problem,
         )
-
-    def _followed(
-        self, scorer: Scorer, source: VideoFile, options: VideoOptions, abandoned: threading.Event
-    ) -> tuple[list[Track], tuple[int, int]]:
-        """The tracks of a clip; the number of frames that were looked at, and of tracks that were left out."""
-        source.report = ReadReport()
-        settings = TrackOptions(
-            options.fps, options.best, options.min_faces, max_faces=self._service.settings.max_faces
-        )
-        with scorer.track(
-            source, settings, min_quality=options.min_quality, keep=options.keep, workers=1
-        ) as run:
-            for _ in run.frames():
-                if abandoned.is_set():
-                    raise RequestError("timeout", "nobody waits for this response any more")
-            return list(run.finish()), (run.frame_count, run.left_out)
-
-
-def _without_name(message: str) -> str:
-    return message.removeprefix(f"{IN_MEMORY}: ")
 
 
 def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:

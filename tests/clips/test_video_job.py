@@ -237,11 +237,9 @@ def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_g
 def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
     paths = [str(clips / "a.mp4"), str(clips / "c.mp4")]
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=False)
         assert len(next(iter(run_videos(scorer, job, VideoTask()))).tracks) == 2
     shutil.copy(clips / "c.mp4", clips / "a.mp4")
-    with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=True)
+    with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
         assert [len(each.tracks) for each in run_videos(scorer, job, VideoTask())] == [0, 0]
         job.finish()
 
@@ -252,14 +250,12 @@ def test_damaged_files_of_an_unfinished_run_are_named(
 ) -> None:
     paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=False)
         next(iter(run_videos(scorer, job, VideoTask())))
     path = tmp_path / "tracks" / "unfinished" / name
     path.write_text('{"broken": ')
 
     def go_on() -> None:
-        with VideoJob(tmp_path / "tracks", paths, {}) as job:
-            job.begin(resume=True)
+        with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
             list(run_videos(scorer, job, VideoTask()))
 
     with pytest.raises(DataError, match=path.name):
@@ -319,7 +315,6 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
     assert "http://…@127.0.0.1:1/1" in told.out
     written = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
     with VideoJob(tmp_path / "job", [address], {}) as job:
-        job.begin(resume=False)
         written += [(job.folder / "job.json").read_text(), *job.names]
     assert "secret" not in "".join([*written, told.out, told.err])
     with pytest.raises(DataError, match="…@127"):
@@ -327,10 +322,11 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
 
 
 def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
-    with VideoJob(tmp_path / "out", ["device:9"], {}) as job:
-        job.begin(resume=False)
-        with pytest.raises(Error, match="cannot be read twice"):
-            list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
+    with (
+        VideoJob(tmp_path / "out", ["device:9"], {}) as job,
+        pytest.raises(Error, match="cannot be read twice"),
+    ):
+        list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
 
 
 def test_settings_tell_galleries_apart() -> None:
