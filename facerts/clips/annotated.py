@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -109,9 +110,8 @@ def write_annotated(
         tracks: how each part is drawn.
         until: time of the last frame to write, in seconds.
     """
-    with write_video(path) as writer:
-        for frame in source.frames(ALL_FRAMES):
-            if frame.time > until:
-                break
-            pixels = draw_tracks(frame.pixels, list(log.at(frame.time)), tracks)
-            writer.put(replace(frame, pixels=pixels))
+    frames = takewhile(lambda frame: frame.time <= until, source.frames(ALL_FRAMES))
+    write_video(
+        path,
+        (replace(each, pixels=draw_tracks(each.pixels, [*log.at(each.time)], tracks)) for each in frames),
+    )

@@ -40,6 +40,8 @@ UNFINISHED = "unfinished"
 # Its name while it is removed.
 FINISHED = ".finished"
 CROPS = "crops"
+# Called with the number of a clip, the time until which it was looked at, and its duration.
+Advance = Callable[[int, float, float | None], None]
 # Files of a folder that are taken for clips.
 SUFFIXES = (
     *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".flv"),
@@ -276,17 +278,11 @@ class VideoJob:
 
 
 def run_videos(
-    scorer: Scorer,
-    job: VideoJob,
-    task: VideoTask,
-    advance: Callable[[int, float, float | None], None] | None = None,
+    scorer: Scorer, job: VideoJob, task: VideoTask, advance: Advance = lambda *_: None
 ) -> Iterator[FinishedClip]:
     """Look at the clips of a job that are not done, one by one; those that are done come as they were kept.
 
     A clip that cannot be read is a row with an error.
-
-    Args:
-        advance: called with the number of a clip, the time until which it was looked at, and its duration.
     """
     if task.annotate is not None:
         remove_unfinished(task.annotate)
@@ -298,13 +294,7 @@ def run_videos(
         yield finished
 
 
-def _run_clip(
-    scorer: Scorer,
-    job: VideoJob,
-    task: VideoTask,
-    number: int,
-    advance: Callable[[int, float, float | None], None] | None,
-) -> FinishedClip:
+def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advance: Advance) -> FinishedClip:
     clip, shown = job.clips[number], job.shown[number]
     file = file_state(clip)
     job.remove_crops(number)
@@ -338,8 +328,7 @@ def _run_clip(
                         log.add(frame)
                     for track in frame.tracks:
                         add(track)
-                    if advance is not None:
-                        advance(number, frame.time, seconds)
+                    advance(number, frame.time, seconds)
                     if task.seconds is not None and frame.time >= task.seconds:
                         break
             except VideoError as problem:

@@ -98,8 +98,7 @@ class TrackBuilder:
     """A track that is followed, or several that were joined.
 
     Attributes:
-        parts: numbers of the unbroken tracks, in the order of their spans.
-        spans: begin and end of each, in seconds.
+        spans: begin and end of each unbroken track, in seconds, by its number.
         faces: number of faces.
         poor_faces: how many of them are rejected.
         good_sum: ``(d,)`` weighted sum of the embeddings of the others.
@@ -110,8 +109,7 @@ class TrackBuilder:
         shots: the best faces that are not rejected, best first.
     """
 
-    parts: list[int]
-    spans: list[tuple[float, float]]
+    spans: dict[int, tuple[float, float]] = field(default_factory=dict)
     faces: int = 0
     poor_faces: int = 0
     good_sum: Floats = field(default_factory=_zero)
@@ -124,12 +122,12 @@ class TrackBuilder:
     @property
     def start(self) -> float:
         """When it is first seen."""
-        return min(start for start, _ in self.spans)
+        return min(start for start, _ in self.spans.values())
 
     @property
     def end(self) -> float:
         """When it was last seen."""
-        return max(end for _, end in self.spans)
+        return max(end for _, end in self.spans.values())
 
     @property
     def too_poor(self) -> bool:
@@ -145,16 +143,17 @@ class TrackBuilder:
         """
         return self.good_sum / self.good_weight
 
-    def add(self, time: float, face: ScoredFace, most: int) -> None:
+    def add(self, part: int, time: float, face: ScoredFace, most: int) -> None:
         """Add the face of a frame.
 
         Args:
+            part: number of the unbroken track.
             most: number of shots to keep.
         """
         row, embedding = face.row, face.embedding
         assert embedding is not None
-        begin, end = self.spans[-1]
-        self.spans[-1] = (begin, max(end, time))
+        begin, end = self.spans.get(part, (time, time))
+        self.spans[part] = (begin, max(end, time))
         self.faces += 1
         self._add_top(row)
         weight = float(face_weights(np.nan if row.percentile is None else row.percentile))
@@ -172,15 +171,13 @@ class TrackBuilder:
         """Whether the two are on screen at the same time at least once."""
         return any(
             start <= its_end and its_start <= end
-            for start, end in self.spans
-            for its_start, its_end in other.spans
+            for start, end in self.spans.values()
+            for its_start, its_end in other.spans.values()
         )
 
     def join(self, other: TrackBuilder, most: int) -> None:
         """Take in another track of the same person."""
-        spans, parts = [*self.spans, *other.spans], [*self.parts, *other.parts]
-        order = sorted(range(len(spans)), key=spans.__getitem__)
-        self.spans, self.parts = [spans[at] for at in order], [parts[at] for at in order]
+        self.spans |= other.spans
         self.faces += other.faces
         self.poor_faces += other.poor_faces
         self.good_sum = self.good_sum + other.good_sum
@@ -196,11 +193,12 @@ class TrackBuilder:
         """The finished track."""
         template = self.poor_sum if self.too_poor else self.good_sum
         best = self.top if self.too_poor else self.shots[0].face.row
+        parts = sorted(self.spans, key=self.spans.__getitem__)
         assert best is not None
         return Track(
             path=path,
             number=number,
-            spans=tuple(self.spans),
+            spans=tuple(self.spans[part] for part in parts),
             faces=self.faces,
             poor_faces=self.poor_faces,
             best=tuple(store.shot(shot) for shot in self.shots),
@@ -209,7 +207,7 @@ class TrackBuilder:
             quality=best.quality,
             too_poor=self.too_poor,
             reasons=self._common_reasons() if self.too_poor else best.reasons,
-            parts=tuple(self.parts),
+            parts=tuple(parts),
             model_sha256=model_sha256,
         )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.errors import Error, ModelError
@@ -150,7 +149,7 @@ class VideoTracks:
 
         def image(frame: Frame) -> LazyImage:
             times.append(frame.time)
-            return LazyImage(self._source.name, partial(_pixels, frame), nbytes=frame.pixels.nbytes)
+            return LazyImage(self._source.name, lambda: frame.pixels, nbytes=frame.pixels.nbytes)
 
         # Without a variable that would keep a frame while the next one is decoded.
         with closing(self._score(map(image, self._source.frames(self._options.fps)))) as scored:  # type: ignore[type-var]
@@ -162,7 +161,7 @@ class VideoTracks:
         for number in list(self.followed):
             self._end(number)
         ended, self.ended = self.ended, []
-        yield from self._given(sorted(ended, key=lambda each: (each.start, each.parts)))
+        yield from self._given(sorted(ended, key=lambda each: (each.start, sorted(each.spans))))
 
     def _step(self, time: float, faces: list[ScoredFace]) -> TrackedFrame:
         found = [face for face in faces if face.embedding is not None]
@@ -171,8 +170,8 @@ class VideoTracks:
             self._end(number)
         for part, face in zip(parts, found, strict=True):
             if part is not None:
-                builder = self.followed.setdefault(part, TrackBuilder([part], [(time, time)]))
-                builder.add(time, face, self._options.best)
+                builder = self.followed.setdefault(part, TrackBuilder())
+                builder.add(part, time, face, self._options.best)
         self.time = time
         self.frame_count += 1
         self.face_count += len(found)
@@ -231,10 +230,6 @@ def match_cosines(calibration: Calibration | None) -> list[float]:
         return []
     by_rate = {float(rate): threshold.similarity for rate, threshold in matching.thresholds.items()}
     return [by_rate[rate] for rate in sorted(by_rate)]
-
-
-def _pixels(frame: Frame) -> NDArray[np.uint8]:
-    return frame.pixels
 
 
 def _seen(face: ScoredFace) -> SeenBox:

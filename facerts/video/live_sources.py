@@ -97,7 +97,6 @@ class VideoStream(FrameSource):
                 with open_container(
                     self.address,
                     self.name,
-                    self.limits,
                     protocols=PROTOCOLS,
                     containers=STREAM_CONTAINERS,
                     timeout=(OPEN_SECONDS, READ_SECONDS),

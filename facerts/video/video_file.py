@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -83,18 +83,14 @@ class VideoFile:
         with self._open() as container:
             yield from decode_frames(container, self.name, FrameSampler(fps), self.limits, self.report)
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
+    def _open(self) -> AbstractContextManager[Any]:
         if isinstance(self.content, bytes):
             opened: str | BytesIO = BytesIO(self.content)
         else:
             check_regular_file(self.content)
             # With the protocol in front, no name is taken for an address.
             opened = f"file:{os.path.abspath(self.content)}"
-        with open_container(
-            opened, self.name, self.limits, protocols=FILE_PROTOCOLS, containers=CONTAINERS
-        ) as container:
-            yield container
+        return open_container(opened, self.name, protocols=FILE_PROTOCOLS, containers=CONTAINERS)
 
 
 def check_regular_file(path: Path) -> None:
@@ -112,10 +108,9 @@ def check_regular_file(path: Path) -> None:
 def open_container(
     opened: str | BytesIO,
     name: str,
-    limits: VideoLimits,
     *,
     protocols: tuple[str, ...],
-    containers: tuple[str, ...] = (),
+    containers: tuple[str, ...],
     timeout: tuple[float, float] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
@@ -125,18 +120,16 @@ def open_container(
         opened: address of the video with its protocol, or its bytes.
         name: what errors call it.
         protocols: which protocols FFmpeg may use, also for what the video itself names.
-        containers: which formats it may be; empty for all.
+        containers: which formats it may be.
         timeout: seconds until it must be open, and within which data must come; None for none.
     """
     av = import_av()
-    settings = {"protocol_whitelist": ",".join(protocols), **(options or {})}
-    if containers:
-        settings["format_whitelist"] = ",".join(containers)
+    allowed = {"protocol_whitelist": ",".join(protocols), "format_whitelist": ",".join(containers)}
     try:
         container = av.open(
             opened,
             # No decoder looks into the file before it has its limits.
-            container_options={**settings, "codec_whitelist": "none"},
+            container_options={**allowed, **(options or {}), "codec_whitelist": "none"},
             timeout=timeout,
             metadata_errors="replace",
         )

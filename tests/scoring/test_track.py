@@ -13,10 +13,10 @@ CROP = np.zeros((CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
 
 
 def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> TrackBuilder:
-    builder = TrackBuilder([int(start)], [(start, start)])
+    builder = TrackBuilder()
     for at, (embedding, percentile) in enumerate(zip(embeddings, percentiles, strict=True)):
         row = Row("clip.mp4", face=0, percentile=percentile, quality=percentile)
-        builder.add(start + at / 10, ScoredFace(row, CROP, embedding.astype(np.float32)), most=1)
+        builder.add(int(start), start + at / 10, ScoredFace(row, CROP, embedding.astype(np.float32)), most=1)
     return builder
 
 

@@ -329,7 +329,6 @@ def test_a_camera_that_is_not_there_is_an_error() -> None:
 def test_a_video_on_a_full_disk_gives_one_error(tmp_path: Path, size: int) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (60, 120, 160, 3), dtype=np.uint8)
     full = pytest.raises(WriteError, match=r"a\.mp4: cannot be written \(File too large\)")
-    with no_larger_files(size), full, write_video(tmp_path / "a.mp4") as writer:
-        for number, pixels in enumerate(noise):
-            writer.put(Frame(number / 30, pixels))
+    with no_larger_files(size), full:
+        write_video(tmp_path / "a.mp4", (Frame(number / 30, pixels) for number, pixels in enumerate(noise)))
     assert not list(tmp_path.iterdir())
