@@ -39,18 +39,11 @@ class ClipRow:
 
 @dataclass(frozen=True)
 class TrackRow:
-    """A track; fields without a value are None.
+    """A track, see ``facerts.Track``; fields without a value are None.
 
     Attributes:
         track: its number in the clip, from 1.
-        start: when the face is first seen, in seconds.
-        end: when it is last seen, in seconds.
-        spans: begin and end of each time that it is on screen, one after the other.
-        faces: number of frames in which the face was looked at.
-        poor_faces: how many of them are below the threshold or not a face.
-        percentile: of the best face, 0 to 100.
-        quality: of the best face.
-        reasons: what makes the best face poor, or, if all are poor, what makes most of them so.
+        spans: begin and end of each time that it is on screen, one after the other, in seconds.
         best_times: times of the best shots, best first, in seconds.
         crops: their files, relative to the folder of results.
         decision: of the search in the gallery; None without one.

@@ -32,7 +32,7 @@ from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions
-from facerts.video import FrameSource, open_frames
+from facerts.video import open_frames
 from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/1"
@@ -99,10 +99,6 @@ class VideoTask:
             "annotate": None if self.annotate is None else str(self.annotate),
             "gallery": gallery,
         }
-
-    def open(self, clip: str) -> FrameSource:
-        """The frames of a clip."""
-        return open_frames(clip, reconnect=self.reconnect)
 
 
 @dataclass(frozen=True)
@@ -299,7 +295,7 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
     file = file_state(clip)
     job.remove_crops(number)
     try:
-        source = task.open(clip)
+        source = open_frames(clip, reconnect=task.reconnect)
         seconds = source.duration
     except VideoError as error:
         return FinishedClip(ClipRow(shown, error=storable(str(error))), [], [], file)
@@ -340,7 +336,8 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
         stopped = f"{shown}: {report.problem}"
     until = tracks.time if report.until is None else report.until
     if task.annotate is not None and until is not None:
-        write_annotated(task.annotate / f"{job.names[number]}.mp4", task.open(clip), log, drawn, until)
+        again = open_frames(clip)
+        write_annotated(task.annotate / f"{job.names[number]}.mp4", again, log, drawn, until)
     row = ClipRow(
         shown,
         seconds=None if seconds is None else round(seconds, 3),

@@ -221,9 +221,6 @@ class Scorer:
         Raises:
             VideoError: the video cannot be opened, or is more than may be read. One that is damaged or cut off gives
                 the tracks until there, and the report says so.
-            ModelError: there is no detector, or the model has no threshold for this share, or no quality.
-            MissingModelError: the detector is not on this machine and cannot be downloaded.
-            MissingExtraError: PyAV or SciPy is not installed.
 
         Examples:
             >>> import facerts, numpy as np

@@ -36,9 +36,6 @@ class VideoRequests:
 
     Args:
         service: whose model, gallery and limits are used.
-
-    Raises:
-        MissingExtraError: PyAV or SciPy is not installed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -53,11 +50,7 @@ class VideoRequests:
         self._threads.shutdown()
 
     async def track(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
-        """The tracks of one clip.
-
-        Raises:
-            RequestError: the clip cannot be read or is beyond a limit, or the options do not fit this model or service.
-        """
+        """The tracks of one clip."""
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:
             raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")

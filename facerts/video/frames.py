@@ -156,7 +156,8 @@ class FrameImages(FrameSource):
             self._check(number, time, pixels)
             self.report.frames, self.report.until = number + 1, float(time)
             if sampler.wants(time):
-                yield Frame(float(time), self._rgb(pixels))
+                rgb = pixels if self.color == "RGB" else pixels[..., ::-1]
+                yield Frame(float(time), np.ascontiguousarray(rgb))
 
     def _check(self, number: int, time: Any, pixels: Any) -> None:
         if not isinstance(time, int | float | np.number) or not np.isfinite(time) or time < 0:
@@ -165,17 +166,7 @@ class FrameImages(FrameSource):
             raise VideoError(
                 f"frame {number}: its time, {time:g} seconds, is before that of the frame before it"
             )
-        if not (
-            isinstance(pixels, np.ndarray)
-            and pixels.dtype == np.uint8
-            and pixels.ndim == 3
-            and pixels.shape[2] == 3
-            and pixels.size
-        ):
-            what = (
-                f"{pixels.shape} {pixels.dtype}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-            )
+        array = isinstance(pixels, np.ndarray)
+        if not (array and pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) and pixels.size):
+            what = f"{pixels.shape} {pixels.dtype}" if array else type(pixels).__name__
             raise VideoError(f"frame {number}: must be an array (H, W, 3) uint8 {self.color}, not {what}")
-
-    def _rgb(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return np.ascontiguousarray(pixels if self.color == "RGB" else pixels[..., ::-1])

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_paths
 from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import Enrollments, Gallery, open_gallery, write_gallery
+from facerts.galleries import open_gallery, write_gallery
 from facerts.scoring import Row, ScoredFace, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
 from facerts.scoring.video_tracks import TrackedFrame
-from tests.color_people import RED, color_scorer, draw, walk, write_clip
+from tests.color_people import RED, color_gallery, color_scorer, draw, walk, write_clip
 from tests.command import run
 from tests.postgres_server import Server
 
@@ -115,12 +115,7 @@ def test_json_and_other_tables(
 def test_people_are_searched_for_in_a_gallery(
     scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
-    empty = np.full(6, np.nan, np.float32)
-    names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
-    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", scorer.embedder.sha256, enrolled)
-    write_gallery(tmp_path / "people.npz", gallery)
+    write_gallery(tmp_path / "people.npz", color_gallery())
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
     rows = read_table(tmp_path / "tracks" / "tracks.csv")
@@ -129,12 +124,11 @@ def test_people_are_searched_for_in_a_gallery(
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
     address = postgres.address(gallery="of_clips")
-    open_gallery(address).write(gallery)
+    open_gallery(address).write(color_gallery())
     options = ["--gallery", address, "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
     assert read_table(tmp_path / "again" / "tracks.csv") == rows
-    other = Gallery.from_enrollments("another", "d" * 64, enrolled)
-    write_gallery(tmp_path / "others.npz", other)
+    write_gallery(tmp_path / "others.npz", color_gallery("another", "d" * 64))
     assert (
         run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
     )
@@ -330,14 +324,11 @@ def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
 
 
 def test_settings_tell_galleries_apart() -> None:
-    empty = np.full(2, np.nan, np.float32)
-    faces, names = np.eye(2, dtype=np.float32), np.array(["a", "b"])
-    one = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names, names, faces, empty, empty, np.array(["", ""]))
-    )
-    other = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names[::-1], names, faces, empty, empty, np.array(["", ""]))
-    )
+    one, other = color_gallery(), color_gallery()
+    other.templates[0] *= -1
     settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]
     assert json.dumps(settings[0]) != json.dumps(settings[1])
+    settings = [VideoTask(search=TrackSearch(one, fpir)).settings() for fpir in (0.01, 0.02)]
+    assert settings[0] != settings[1]
+    assert VideoTask(search=TrackSearch(color_gallery())).settings() == settings[0]
     assert json.dumps(VideoTask().settings())

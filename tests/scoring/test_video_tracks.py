@@ -14,14 +14,26 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from facerts.errors import Error, ModelError
-from facerts.galleries import Decision, Enrollments, Gallery
+from facerts.galleries import Decision
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Row, ScoredFace, Scorer, Track
 from facerts.scoring.shots import CropStore, HeldShot, add_shot
+from facerts.scoring.track import TrackBuilder, joined_best
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame
-from tests.color_people import BLUE, GREEN, RED, ColorDetector, Scene, color_scorer, draw, walk, write_clip
+from tests.color_people import (
+    BLUE,
+    GREEN,
+    RED,
+    ColorDetector,
+    Scene,
+    color_gallery,
+    color_scorer,
+    draw,
+    walk,
+    write_clip,
+)
 
 DARK_RED = (0.31, 0, 0)
 Frames = list[tuple[float, NDArray[np.uint8]]]
@@ -83,13 +95,6 @@ def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones() -> No
 
 
 def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
-    red, green = np.eye(3, dtype=np.float32)[:2]
-    empty = np.full(6, np.nan, np.float32)
-    names = np.array(["Rosa"] * 3 + ["Grete"] * 3)
-    paths = np.array(list("abcdef"))
-    faces = np.array([red] * 3 + [green] * 3)
-    enrolled = Enrollments(names, paths, faces, empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", "c" * 64, enrolled)
     frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
     poor, good = color_scorer().video(frames, join=False)
     if who(poor) == who(good) and not poor.too_poor:
@@ -99,7 +104,7 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     assert set(poor.reasons) >= {"below_threshold"}
     assert poor.quality == pytest.approx(0.31, abs=0.01)
     assert "below the threshold" in repr(poor) or "under exposed" in repr(poor)
-    matches = gallery.match([poor.as_face(), good.as_face()], fpir=0.5)
+    matches = color_gallery().match([poor.as_face(), good.as_face()], fpir=0.5)
     assert [match.decision for match in matches] == [Decision.TOO_POOR, Decision.MATCH]
     assert matches[1].person == "Rosa"
 
@@ -265,3 +270,41 @@ def test_unsure_detections_continue_tracks() -> None:
     frames = at(*[[(RED, 20 + 8 * step, 20)] for step in range(20)], *[[]] * 10, *[[(GREEN, 150, 20)]] * 4)
     (track,) = color_scorer(detector).video(frames)
     assert (who(track), track.faces) == ("r", 20)
+
+
+def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> TrackBuilder:
+    builder = TrackBuilder()
+    for at, (embedding, percentile) in enumerate(zip(embeddings, percentiles, strict=True)):
+        row = Row("clip.mp4", face=0, percentile=percentile, quality=percentile)
+        builder.add(int(start), start + at / 10, ScoredFace(row, None, embedding.astype(np.float32)), most=1)
+    return builder
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_tracks_are_joined_by_the_mean_cosine_of_their_faces() -> None:
+    random = np.random.default_rng(0)
+    center = random.normal(size=32)
+    faces = unit(center + 1.2 * random.normal(size=(8, 32)))
+    percentiles = [80.0, 3.0, 15.0, 60.0]
+    one, other = track(faces[:4], 0, percentiles), track(faces[4:], 5, percentiles)
+    weights = face_weights(percentiles)
+    cosine = float(np.average(faces[:4] @ faces[4:].T, weights=np.outer(weights, weights)))
+    assert cosine < 0.6 * float(unit(weights @ faces[:4][None])[0] @ unit(weights @ faces[4:][None])[0])
+    assert joined_best([one], other, cosine - 1e-6) is one
+    assert joined_best([one], other, cosine + 1e-6) is None
+
+
+def test_a_joined_track_has_the_mean_of_all_faces() -> None:
+    faces = unit(np.random.default_rng(1).normal(size=(4, 32)))
+    whole = track(faces, 0, [80.0, 3.0, 15.0, 60.0])
+    first, second = track(faces[:2], 0, [80.0, 3.0]), track(faces[2:], 0.2, [15.0, 60.0])
+    first.join(second, 1)
+    assert first.mean == pytest.approx(whole.mean, abs=1e-6)
+
+
+def test_tracks_that_are_seen_at_the_same_time_are_two_people() -> None:
+    faces = np.tile(np.eye(1, 8), (3, 1))
+    assert joined_best([track(faces, 0, [80.0] * 3)], track(faces, 0.1, [80.0] * 3), 0.5) is None
