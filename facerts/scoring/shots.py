@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 
@@ -66,8 +65,7 @@ class CropStore:
     """The crops of shots, in a temporary file rather than in memory."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.gettempdir())
-        with writing(self._folder):
+        with self._writing():
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
         self._unused = count()
         self._free: list[int] = []
@@ -83,12 +81,15 @@ class CropStore:
         crop = shot.face.crop
         assert crop is not None
         number = self._free.pop() if self._free else next(self._unused)
-        with writing(self._folder):
+        with self._writing():
             self._file.seek(number * SIZE)
             self._file.write(crop.tobytes())
             self._file.flush()
         shot.face, shot.stored = replace(shot.face, crop=None), number
         weakref.finalize(shot, self._free.append, number)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(tempfile.gettempdir(), advice="free up space or set TMPDIR to another folder")
 
     def shot(self, held: HeldShot) -> Shot:
         """A shot with everything that is known of it."""

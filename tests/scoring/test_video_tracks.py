@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.errors import Error, ModelError
+from facerts.errors import Error, ModelError, WriteError
 from facerts.galleries import Decision
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Row, ScoredFace, Scorer, Track
@@ -34,6 +34,7 @@ from tests.color_people import (
     walk,
     write_clip,
 )
+from tests.command import no_larger_files
 
 DARK_RED = (0.31, 0, 0)
 Frames = list[tuple[float, NDArray[np.uint8]]]
@@ -230,6 +231,17 @@ def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None
         assert (store.shot(shot).crop == crops[int(shot.time)]).all()
         assert store.shot(shot).time == shot.time
     store.close()
+
+
+def test_a_full_disk_names_the_folder_of_temporary_files() -> None:
+    crop = np.zeros((112, 112, 3), np.uint8)
+    first, second = (HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time in range(2))
+    store = CropStore()
+    with no_larger_files(50_000):
+        store.put(first)
+        with pytest.raises(WriteError, match=r"cannot be written \(File too large\); .* set TMPDIR"):
+            store.put(second)
+        store.close()
 
 
 def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:
