@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
+from facerts.galleries import Enrollments, Gallery
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 
@@ -110,6 +111,14 @@ class ColorEmbedder:
             quality,
             (1 / quality).astype(np.float32),
         )
+
+
+def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> Gallery:
+    """Rosa, who is red, and Blanca, who is violet."""
+    faces = np.array([[1, 0, 0]] * 3 + [[0.6, 0, 0.8]] * 3, dtype=np.float32)
+    people, empty = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.full(6, np.nan, np.float32)
+    enrolled = Enrollments(people, np.array(list("abcdef")), faces, empty, empty, np.array([""] * 6))
+    return Gallery.from_enrollments(name, sha256, enrolled)
 
 
 def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:

@@ -22,7 +22,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.images import encode_jpeg
 from facerts.images.align import TEMPLATE
-from facerts.scoring.crop_store import CropStore
+from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import open_frames
 
 WIDTHS = {1280: "", 640: "_small"}
@@ -116,8 +116,7 @@ def figure(width: int) -> NDArray[np.uint8]:
     scorer.detector = detector
     source = open_frames(frames)
     boxes = {}
-    with CropStore() as store:
-        run = scorer.track(source, scorer.track_options(source, fps=FPS), store, min_quality=MIN_QUALITY)
+    with scorer.track(source, TrackOptions(fps=FPS), min_quality=MIN_QUALITY) as run:
         for number, frame in enumerate(run.frames()):
             boxes[number] = [
                 (part, face.row.box, face.row.percentile)

@@ -73,17 +73,14 @@ def video(
         seconds: Look only at so many seconds of each clip.
         reconnect: Seconds without a frame for which a stream or camera that has dropped is opened again and again.
         table: Format of the tables.
-        resume: Continue an interrupted run.
+        resume: Continue an interrupted run with the first clip that was not done.
     """
     from facerts.clips import VideoJob, VideoTask, run_videos, video_paths
+    from facerts.scoring.video_tracks import TrackOptions
 
     scorer = options.open()
     task = VideoTask(
-        fps=fps,
-        best=best,
-        min_faces=min_faces,
-        join=not no_join,
-        join_seconds=join_seconds,
+        TrackOptions(fps, best, min_faces, not no_join, join_seconds),
         min_quality=min_quality,
         keep=keep,
         seconds=seconds,
@@ -94,18 +91,14 @@ def video(
     # Settings that do not fit the model are better found now than with the first clip.
     scorer.track_row_builder(min_quality=min_quality, keep=keep)
     paths = video_paths(clips)
-    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}") as job:
-        job.begin(resume=resume)
+    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}", resume=resume) as job:
         with progress_bar() as bar:
             shown = {}
 
             def advance(number: int, time: float, of: float | None) -> None:
                 if number not in shown:
                     total = None if of is None else min(of, seconds or math.inf)
-                    begun = round(time) if time > 1 else 0
-                    shown[number] = bar.add_task(
-                        job.shown[number], total=total, completed=begun, unit="seconds of video"
-                    )
+                    shown[number] = bar.add_task(job.shown[number], total=total, unit="seconds of video")
                 bar.update(shown[number], completed=time)
 
             for _ in run_videos(scorer, job, task, advance):

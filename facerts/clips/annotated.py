@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError
 from facerts.scoring.annotate import TRACK, annotate
 from facerts.scoring.row import Row
 from facerts.scoring.video_tracks import TrackedFrame
@@ -44,36 +43,23 @@ class DrawnTrack:
         return f"{TRACK}{self.number}" if self.person is None else f"{self.number} {self.person}"
 
 
-def box_line(frame: TrackedFrame) -> str:
-    """The boxes of a frame as a line of a log."""
-    boxes = [
-        [part, face.row.box, face.row.percentile]
-        for part, face in zip(frame.parts, frame.faces, strict=True)
-        if part is not None
-    ]
-    return json.dumps([frame.time, boxes]) + "\n"
-
-
 class BoxLog:
-    """The boxes that were seen in a video, by time.
+    """The boxes that were seen in a video, by time."""
 
-    Args:
-        path: a file of lines of ``box_line``.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
         self._times: list[float] = []
         self._boxes: list[dict[int, tuple[NDArray[np.float32], float | None]]] = []
-        try:
-            with path.open(encoding="utf-8") as file:
-                for line in file:
-                    time, boxes = json.loads(line)
-                    self._times.append(time)
-                    self._boxes.append(
-                        {part: (np.array(box, np.float32), percentile) for part, box, percentile in boxes}
-                    )
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{path}: damaged; start over in another folder") from error
+
+    def add(self, frame: TrackedFrame) -> None:
+        """Note the boxes of the next frame."""
+        self._times.append(frame.time)
+        self._boxes.append(
+            {
+                part: (np.array(face.row.box, np.float32), face.row.percentile)
+                for part, face in zip(frame.parts, frame.faces, strict=True)
+                if part is not None
+            }
+        )
 
     def at(self, time: float) -> Iterator[tuple[int, list[float], float | None]]:
         """The part, box and percentile of each face at a time, between those that were seen."""
@@ -113,12 +99,7 @@ def draw_tracks(
 
 
 def write_annotated(
-    path: Path,
-    source: FrameSource,
-    log: BoxLog,
-    tracks: Mapping[int, DrawnTrack],
-    until: float,
-    advance: Callable[[float], None] | None = None,
+    path: Path, source: FrameSource, log: BoxLog, tracks: Mapping[int, DrawnTrack], until: float
 ) -> None:
     """Write a video again, with its tracks drawn in; without sound.
 
@@ -128,13 +109,9 @@ def write_annotated(
         log: where its faces are.
         tracks: how each part is drawn.
         until: time of the last frame to write, in seconds.
-        advance: called with the time of each frame.
     """
-    with write_video(path) as writer:
-        for frame in source.frames(ALL_FRAMES):
-            if frame.time > until:
-                break
-            pixels = draw_tracks(frame.pixels, list(log.at(frame.time)), tracks)
-            writer.put(replace(frame, pixels=pixels))
-            if advance is not None:
-                advance(frame.time)
+    frames = takewhile(lambda frame: frame.time <= until, source.frames(ALL_FRAMES))
+    write_video(
+        path,
+        (replace(each, pixels=draw_tracks(each.pixels, [*log.at(each.time)], tracks)) for each in frames),
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from facerts.galleries import Match
 from facerts.scoring.track import Track
 
 
@@ -38,18 +39,11 @@ class ClipRow:
 
 @dataclass(frozen=True)
 class TrackRow:
-    """A track; fields without a value are None.
+    """A track, see ``facerts.Track``; fields without a value are None.
 
     Attributes:
         track: its number in the clip, from 1.
-        start: when the face is first seen, in seconds.
-        end: when it is last seen, in seconds.
-        spans: begin and end of each time that it is on screen, one after the other.
-        faces: number of frames in which the face was looked at.
-        poor_faces: how many of them are below the threshold or not a face.
-        percentile: of the best face, 0 to 100.
-        quality: of the best face.
-        reasons: what makes the best face poor, or, if all are poor, what makes most of them so.
+        spans: begin and end of each time that it is on screen, one after the other, in seconds.
         best_times: times of the best shots, best first, in seconds.
         crops: their files, relative to the folder of results.
         decision: of the search in the gallery; None without one.
@@ -78,15 +72,12 @@ class TrackRow:
     model_sha256: str = ""
 
 
-def track_row(
-    track: Track, clip: str, crops: tuple[str, ...], match: Match | None, fpir: float | None
-) -> TrackRow:
+def track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[str, Any]) -> TrackRow:
     """The row of a track.
 
     Args:
         crops: names of the files of its best shots.
-        match: what a search in a gallery found; None without one.
-        fpir: the false positive identification rate of that search.
+        found: columns of a search in a gallery.
     """
     return TrackRow(
         clip,
@@ -101,10 +92,6 @@ def track_row(
         reasons=track.reasons,
         best_times=[round(shot.time, 3) for shot in track.best],
         crops=crops,
-        decision=None if match is None else match.decision.value,
-        person=None if match is None else match.person,
-        cosine=None if match is None else match.cosine,
-        threshold=None if match is None else match.threshold,
-        fpir=None if match is None else fpir,
         model_sha256=track.model_sha256,
+        **found,
     )

@@ -1,8 +1,7 @@
-"""Clips to a folder of results, one clip after the other, so that an interrupted run can be continued.
+"""Clips to a folder of results, one clip after the other, so that an interrupted run goes on with the next.
 
 The folder has ``tracks.csv`` with a row for each track, ``clips.csv`` with one for each clip, ``templates.npz``, and
-the best shots in ``crops/``. Until all clips are done, ``unfinished/`` keeps what is done: the rows and templates of
-finished clips, and of the clip in progress the state at its last checkpoint.
+the best shots in ``crops/``. Until all clips are done, ``unfinished/`` keeps the rows and templates of those that are.
 """
 
 from __future__ import annotations
@@ -11,61 +10,42 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 
-from facerts.clips.annotated import BoxLog, DrawnTrack, box_line, write_annotated
+from facerts.clips.annotated import BoxLog, DrawnTrack, write_annotated
 from facerts.clips.clip_rows import ClipRow, TrackRow, track_row
 from facerts.errors import DataError, Error, VideoError
 from facerts.galleries import Decision, Gallery
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
 from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, sync_names, writing
-from facerts.io.json_arrays import Float32Array
 from facerts.io.json_file import read_json
-from facerts.scoring.crop_store import CropStore
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
-from facerts.scoring.video_tracks import BATCH_SIZE, TrackingState
-from facerts.video import FrameSource, open_frames
-from facerts.video.frames import VideoLimits
+from facerts.scoring.video_tracks import TrackOptions
+from facerts.video import open_frames
 from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/1"
 UNFINISHED = "unfinished"
 # Its name while it is removed.
 FINISHED = ".finished"
-# Of the boxes that were seen in the clip in progress.
-LOG = "boxes.jsonl"
-# Seconds between two checkpoints of the clip in progress.
-CHECKPOINT_SECONDS = 30.0
+CROPS = "crops"
+# Called with the number of a clip, the time until which it was looked at, and its duration.
+Advance = Callable[[int, float, float | None], None]
 # Files of a folder that are taken for clips.
 SUFFIXES = (
-    *(
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".mkv",
-        ".webm",
-        ".avi",
-        ".mpg",
-        ".mpeg",
-        ".ts",
-        ".mts",
-        ".m2ts",
-        ".flv",
-        ".wmv",
-    ),
-    *(".ogv", ".3gp", ".mxf", ".vob", ".gif"),
+    *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".flv"),
+    *(".wmv", ".ogv", ".3gp", ".mxf", ".vob", ".gif"),
 )
 
 
@@ -80,6 +60,12 @@ class TrackSearch:
     gallery: Gallery
     fpir: float = 0.01
 
+    def columns(self, track: Track) -> dict[str, Any]:
+        """What the row of a track says of its person."""
+        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
+        found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}
+        return {"decision": match.decision.value, "fpir": self.fpir, **found}
+
 
 @dataclass(frozen=True)
 class VideoTask:
@@ -91,24 +77,16 @@ class VideoTask:
         search: where the person of each track is searched for; None for nowhere.
     """
 
-    fps: float = 5.0
-    best: int = 3
-    min_faces: int = 2
-    join: bool = True
-    join_seconds: float | None = None
+    options: TrackOptions = field(default_factory=TrackOptions)
     min_quality: float | None = None
     keep: float | None = None
     seconds: float | None = None
     reconnect: float = 60.0
-    limits: VideoLimits = field(default_factory=VideoLimits)
     annotate: Path | None = None
     search: TrackSearch | None = None
 
     def settings(self) -> dict[str, Any]:
         """Everything that results depend on besides the clips and the model, as JSON values."""
-        plain = {
-            name: value for name, value in vars(self).items() if name not in ("annotate", "search", "limits")
-        }
         gallery = None
         if self.search is not None:
             enrolled = self.search.gallery
@@ -116,20 +94,11 @@ class VideoTask:
             digest.update("\0".join(enrolled.people.tolist()).encode("utf-8", "surrogatepass"))
             gallery = [digest.hexdigest(), self.search.fpir]
         return {
-            **plain,
-            **asdict(self.limits),
+            **asdict(self.options),
+            **{name: getattr(self, name) for name in ("min_quality", "keep", "seconds", "reconnect")},
             "annotate": None if self.annotate is None else str(self.annotate),
             "gallery": gallery,
         }
-
-    def track_options(self) -> dict[str, Any]:
-        """The arguments of ``Scorer.track_options``."""
-        names = ("fps", "best", "min_faces", "join", "join_seconds")
-        return {name: getattr(self, name) for name in names}
-
-    def open(self, clip: str) -> FrameSource:
-        """The frames of a clip."""
-        return open_frames(clip, limits=self.limits, reconnect=self.reconnect)
 
 
 @dataclass(frozen=True)
@@ -145,26 +114,11 @@ class FinishedClip:
 
     clip: ClipRow
     tracks: list[TrackRow]
-    templates: list[Float32Array]
+    templates: list[list[float]]
     state: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class _Checkpoint:
-    """How far the clip in progress has come.
-
-    Attributes:
-        log: bytes of the log of boxes.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    state: TrackingState
-    file: tuple[int, int] | None
-    log: int
-
-
-_FINISHED, _CHECKPOINT = TypeAdapter(FinishedClip), TypeAdapter(_Checkpoint)
+_FINISHED = TypeAdapter(FinishedClip)
 
 
 def video_paths(paths: Sequence[str]) -> list[str]:
@@ -187,12 +141,13 @@ def video_paths(paths: Sequence[str]) -> list[str]:
 class VideoJob:
     """The folder of results of some clips.
 
-    It is locked from ``begin`` until the end of the ``with`` block.
+    It is locked within the ``with`` block, which begins by creating it or checking what an earlier run left.
 
     Args:
         out: the folder.
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
+        resume: whether to continue an earlier run; otherwise it is an error.
 
     Attributes:
         shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
@@ -200,7 +155,13 @@ class VideoJob:
     """
 
     def __init__(
-        self, out: str | Path, clips: Sequence[str], settings: dict[str, Any], table: str = ".csv"
+        self,
+        out: str | Path,
+        clips: Sequence[str],
+        settings: dict[str, Any],
+        table: str = ".csv",
+        *,
+        resume: bool = False,
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)
@@ -211,27 +172,26 @@ class VideoJob:
         self.folder = self.out / UNFINISHED
         self.names = _unique_names(self.shown)
         self.settings = {"schema": SCHEMA, **settings, "clips": self.shown}
+        self._resume = resume
         self._lock = ExitStack()
 
     def __enter__(self) -> VideoJob:
+        with ExitStack() as lock:
+            lock.enter_context(locked(self.out))
+            self._begin()
+            self._lock = lock.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def begin(self, *, resume: bool) -> None:
-        """Lock the folder, and create it or check what an earlier run left."""
-        with ExitStack() as lock:
-            lock.enter_context(locked(self.out))
-            self._begin(resume=resume)
-            self._lock = lock.pop_all()
-
-    def _begin(self, *, resume: bool) -> None:
-        refuse_link(self.folder)
+    def _begin(self) -> None:
+        for path in (self.folder, self.out / CROPS):
+            refuse_link(path)
         shutil.rmtree(self.out / FINISHED, ignore_errors=True)
         file = self.folder / "job.json"
         if file.is_file():
-            if not resume:
+            if not self._resume:
                 raise Error(
                     f"{self.out} has an unfinished run; continue it with --resume, or delete the folder"
                 )
@@ -267,11 +227,10 @@ class VideoJob:
         """Keep a clip that is done; when this returns it survives a power failure."""
         with atomic_write(self._finished_file(number)) as file:
             file.write(_FINISHED.dump_json(finished))
-        shutil.rmtree(self.clip_folder(number), ignore_errors=True)
 
-    def clip_folder(self, number: int) -> Path:
-        """Where the clip in progress keeps its state."""
-        return self.folder / f"{number:06d}"
+    def remove_crops(self, number: int) -> None:
+        """Remove what an interrupted run saved of a clip that was not done."""
+        shutil.rmtree(self.out / CROPS / self.names[number], ignore_errors=True)
 
     def save_crops(self, number: int, track: Track) -> tuple[str, ...]:
         """Save the best shots of a track as PNG.
@@ -281,7 +240,7 @@ class VideoJob:
         """
         written = []
         for rank, shot in enumerate(track.best, 1):
-            path = Path("crops", self.names[number], f"track{track.number:04d}_{rank}.png")
+            path = Path(CROPS, self.names[number], f"track{track.number:04d}_{rank}.png")
             with atomic_write(self.out / path, sync_name=False) as file:
                 file.write(encode_png(shot.crop))
             written.append(path)
@@ -315,17 +274,11 @@ class VideoJob:
 
 
 def run_videos(
-    scorer: Scorer,
-    job: VideoJob,
-    task: VideoTask,
-    advance: Callable[[int, float, float | None], None] | None = None,
+    scorer: Scorer, job: VideoJob, task: VideoTask, advance: Advance = lambda *_: None
 ) -> Iterator[FinishedClip]:
     """Look at the clips of a job that are not done, one by one; those that are done come as they were kept.
 
     A clip that cannot be read is a row with an error.
-
-    Args:
-        advance: called with the number of a clip, the time until which it was looked at, and its duration.
     """
     if task.annotate is not None:
         remove_unfinished(task.annotate)
@@ -337,144 +290,67 @@ def run_videos(
         yield finished
 
 
-def _run_clip(
-    scorer: Scorer,
-    job: VideoJob,
-    task: VideoTask,
-    number: int,
-    advance: Callable[[int, float, float | None], None] | None,
-) -> FinishedClip:
+def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advance: Advance) -> FinishedClip:
     clip, shown = job.clips[number], job.shown[number]
     file = file_state(clip)
+    job.remove_crops(number)
     try:
-        source = task.open(clip)
+        source = open_frames(clip, reconnect=task.reconnect)
         seconds = source.duration
     except VideoError as error:
         return FinishedClip(ClipRow(shown, error=storable(str(error))), [], [], file)
     if task.annotate is not None and source.live:
         raise Error(f"{shown}: streams and cameras cannot be read twice, as --annotate has to; leave it out")
-    folder = job.clip_folder(number)
-    checkpoint = _read_checkpoint(folder, file)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    results = _Results(job, task, number)
+    rows: list[TrackRow] = []
+    templates: list[list[float]] = []
+    drawn: dict[int, DrawnTrack] = {}
+    log = BoxLog()
     stopped: str | None = None
-    with ExitStack() as stack:
-        crops = 0 if checkpoint is None else checkpoint.state.crops
-        store = stack.enter_context(CropStore(None if source.live else folder / "crops.bin", crops))
-        log = stack.enter_context(_open_log(folder / LOG, 0 if checkpoint is None else checkpoint.log))
-        tracks = scorer.track(
-            source,
-            scorer.track_options(source, **task.track_options()),
-            store,
-            None if checkpoint is None else checkpoint.state,
-            min_quality=task.min_quality,
-            keep=task.keep,
-        )
-        written = time.monotonic()
+
+    def add(track: Track) -> None:
+        found = {} if task.search is None else task.search.columns(track)
+        row = track_row(track, shown, job.save_crops(number, track), found)
+        rows.append(row)
+        templates.append(track.template.tolist())
+        person = row.person if row.decision == Decision.MATCH.value else None
+        drawn.update(dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person)))
+
+    with scorer.track(source, task.options, min_quality=task.min_quality, keep=task.keep) as tracks:
         # Ctrl-C ends a source that has no end of its own.
         with suppress(KeyboardInterrupt) if source.live else nullcontext():
             try:
                 for frame in tracks.frames():
-                    with writing(folder):
-                        log.write(box_line(frame).encode())
+                    if task.annotate is not None:
+                        log.add(frame)
                     for track in frame.tracks:
-                        results.add(track)
-                    if advance is not None:
-                        advance(number, frame.time, seconds)
+                        add(track)
+                    advance(number, frame.time, seconds)
                     if task.seconds is not None and frame.time >= task.seconds:
                         break
-                    # Between two batches, so that the rest is scored as it would have been.
-                    between = tracks.state.frames % BATCH_SIZE == 0
-                    if not source.live and between and time.monotonic() - written >= CHECKPOINT_SECONDS:
-                        _write_checkpoint(folder, tracks.state, store, log, file)
-                        written = time.monotonic()
             except VideoError as problem:
                 stopped = storable(str(problem))
         for track in tracks.finish():
-            results.add(track)
+            add(track)
     report = source.report
     if stopped is None and report.problem is not None:
         stopped = f"{shown}: {report.problem}"
-    until = tracks.state.time if report.until is None else report.until
+    until = tracks.time if report.until is None else report.until
     if task.annotate is not None and until is not None:
-        path = task.annotate / f"{job.names[number]}.mp4"
-        write_annotated(path, task.open(clip), BoxLog(folder / LOG), results.drawn, until)
+        again = open_frames(clip)
+        write_annotated(task.annotate / f"{job.names[number]}.mp4", again, log, drawn, until)
     row = ClipRow(
         shown,
         seconds=None if seconds is None else round(seconds, 3),
         read_until=None if until is None else round(until, 3),
-        frames=tracks.state.frames,
-        faces=tracks.state.faces,
-        tracks=len(results.rows),
-        too_poor=results.too_poor,
-        left_out=tracks.state.left_out,
+        frames=tracks.frame_count,
+        faces=tracks.face_count,
+        tracks=len(rows),
+        too_poor=sum(not row.crops for row in rows),
+        left_out=tracks.left_out,
         damaged=report.damaged,
         error=stopped,
     )
-    return FinishedClip(row, results.rows, results.templates, file)
-
-
-@dataclass
-class _Results:
-    """What is kept of the tracks of a clip; their crops are on disk.
-
-    Attributes:
-        drawn: how each unbroken track is drawn.
-    """
-
-    job: VideoJob
-    task: VideoTask
-    number: int
-    rows: list[TrackRow] = field(default_factory=list)
-    templates: list[Float32Array] = field(default_factory=list)
-    drawn: dict[int, DrawnTrack] = field(default_factory=dict)
-    too_poor: int = 0
-
-    def add(self, track: Track) -> None:
-        """Save the crops of a track, and search for its person."""
-        search, match = self.task.search, None
-        if search is not None:
-            (match,) = search.gallery.match([track.as_face()], fpir=search.fpir)
-        crops = self.job.save_crops(self.number, track)
-        fpir = None if search is None else search.fpir
-        self.rows.append(track_row(track, self.job.shown[self.number], crops, match, fpir))
-        self.templates.append(track.template)
-        self.too_poor += track.too_poor
-        person = match.person if match is not None and match.decision is Decision.MATCH else None
-        self.drawn |= dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person))
-
-
-def _write_checkpoint(
-    folder: Path, state: TrackingState, store: CropStore, log: IO[bytes], file: tuple[int, int] | None
-) -> None:
-    store.sync()
-    with writing(folder):
-        log.flush()
-        os.fsync(log.fileno())
-    with atomic_write(folder / "state.json") as stream:
-        stream.write(_CHECKPOINT.dump_json(_Checkpoint(state, file, log.tell())))
-
-
-def _read_checkpoint(folder: Path, file: tuple[int, int] | None) -> _Checkpoint | None:
-    """The checkpoint of a clip whose file has not changed since; None if there is none."""
-    path = folder / "state.json"
-    if not path.is_file():
-        return None
-    try:
-        checkpoint = _CHECKPOINT.validate_json(path.read_bytes())
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path}: damaged; delete its folder to start the clip over") from error
-    return checkpoint if checkpoint.file == file else None
-
-
-def _open_log(path: Path, size: int) -> IO[bytes]:
-    """The log of boxes, as far as the checkpoint has it."""
-    with writing(path):
-        file = open(path, "r+b" if size else "w+b")  # noqa: SIM115
-        file.truncate(size)
-        file.seek(size)
-    return file
+    return FinishedClip(row, rows, templates, file)
 
 
 def file_state(clip: str) -> tuple[int, int] | None:
@@ -502,19 +378,18 @@ def _unique_names(clips: Sequence[str]) -> list[str]:
 
 def _write_templates(path: Path, clips: Sequence[FinishedClip]) -> None:
     rows = [row for finished in clips for row in finished.tracks]
-    templates = [template for finished in clips for template in finished.templates]
     if not rows:
         return
+    quality, percentile = (
+        np.array([np.nan if score is None else score for score in scores], dtype=np.float32)
+        for scores in ([row.quality for row in rows], [row.percentile for row in rows])
+    )
     with atomic_write(path) as file:
         np.savez_compressed(
             file,
             clips=np.array([row.clip for row in rows]),
             tracks=np.array([row.track for row in rows], dtype=np.int32),
-            templates=np.stack(templates),
-            quality=np.array(
-                [np.nan if row.quality is None else row.quality for row in rows], dtype=np.float32
-            ),
-            percentile=np.array(
-                [np.nan if row.percentile is None else row.percentile for row in rows], dtype=np.float32
-            ),
+            templates=np.array([each for finished in clips for each in finished.templates], np.float32),
+            quality=quality,
+            percentile=percentile,
         )

@@ -20,7 +20,6 @@ from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.providers import AUTO
-from facerts.scoring.crop_store import CropStore
 from facerts.scoring.face import Face, face_of
 from facerts.scoring.inputs import (
     Color,
@@ -39,14 +38,7 @@ from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.swapped_channels import SwappedChannels
 from facerts.scoring.track import Track
 from facerts.scoring.verify import DEFAULT_KEEP, MatchRule, Verification
-from facerts.scoring.video_tracks import (
-    LIVE_JOIN_SECONDS,
-    TrackingState,
-    TrackOptions,
-    VideoTracks,
-    join_cosine,
-    video_detector,
-)
+from facerts.scoring.video_tracks import TrackOptions, VideoTracks, video_detector
 from facerts.video import FrameSource, ReadReport, VideoInput, VideoLimits, open_frames
 
 # Share of the calibration faces that are not poor in a video: as of those searched for in galleries.
@@ -266,9 +258,6 @@ class Scorer:
         Raises:
             VideoError: the video cannot be opened, or is more than may be read. One that is damaged or cut off gives
                 the tracks until there, and the report says so.
-            ModelError: there is no detector, or the model has no threshold for this share, or no quality.
-            MissingModelError: the detector is not on this machine and cannot be downloaded.
-            MissingExtraError: PyAV or SciPy is not installed.
 
         Examples:
             >>> import facerts, numpy as np
@@ -283,46 +272,27 @@ class Scorer:
         """
         source = open_frames(video, color=color, limits=limits, reconnect=reconnect)
         source.report = source.report if report is None else report
-        options = self.track_options(
-            source, fps=fps, best=best, min_faces=min_faces, join=join, join_seconds=join_seconds
-        )
-        with CropStore() as store:
-            tracks = self.track(source, options, store, min_quality=min_quality, keep=keep)
+        options = TrackOptions(fps, best, min_faces, join, join_seconds)
+        with self.track(source, options, min_quality=min_quality, keep=keep) as tracks:
             for frame in tracks.frames():
                 yield from frame.tracks
             yield from tracks.finish()
-
-    def track_options(
-        self, source: FrameSource, *, join: bool = True, join_seconds: float | None = None, **options: Any
-    ) -> TrackOptions:
-        """How ``video`` looks at a video; see there for the options."""
-        if join_seconds is None and source.live:
-            join_seconds = LIVE_JOIN_SECONDS
-        cosine = join_cosine(self.recognizer.description.calibration) if join else None
-        return TrackOptions(join_cosine=cosine, join_seconds=join_seconds, **options)
 
     def track(
         self,
         source: FrameSource,
         options: TrackOptions,
-        store: CropStore,
-        state: TrackingState | None = None,
         *,
         min_quality: float | None = None,
         keep: float | None = None,
         workers: int | None = None,
     ) -> VideoTracks:
-        """What ``video`` does, frame by frame, and from where an earlier run had come to.
+        """What ``video`` does, frame by frame.
 
         Args:
-            store: keeps crops.
-            state: of the earlier run; None to begin.
             min_quality: see ``video``.
             keep: see ``video``.
             workers: threads that find faces; None for one per core.
-
-        Raises:
-            ModelError, MissingModelError: see ``video``.
         """
         return VideoTracks(
             self.track_row_builder(min_quality=min_quality, keep=keep),
@@ -330,8 +300,6 @@ class Scorer:
             video_detector(self.detector),
             source,
             options,
-            store,
-            state,
             min_face_size=self.min_face_size,
             workers=workers,
             parallel_batches=self.model().parallel_batches if workers is None else 1,

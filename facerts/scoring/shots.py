@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+import weakref
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
 from facerts.detection.pose import head_pose
-from facerts.io.json_arrays import Float32Array, Uint8Array
-from facerts.scoring.face import Face
+from facerts.images import CROP_SIZE
+from facerts.io.files import writing
+from facerts.scoring.face import Face, face_of
 from facerts.scoring.row import Row
+from facerts.scoring.row_builder import ScoredFace
 
 # Two faces of a track are different shots if they are so many seconds apart, or the head has turned by so many degrees.
 MIN_SECONDS = 2.0
 MIN_DEGREES = 15.0
+# Of a crop, in bytes.
+SIZE = CROP_SIZE * CROP_SIZE * 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,53 +35,72 @@ class Shot(Face):
     time: float
 
 
-@dataclass
+@dataclass(eq=False)
 class HeldShot:
     """A shot while its track is followed.
 
     Attributes:
-        crop: None once it is in a ``CropStore``, where it has the number ``stored``.
+        face: without its crop, once that is in a ``CropStore`` under the number ``stored``.
     """
 
     time: float
-    row: Row
-    norm: float | None
-    embedding: Float32Array
-    crop: Uint8Array | None = None
+    face: ScoredFace
     stored: int | None = None
 
     @property
     def rank(self) -> tuple[float, float]:
         """Better shots have higher ranks; without a quality, those that the detector is sure of."""
-        quality = self.row.quality
-        return (-np.inf if quality is None else quality, self.row.det_score or 0.0)
+        row = self.face.row
+        return (-np.inf if row.quality is None else row.quality, row.det_score or 0.0)
 
     def resembles(self, other: HeldShot) -> bool:
         """Whether the two would be one shot to those who look at them."""
         if abs(self.time - other.time) >= MIN_SECONDS:
             return False
-        turned = np.subtract(_pose(self.row), _pose(other.row))
+        turned = np.subtract(_pose(self.face.row), _pose(other.face.row))
         return bool(np.abs(turned).max() < MIN_DEGREES)
 
-    def as_shot(self, crop: Uint8Array) -> Shot:
-        """The shot with everything that is known of it."""
-        row = self.row
-        return Shot(
-            path=row.path,
-            number=row.face or 0,
-            box=None if row.box is None else np.array(row.box),
-            points=None if row.points is None else np.array(row.points).reshape(-1, 2),
-            det_score=row.det_score,
-            crop=crop,
-            embedding=self.embedding,
-            norm=self.norm,
-            percentile=row.percentile,
-            quality=row.quality,
-            uncertainty=row.uncertainty,
-            accepted=row.accepted,
-            reasons=row.reasons,
-            time=self.time,
-        )
+
+class CropStore:
+    """The crops of shots, in a temporary file rather than in memory."""
+
+    def __init__(self) -> None:
+        with self._writing():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._unused = count()
+        self._free: list[int] = []
+
+    def close(self) -> None:
+        """Delete the file."""
+        # Of a write that failed it tries the rest again.
+        with suppress(OSError):
+            self._file.close()
+
+    def put(self, shot: HeldShot) -> None:
+        """Store the crop of a shot; its place is used again when nobody knows the shot any more."""
+        crop = shot.face.crop
+        assert crop is not None
+        number = self._free.pop() if self._free else next(self._unused)
+        with self._writing():
+            self._file.seek(number * SIZE)
+            self._file.write(crop.tobytes())
+            self._file.flush()
+        shot.face, shot.stored = replace(shot.face, crop=None), number
+        weakref.finalize(shot, self._free.append, number)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(tempfile.gettempdir(), advice="free up space or set TMPDIR to another folder")
+
+    def shot(self, held: HeldShot) -> Shot:
+        """A shot with everything that is known of it."""
+        scored = held.face
+        if held.stored is not None:
+            self._file.seek(held.stored * SIZE)
+            crop = np.frombuffer(self._file.read(SIZE), dtype=np.uint8).copy()
+            scored = replace(scored, crop=crop.reshape(CROP_SIZE, CROP_SIZE, 3))
+        face = face_of(scored)
+        assert face is not None
+        return Shot(**vars(face), time=held.time)
 
 
 def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
@@ -89,7 +116,7 @@ def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
     alike = [shot for shot in shots if shot.resembles(new)]
     if any(shot.rank >= new.rank for shot in alike):
         return
-    shots[:] = [shot for shot in shots if not any(shot is other for other in alike)]
+    shots[:] = [shot for shot in shots if shot not in alike]
     shots.append(new)
     shots.sort(key=lambda shot: shot.rank, reverse=True)
     del shots[most:]

@@ -1,17 +1,22 @@
-"""A person's face through a video."""
+"""A person's face through a video; while it is followed, sums and best shots, whose size does not grow with time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.io.progress import duration as in_words_of_time
-from facerts.scoring.reasons import in_words
+from facerts.metrics.pooling import face_weights
+from facerts.scoring.reasons import in_order, in_words
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import ScoredFace
-from facerts.scoring.shots import Shot
+from facerts.scoring.shots import CropStore, HeldShot, Shot, add_shot
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +87,151 @@ class Track:
             model_sha256=self.model_sha256,
         )
         return ScoredFace(row, self.best[0].crop if self.best else None, self.template, found=1)
+
+
+def _zero() -> Floats:
+    return np.zeros(())
+
+
+@dataclass(eq=False)
+class TrackBuilder:
+    """A track that is followed, or several that were joined.
+
+    Attributes:
+        spans: begin and end of each unbroken track, in seconds, by its number.
+        faces: number of faces.
+        poor_faces: how many of them are rejected.
+        good_sum: ``(d,)`` weighted sum of the embeddings of the others.
+        good_weight: sum of their weights; 0 if all are rejected.
+        poor_sum: ``(d,)`` weighted sum of those rejected.
+        top: the row of the face with the highest quality, rejected or not.
+        reasons: how many of the rejected faces have each reason.
+        shots: the best faces that are not rejected, best first.
+    """
+
+    spans: dict[int, tuple[float, float]] = field(default_factory=dict)
+    faces: int = 0
+    poor_faces: int = 0
+    good_sum: Floats = field(default_factory=_zero)
+    good_weight: float = 0.0
+    poor_sum: Floats = field(default_factory=_zero)
+    top: Row | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
+    shots: list[HeldShot] = field(default_factory=list)
+
+    @property
+    def start(self) -> float:
+        """When it is first seen."""
+        return min(start for start, _ in self.spans.values())
+
+    @property
+    def end(self) -> float:
+        """When it was last seen."""
+        return max(end for _, end in self.spans.values())
+
+    @property
+    def too_poor(self) -> bool:
+        """Whether all faces are rejected."""
+        return self.good_weight == 0
+
+    @property
+    def mean(self) -> Floats:
+        """``(d,)`` weighted mean of the faces that are not poor.
+
+        The product of two means is the mean cosine of their faces, to which match thresholds of single faces apply.
+        That of unit templates is higher, also for different people.
+        """
+        return self.good_sum / self.good_weight
+
+    def add(self, part: int, time: float, face: ScoredFace, most: int) -> None:
+        """Add the face of a frame.
+
+        Args:
+            part: number of the unbroken track.
+            most: number of shots to keep.
+        """
+        row, embedding = face.row, face.embedding
+        assert embedding is not None
+        begin, end = self.spans.get(part, (time, time))
+        self.spans[part] = (begin, max(end, time))
+        self.faces += 1
+        self._add_top(row)
+        weight = float(face_weights(np.nan if row.percentile is None else row.percentile))
+        weighted = embedding.astype(np.float64) * weight
+        if row.rejected:
+            self.poor_faces += 1
+            self.poor_sum = self.poor_sum + weighted
+            self.reasons.update(row.reasons)
+        else:
+            self.good_sum = self.good_sum + weighted
+            self.good_weight += weight
+            add_shot(self.shots, HeldShot(time, face), most)
+
+    def overlaps(self, other: TrackBuilder) -> bool:
+        """Whether the two are on screen at the same time at least once."""
+        return any(
+            start <= its_end and its_start <= end
+            for start, end in self.spans.values()
+            for its_start, its_end in other.spans.values()
+        )
+
+    def join(self, other: TrackBuilder, most: int) -> None:
+        """Take in another track of the same person."""
+        self.spans |= other.spans
+        self.faces += other.faces
+        self.poor_faces += other.poor_faces
+        self.good_sum = self.good_sum + other.good_sum
+        self.good_weight += other.good_weight
+        self.poor_sum = self.poor_sum + other.poor_sum
+        self.reasons.update(other.reasons)
+        if other.top is not None:
+            self._add_top(other.top)
+        for shot in other.shots:
+            add_shot(self.shots, shot, most)
+
+    def as_track(self, path: str, number: int, store: CropStore, model_sha256: str) -> Track:
+        """The finished track."""
+        template = self.poor_sum if self.too_poor else self.good_sum
+        best = self.top if self.too_poor else self.shots[0].face.row
+        parts = sorted(self.spans, key=self.spans.__getitem__)
+        assert best is not None
+        return Track(
+            path=path,
+            number=number,
+            spans=tuple(self.spans[part] for part in parts),
+            faces=self.faces,
+            poor_faces=self.poor_faces,
+            best=tuple(store.shot(shot) for shot in self.shots),
+            template=np.asarray(template / max(float(np.linalg.norm(template)), 1e-12), dtype=np.float32),
+            percentile=best.percentile,
+            quality=best.quality,
+            too_poor=self.too_poor,
+            reasons=self._common_reasons() if self.too_poor else best.reasons,
+            parts=tuple(parts),
+            model_sha256=model_sha256,
+        )
+
+    def _add_top(self, row: Row) -> None:
+        known = -np.inf if self.top is None or self.top.quality is None else self.top.quality
+        if self.top is None or (row.quality is not None and row.quality > known):
+            self.top = row
+
+    def _common_reasons(self) -> tuple[str, ...]:
+        """The reasons of at least half of the poor faces, and the most common one."""
+        most = max(self.reasons.values(), default=0)
+        common = min(most, self.poor_faces / 2)
+        return in_order(reason for reason, count in self.reasons.items() if count >= common)
+
+
+def joined_best(tracks: Sequence[TrackBuilder], new: TrackBuilder, min_cosine: float) -> TrackBuilder | None:
+    """The track that a new one continues: the most similar of those never on screen at the same time.
+
+    Args:
+        min_cosine: mean cosine similarity of their faces from which two are one person.
+    """
+    known = [] if new.too_poor else [each for each in tracks if not (each.too_poor or each.overlaps(new))]
+    if not known:
+        return None
+    cosines = np.stack([track.mean for track in known]) @ new.mean
+    best = int(np.argmax(cosines))
+    return known[best] if cosines[best] >= min_cosine else None

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
-from facerts.scoring.crop_store import CropStore
 from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-from facerts.scoring.track import Track
-from facerts.scoring.track_builder import TrackBuilder, joined_best
+from facerts.scoring.shots import CropStore
+from facerts.scoring.track import Track, TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
 from facerts.video.tracker import SeenBox, Tracker
 
@@ -39,15 +37,16 @@ class TrackOptions:
         fps: frames per second that are looked at.
         best: maximum number of best shots of a track.
         min_faces: leave out tracks with fewer faces, which are mostly errors of the detector.
-        join_cosine: mean cosine similarity of faces from which two tracks are joined; None joins none.
-        join_seconds: longest absence over which tracks are joined; None for any.
+        join: join tracks of one person, by the model's strictest match threshold.
+        join_seconds: longest absence over which tracks are joined; None for any, and for 60 seconds in a video that may
+            have no end.
         max_faces: maximum number of faces that are scored in a frame, largest first; None for all.
     """
 
     fps: float = 5.0
     best: int = 3
     min_faces: int = 2
-    join_cosine: float | None = None
+    join: bool = True
     join_seconds: float | None = None
     max_faces: int | None = None
 
@@ -59,34 +58,6 @@ class TrackOptions:
                 raise Error(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.join_seconds is not None and not self.join_seconds >= 0:
             raise Error(f"join_seconds must be 0 or more seconds, not {self.join_seconds:g}")
-
-
-@dataclass
-class TrackingState:
-    """Everything that the rest of a video's tracks depend on, besides its frames and the crops in a store.
-
-    Attributes:
-        time: of the last frame that was looked at; None before the first.
-        frames: number of frames that were looked at.
-        faces: number of faces in them.
-        failed: number of frames that could not be scored.
-        followed: the tracks on screen, by number.
-        ended: those that were, joined.
-        given: number of tracks that were given out.
-        left_out: number of tracks with too few faces.
-        crops: number of crops in the store.
-    """
-
-    tracker: Tracker = field(default_factory=Tracker)
-    time: float | None = None
-    frames: int = 0
-    faces: int = 0
-    failed: int = 0
-    followed: dict[int, TrackBuilder] = field(default_factory=dict)
-    ended: list[TrackBuilder] = field(default_factory=list)
-    given: int = 0
-    left_out: int = 0
-    crops: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,21 +77,25 @@ class TrackedFrame:
 
 
 class VideoTracks:
-    """Follows the faces of one video.
+    """Follows the faces of one video, within a ``with`` block.
 
     Args:
         row_builder: scores faces; those that it rejects are poor.
         recognizer: of the embeddings.
         detector: finds them.
         source: the frames.
-        store: keeps crops; closed by the caller.
-        state: what an earlier run had come to; None to begin.
         min_face_size: leave out faces whose box has a side below this number of pixels.
         workers: threads that find faces; None for one per core.
         parallel_batches: how many batches are scored at the same time.
 
     Attributes:
-        state: what this run has come to after the last frame.
+        time: of the last frame that was looked at; None before the first.
+        frame_count: number of frames that were looked at.
+        face_count: number of faces in them.
+        followed: the tracks on screen, by number.
+        ended: those that were, joined.
+        given: number of tracks that were given out.
+        left_out: number of tracks with too few faces.
     """
 
     def __init__(
@@ -130,129 +105,119 @@ class VideoTracks:
         detector: FaceFinder,
         source: FrameSource,
         options: TrackOptions,
-        store: CropStore,
-        state: TrackingState | None = None,
         *,
         min_face_size: float = 0,
         workers: int | None = None,
         parallel_batches: int = 1,
     ) -> None:
-        self.state = state or TrackingState(Tracker(unlike_cosine(recognizer.description.calibration)))
-        self._row_builder = row_builder
         self._recognizer = recognizer
-        self._detector = detector
         self._source = source
         self._options = options
-        self._store = store
-        self._min_face_size = min_face_size
-        self._workers = workers
-        self._parallel_batches = parallel_batches
+        batch_size = 1 if source.live else BATCH_SIZE
+        self._score = partial(
+            score_images,
+            row_builder,
+            detector=detector,
+            max_faces=options.max_faces,
+            min_face_size=min_face_size,
+            batch_size=batch_size,
+            block_size=batch_size,
+            workers=workers,
+            parallel_batches=1 if source.live else parallel_batches,
+        )
+        cosines = match_cosines(recognizer.description.calibration)
+        # Joining compares each track with all others, so errors must be rare.
+        self._join_cosine = cosines[0] if cosines and options.join else None
+        live = options.join_seconds is None and source.live
+        self._join_seconds = LIVE_JOIN_SECONDS if live else options.join_seconds
+        # Two faces are not of one track if their cosine lies as far below the most permissive threshold as the
+        # strictest lies above it.
+        self._tracker = Tracker(max(0.0, 2 * cosines[-1] - cosines[0]) if cosines else None)
+        self._store = CropStore()
+        self.time: float | None = None
+        self.frame_count = self.face_count = 0
+        self.followed: dict[int, TrackBuilder] = {}
+        self.ended: list[TrackBuilder] = []
+        self.given = self.left_out = 0
+
+    def __enter__(self) -> VideoTracks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
 
     def frames(self) -> Iterator[TrackedFrame]:
-        """The frames that are looked at, after that of the state; ``finish`` gives the remaining tracks.
-
-        Raises:
-            VideoError: the video cannot be opened, or goes beyond a limit.
-            MissingModelError: the detector is not on this machine and cannot be downloaded.
-        """
+        """The frames that are looked at; ``finish`` gives the remaining tracks."""
         times: deque[float] = deque()
-        frames = self._source.frames(self._options.fps, self.state.time)
 
         def image(frame: Frame) -> LazyImage:
             times.append(frame.time)
-            return LazyImage(self._source.name, partial(_pixels, frame), nbytes=frame.pixels.nbytes)
+            return LazyImage(self._source.name, lambda: frame.pixels, nbytes=frame.pixels.nbytes)
 
-        live = self._source.live
-        scored = score_images(
-            self._row_builder,
-            # Without a variable that would keep a frame while the next one is decoded.
-            map(image, frames),
-            detector=self._detector,
-            max_faces=self._options.max_faces,
-            min_face_size=self._min_face_size,
-            batch_size=1 if live else BATCH_SIZE,
-            block_size=1 if live else BATCH_SIZE,
-            workers=self._workers,
-            parallel_batches=1 if live else self._parallel_batches,
-        )
-        with closing(scored):  # type: ignore[type-var]
+        # Without a variable that would keep a frame while the next one is decoded.
+        with closing(self._score(map(image, self._source.frames(self._options.fps)))) as scored:  # type: ignore[type-var]
             for faces in scored:
                 yield self._step(times.popleft(), faces)
 
     def finish(self) -> Iterator[Track]:
         """The remaining tracks, by their begin."""
-        for number in list(self.state.followed):
+        for number in list(self.followed):
             self._end(number)
-        ended, self.state.ended = self.state.ended, []
-        for builder in sorted(ended, key=lambda each: (each.start, each.parts)):
-            yield from self._given(builder)
+        ended, self.ended = self.ended, []
+        yield from self._given(sorted(ended, key=lambda each: (each.start, sorted(each.spans))))
 
     def _step(self, time: float, faces: list[ScoredFace]) -> TrackedFrame:
-        state = self.state
         found = [face for face in faces if face.embedding is not None]
-        state.failed += any(face.row.error is not None for face in faces)
-        parts, ended = state.tracker.update(time, [_seen(face) for face in found])
+        parts, ended = self._tracker.update(time, [_seen(face) for face in found])
         for number in ended:
             self._end(number)
         for part, face in zip(parts, found, strict=True):
             if part is not None:
-                builder = state.followed.setdefault(part, TrackBuilder([part], [(time, time)]))
-                builder.add(time, face, self._options.best)
-        state.time = time
-        state.frames += 1
-        state.faces += len(found)
-        return TrackedFrame(time, found, parts, list(self._gone(time)))
+                builder = self.followed.setdefault(part, TrackBuilder())
+                builder.add(part, time, face, self._options.best)
+        self.time = time
+        self.frame_count += 1
+        self.face_count += len(found)
+        return TrackedFrame(time, found, parts, list(self._given(self._gone(time))))
 
     def _end(self, number: int) -> None:
         """Put away a track that has ended, joined with those of the same person."""
-        state, options = self.state, self._options
-        builder = state.followed.pop(number)
-        builder.put_away(self._store)
-        state.crops = len(self._store)
-        near = [
-            track
-            for track in state.ended
-            if options.join_seconds is None or builder.start - track.end <= options.join_seconds
-        ]
-        known = None if options.join_cosine is None else joined_best(near, builder, options.join_cosine)
-        if known is None:
-            state.ended.append(builder)
-        else:
-            known.join(builder, options.best)
-
-    def _gone(self, time: float) -> Iterator[Track]:
-        """The ended tracks that nothing can be joined to any more."""
-        longest = self._options.join_seconds
-        if longest is None:
-            return
-        # Those that are still on screen may continue one that ended before they began, as may the next.
-        begins = [*(builder.start for builder in self.state.followed.values()), time]
-        gone: list[TrackBuilder] = []
-        kept: list[TrackBuilder] = []
-        for builder in self.state.ended:
-            continued = any(builder.end < begin <= builder.end + longest for begin in begins)
-            (kept if continued else gone).append(builder)
-        self.state.ended = kept
-        for builder in gone:
-            yield from self._given(builder)
-
-    def _given(self, builder: TrackBuilder) -> Iterator[Track]:
-        if builder.faces < self._options.min_faces:
-            self.state.left_out += 1
-            return
-        self.state.given += 1
-        yield builder.as_track(self._source.name, self.state.given, self._store, self._recognizer.sha256)
+        builder, longest = self.followed.pop(number), self._join_seconds
         for shot in builder.shots:
-            self._store.discard(shot.stored)
+            self._store.put(shot)
+        near = [each for each in self.ended if longest is None or builder.start - each.end <= longest]
+        known = None if self._join_cosine is None else joined_best(near, builder, self._join_cosine)
+        if known is None:
+            self.ended.append(builder)
+        else:
+            known.join(builder, self._options.best)
+
+    def _gone(self, time: float) -> list[TrackBuilder]:
+        """Take out the ended tracks that nothing can be joined to any more."""
+        longest = self._join_seconds
+        if longest is None:
+            return []
+        # Those that are still on screen may continue one that ended before they began, as may the next.
+        begins = [*(builder.start for builder in self.followed.values()), time]
+        gone = [
+            builder
+            for builder in self.ended
+            if not any(builder.end < begin <= builder.end + longest for begin in begins)
+        ]
+        self.ended = [builder for builder in self.ended if builder not in gone]
+        return gone
+
+    def _given(self, builders: list[TrackBuilder]) -> Iterator[Track]:
+        for builder in builders:
+            if builder.faces < self._options.min_faces:
+                self.left_out += 1
+            else:
+                self.given += 1
+                yield builder.as_track(self._source.name, self.given, self._store, self._recognizer.sha256)
 
 
 def video_detector(detector: FaceFinder | None) -> FaceFinder:
-    """What finds the faces in frames, which are never aligned crops.
-
-    Raises:
-        ModelError: there is no detector.
-        MissingModelError: it is not on this machine and cannot be downloaded.
-    """
+    """What finds the faces in frames, which are never aligned crops."""
     if detector is None:
         raise ModelError(
             "faces in videos have to be found; load the model with a detector (--detector auto, not none)"
@@ -260,33 +225,13 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
     return detector.detector if isinstance(detector, AutoDetector) else detector
 
 
-def join_cosine(calibration: Calibration | None) -> float | None:
-    """The model's match threshold at its lowest false match rate; None if it has none for single crops.
-
-    Joining compares each track with all others, so errors must be rare.
-    """
-    return _match_cosine(calibration, lambda rates: min(rates))
-
-
-def unlike_cosine(calibration: Calibration | None) -> float | None:
-    """The cosine below which two faces are not of one track; None if the model has no match thresholds.
-
-    It lies as far below the model's most permissive match threshold as its strictest lies above it.
-    """
-    lowest, highest = join_cosine(calibration), _match_cosine(calibration, lambda rates: max(rates))
-    return None if lowest is None or highest is None else max(0.0, 2 * highest - lowest)
-
-
-def _match_cosine(calibration: Calibration | None, choose: Callable[[list[float]], float]) -> float | None:
+def match_cosines(calibration: Calibration | None) -> list[float]:
+    """The match thresholds of single crops, that of the lowest false match rate first."""
     matching = None if calibration is None else calibration.matching
-    if matching is None or matching.flip or not matching.thresholds:
-        return None
+    if matching is None or matching.flip:
+        return []
     by_rate = {float(rate): threshold.similarity for rate, threshold in matching.thresholds.items()}
-    return by_rate[choose(list(by_rate))]
-
-
-def _pixels(frame: Frame) -> NDArray[np.uint8]:
-    return frame.pixels
+    return [by_rate[rate] for rate in sorted(by_rate)]
 
 
 def _seen(face: ScoredFace) -> SeenBox:

@@ -11,17 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from facerts.errors import VideoError
 from facerts.galleries import Match
 from facerts.images import encode_png
-from facerts.scoring.crop_store import CropStore
 from facerts.scoring.prepare import storable
-from facerts.scoring.scorer import Scorer
 from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
-from facerts.scoring.video_tracks import video_detector
+from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOptions, VideoResult
 from facerts.serving.service import Service
 from facerts.serving.uploads import Upload
-from facerts.video import ReadReport, VideoLimits
+from facerts.video import VideoLimits
 from facerts.video.frames import MAX_FRAME_PIXELS
 from facerts.video.open_frames import IN_MEMORY
 from facerts.video.tracker import import_assignment
@@ -38,9 +36,6 @@ class VideoRequests:
 
     Args:
         service: whose model, gallery and limits are used.
-
-    Raises:
-        MissingExtraError: PyAV or SciPy is not installed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -55,11 +50,7 @@ class VideoRequests:
         self._threads.shutdown()
 
     async def track(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
-        """The tracks of one clip.
-
-        Raises:
-            RequestError: the clip cannot be read or is beyond a limit, or the options do not fit this model or service.
-        """
+        """The tracks of one clip."""
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:
             raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
@@ -82,11 +73,18 @@ class VideoRequests:
             max_frames=round(MAX_FRAME_RATE * settings.max_seconds),
         )
         source = VideoFile(IN_MEMORY, upload.data, limits)
+        looked_at = TrackOptions(options.fps, options.best, options.min_faces, max_faces=settings.max_faces)
         try:
             seconds = source.duration
-            tracks, found = self._followed(scorer, source, options, abandoned)
+            with scorer.track(
+                source, looked_at, min_quality=options.min_quality, keep=options.keep, workers=1
+            ) as run:
+                for _ in run.frames():
+                    if abandoned.is_set():
+                        raise RequestError("timeout", "nobody waits for this response any more")
+                tracks = list(run.finish())
         except VideoError as error:
-            raise RequestError("unusable_video", _without_name(str(error))) from error
+            raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         report = source.report
         gallery = self._service.gallery
         fpir = None if gallery is None else options.fpir or settings.fpir
@@ -104,36 +102,11 @@ class VideoRequests:
             name=None if upload.name is None else storable(upload.name),
             seconds=seconds,
             read_until=report.until,
-            frames=found[0],
-            left_out=found[1],
+            frames=run.frame_count,
+            left_out=run.left_out,
             tracks=[_result(track, match, options) for track, match in zip(tracks, matches, strict=True)],
             error=report.problem,
         )
-
-    def _followed(
-        self, scorer: Scorer, source: VideoFile, options: VideoOptions, abandoned: threading.Event
-    ) -> tuple[list[Track], tuple[int, int]]:
-        """The tracks of a clip; the number of frames that were looked at, and of tracks that were left out."""
-        source.report = ReadReport()
-        settings = scorer.track_options(
-            source,
-            fps=options.fps,
-            best=options.best,
-            min_faces=options.min_faces,
-            max_faces=self._service.settings.max_faces,
-        )
-        with CropStore() as store:
-            run = scorer.track(
-                source, settings, store, min_quality=options.min_quality, keep=options.keep, workers=1
-            )
-            for _ in run.frames():
-                if abandoned.is_set():
-                    raise RequestError("timeout", "nobody waits for this response any more")
-            return list(run.finish()), (run.state.frames, run.state.left_out)
-
-
-def _without_name(message: str) -> str:
-    return message.removeprefix(f"{IN_MEMORY}: ")
 
 
 def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from facerts.errors import VideoError
 
 # Enough for the 5.3K of action cameras.
 MAX_FRAME_PIXELS = 16_000_000
@@ -86,15 +88,12 @@ class FrameSource(Protocol):
     @property
     def duration(self) -> float | None:
         """Seconds, as the video itself says; None if it does not."""
-        ...
+        return None
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """The first frame of each period of ``1 / fps`` seconds that has one, in order.
 
         A problem within the video ends the frames, and the report says so.
-
-        Args:
-            start: continue after the frame of this time; None to begin with the first.
         """
         ...
 
@@ -110,20 +109,64 @@ class FrameSampler:
 
     Args:
         fps: periods per second.
-        start: time of the last frame that was looked at before; None for none.
     """
 
-    def __init__(self, fps: float, start: float | None = None) -> None:
+    def __init__(self, fps: float) -> None:
         self._fps = fps
-        self._next = 0 if start is None else self._period(start) + 1
+        self._next = 0
 
     def wants(self, time: float) -> bool:
         """Whether to look at the next frame, which is at this time."""
-        period = self._period(time)
+        period = math.floor(time * self._fps + TOLERANCE)
         if period < self._next:
             return False
         self._next = period + 1
         return True
 
-    def _period(self, time: float) -> int:
-        return math.floor(time * self._fps + TOLERANCE)
+
+@dataclass
+class FrameImages(FrameSource):
+    """Images that a program has in memory.
+
+    Args:
+        images: ``(H, W, 3) uint8`` arrays, of which ``fps`` make a second and every one is looked at; or pairs of a
+            time in seconds and an array, of which those are looked at that a file's frames would be.
+        color: order of the channels, "RGB" or "BGR".
+
+    Attributes:
+        report: how far they were read.
+    """
+
+    images: Iterable[Any]
+    color: str = "RGB"
+    report: ReadReport = field(default_factory=ReadReport)
+    name: str = "frames"
+
+    @property
+    def live(self) -> bool:
+        """Whether they come from a generator, which may have no end."""
+        return not isinstance(self.images, Sized)
+
+    def frames(self, fps: float) -> Iterator[Frame]:
+        """See ``FrameSource``."""
+        sampler = FrameSampler(fps)
+        for number, image in enumerate(self.images):
+            pair = isinstance(image, tuple) and len(image) == 2
+            time, pixels = image if pair else (number / fps, image)
+            self._check(number, time, pixels)
+            self.report.frames, self.report.until = number + 1, float(time)
+            if sampler.wants(time):
+                rgb = pixels if self.color == "RGB" else pixels[..., ::-1]
+                yield Frame(float(time), np.ascontiguousarray(rgb))
+
+    def _check(self, number: int, time: Any, pixels: Any) -> None:
+        if not isinstance(time, int | float | np.number) or not np.isfinite(time) or time < 0:
+            raise VideoError(f"frame {number}: its time {time!r} is no number of seconds")
+        if self.report.until is not None and time < self.report.until:
+            raise VideoError(
+                f"frame {number}: its time, {time:g} seconds, is before that of the frame before it"
+            )
+        array = isinstance(pixels, np.ndarray)
+        if not (array and pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) and pixels.size):
+            what = f"{pixels.shape} {pixels.dtype}" if array else type(pixels).__name__
+            raise VideoError(f"frame {number}: must be an array (H, W, 3) uint8 {self.color}, not {what}")

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import VideoError
-from facerts.video.camera import PREFIX, Camera
-from facerts.video.frame_images import FrameImages
-from facerts.video.frames import FrameSource, VideoLimits
+from facerts.video.frames import FrameImages, FrameSource, VideoLimits
+from facerts.video.live_sources import CAMERA, SCHEMES, Camera, VideoStream, without_password
 from facerts.video.video_file import VideoFile
-from facerts.video.video_stream import SCHEMES, VideoStream, without_password
 
 VideoInput: TypeAlias = "str | Path | int | bytes | BinaryIO | Iterable[NDArray[np.uint8]] | FrameSource"
 
@@ -57,10 +55,10 @@ def open_frames(
 
 def _named(video: str | Path, limits: VideoLimits, reconnect: float) -> FrameSource:
     text = str(video)
-    if isinstance(video, str) and text.startswith(PREFIX):
-        number = text.removeprefix(PREFIX)
+    if isinstance(video, str) and text.startswith(CAMERA):
+        number = text.removeprefix(CAMERA)
         if not (number.isascii() and number.isdecimal()):
-            raise VideoError(f"{text}: give the number of a camera, such as {PREFIX}0")
+            raise VideoError(f"{text}: give the number of a camera, such as {CAMERA}0")
         return Camera(int(number), reconnect)
     if isinstance(video, str) and (address := _ADDRESS.match(text)):
         if address[1].lower() not in SCHEMES:
@@ -73,7 +71,7 @@ def _named(video: str | Path, limits: VideoLimits, reconnect: float) -> FrameSou
 
 def is_file_name(video: str) -> bool:
     """Whether a text names a file or folder, rather than a stream or a camera."""
-    return not (video.startswith(PREFIX) or _ADDRESS.match(video))
+    return not (video.startswith(CAMERA) or _ADDRESS.match(video))
 
 
 def shown_name(video: str) -> str:

@@ -7,6 +7,11 @@ faces have embeddings. Boxes are enlarged before they are compared (Yang et al.,
 motions and similar appearances?", WACV 2023), so that a face which moves by its own width is not lost; and a pair whose
 embeddings are too unlike to be one person is not associated, as after a cut. docs/decisions/video.md says why this is
 not a package.
+
+Where a box will be is predicted by a Kalman filter of constant velocity. Its state is the box's center, height and
+ratio of width to height, and their changes per unit of time; the deviations are in proportion to the height (Wojke et
+al., "Simple online and realtime tracking with a deep association metric", ICIP 2017). Here a unit of time is a
+thirtieth of a second, the frame rate that its deviations were chosen for, however far apart the frames are.
 """
 
 from __future__ import annotations
@@ -19,8 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import MissingExtraError
-from facerts.io.json_arrays import Float32Array
-from facerts.video.box_motion import BoxMotion
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +35,69 @@ MIN_IOU, MIN_IOU_UNSURE = 0.2, 0.5
 ENLARGED_BY = 0.3
 # Seconds without a face after which a track ends.
 MAX_GAP = 1.0
+# Of the motion of boxes.
+UNITS_PER_SECOND = 30.0
+POSITION_DEVIATION, VELOCITY_DEVIATION = 1 / 20, 1 / 160
+RATIO_DEVIATION, RATIO_VELOCITY_DEVIATION, RATIO_NOISE = 1e-2, 1e-5, 1e-1
+# Of the state, what is measured: x, y, ratio, height.
+_MEASURED = np.eye(4, 8)
+
+
+@dataclass
+class BoxMotion:
+    """The motion of one box.
+
+    Attributes:
+        mean: ``(8,)`` center x, center y, ratio, height, and the change of each per unit of time.
+        covariance: ``(8, 8)``.
+    """
+
+    mean: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, box: Floats) -> BoxMotion:
+        """A box, left, top, right and bottom, of which no motion is known yet."""
+        measured = _to_measurement(box)
+        height = measured[3]
+        position = 2 * POSITION_DEVIATION * height
+        velocity = 10 * VELOCITY_DEVIATION * height
+        deviations = [
+            *(position, position, RATIO_DEVIATION, position),
+            *(velocity, velocity, RATIO_VELOCITY_DEVIATION, velocity),
+        ]
+        return cls(np.concatenate([measured, np.zeros(4)]), np.diag(np.square(deviations)))
+
+    @property
+    def box(self) -> Floats:
+        """``(4,)`` left, top, right and bottom."""
+        x, y, ratio, height = self.mean[:4]
+        across, down = max(ratio, 0.0) * height / 2, height / 2
+        return np.array([x - across, y - down, x + across, y + down])
+
+    def predict(self, seconds: float) -> None:
+        """Move on by a time."""
+        units = seconds * UNITS_PER_SECOND
+        step = np.eye(8) + units * np.eye(8, k=4)
+        position = POSITION_DEVIATION * self.mean[3]
+        velocity = VELOCITY_DEVIATION * self.mean[3]
+        noise = np.square(
+            [
+                *(position, position, RATIO_DEVIATION, position),
+                *(velocity, velocity, RATIO_VELOCITY_DEVIATION, velocity),
+            ]
+        )
+        self.mean = step @ self.mean
+        self.covariance = step @ self.covariance @ step.T + units * np.diag(noise)
+
+    def update(self, box: Floats) -> None:
+        """Take in a box that was seen now."""
+        height = POSITION_DEVIATION * self.mean[3]
+        noise = np.diag(np.square([height, height, RATIO_NOISE, height]))
+        innovation = _MEASURED @ self.covariance @ _MEASURED.T + noise
+        gain = np.linalg.solve(innovation, _MEASURED @ self.covariance).T
+        self.mean = self.mean + gain @ (_to_measurement(box) - _MEASURED @ self.mean)
+        self.covariance = self.covariance - gain @ innovation @ gain.T
 
 
 @dataclass
@@ -47,7 +113,7 @@ class BoxTrack:
     number: int
     motion: BoxMotion
     seen: float
-    embedding: Float32Array | None = None
+    embedding: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,11 +219,7 @@ class Tracker:
 
 
 def import_assignment() -> Callable[..., Any]:
-    """SciPy's solver of assignment problems.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """SciPy's solver of assignment problems."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
@@ -172,9 +234,6 @@ def best_pairs(shared: Floats, minimum: float) -> list[tuple[int, int]]:
     Args:
         shared: ``(R, C)`` what a pair has in common, 0 or more.
         minimum: pairs below it are none.
-
-    Raises:
-        MissingExtraError: SciPy is not installed.
     """
     worth = np.where(shared >= minimum, shared, 0.0)
     rows, columns = import_assignment()(worth, maximize=True)
@@ -202,3 +261,10 @@ def _enlarged(boxes: Floats) -> Floats:
 
 def _area(boxes: Floats) -> Floats:
     return np.asarray(np.prod(np.clip(boxes[:, 2:] - boxes[:, :2], 0, None), axis=1), dtype=np.float64)
+
+
+def _to_measurement(box: Floats) -> Floats:
+    """Center x, center y, ratio of width to height, and height."""
+    left, top, right, bottom = box.tolist()
+    height = max(bottom - top, 1e-3)
+    return np.array([(left + right) / 2, (top + bottom) / 2, (right - left) / height, height])

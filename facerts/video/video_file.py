@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -21,22 +21,8 @@ from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, c
 # Containers of one video. Not those that name further files or addresses, such as playlists (hls, dash, concat), nor
 # sequences of images.
 CONTAINERS = (
-    *(
-        "mov",
-        "mp4",
-        "m4v",
-        "3gp",
-        "matroska",
-        "webm",
-        "avi",
-        "mpegts",
-        "mpeg",
-        "mpegvideo",
-        "ogg",
-        "flv",
-        "asf",
-    ),
-    *("mxf", "nut", "dv", "gif", "mjpeg", "h264", "hevc", "rm", "vob"),
+    *("mov", "mp4", "m4v", "3gp", "matroska", "webm", "avi", "mpegts", "mpeg", "mpegvideo", "ogg", "flv"),
+    *("asf", "mxf", "nut", "dv", "gif", "mjpeg", "h264", "hevc", "rm", "vob"),
 )
 # What a file may open: itself.
 FILE_PROTOCOLS = ("file",)
@@ -59,11 +45,7 @@ TIME_DIGITS = 9
 
 
 def import_av() -> Any:
-    """PyAV.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """PyAV."""
     try:
         import av
     except ImportError as error:
@@ -96,24 +78,19 @@ class VideoFile:
         with self._open() as container:
             return stated_duration(container, video_stream(container, self.name))
 
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``."""
-        sampler = FrameSampler(fps, start)
         with self._open() as container:
-            yield from decode_frames(container, self.name, sampler, self.limits, self.report, start=start)
+            yield from decode_frames(container, self.name, FrameSampler(fps), self.limits, self.report)
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
+    def _open(self) -> AbstractContextManager[Any]:
         if isinstance(self.content, bytes):
             opened: str | BytesIO = BytesIO(self.content)
         else:
             check_regular_file(self.content)
             # With the protocol in front, no name is taken for an address.
             opened = f"file:{os.path.abspath(self.content)}"
-        with open_container(
-            opened, self.name, self.limits, protocols=FILE_PROTOCOLS, containers=CONTAINERS
-        ) as container:
-            yield container
+        return open_container(opened, self.name, protocols=FILE_PROTOCOLS, containers=CONTAINERS)
 
 
 def check_regular_file(path: Path) -> None:
@@ -131,10 +108,9 @@ def check_regular_file(path: Path) -> None:
 def open_container(
     opened: str | BytesIO,
     name: str,
-    limits: VideoLimits,
     *,
     protocols: tuple[str, ...],
-    containers: tuple[str, ...] = (),
+    containers: tuple[str, ...],
     timeout: tuple[float, float] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
@@ -144,18 +120,16 @@ def open_container(
         opened: address of the video with its protocol, or its bytes.
         name: what errors call it.
         protocols: which protocols FFmpeg may use, also for what the video itself names.
-        containers: which formats it may be; empty for all.
+        containers: which formats it may be.
         timeout: seconds until it must be open, and within which data must come; None for none.
     """
     av = import_av()
-    settings = {"protocol_whitelist": ",".join(protocols), **(options or {})}
-    if containers:
-        settings["format_whitelist"] = ",".join(containers)
+    allowed = {"protocol_whitelist": ",".join(protocols), "format_whitelist": ",".join(containers)}
     try:
         container = av.open(
             opened,
             # No decoder looks into the file before it has its limits.
-            container_options={**settings, "codec_whitelist": "none"},
+            container_options={**allowed, **(options or {}), "codec_whitelist": "none"},
             timeout=timeout,
             metadata_errors="replace",
         )
@@ -208,7 +182,7 @@ def decode_frames(
     Damaged packets are passed over and counted. A problem that ends the video is in the report.
 
     Args:
-        start: pass over the frames up to this time.
+        start: begin at a key frame before this time, where the video can.
         offset: time of the first frame; None for the video's own times.
     """
     stream = video_stream(container, name)
@@ -234,7 +208,7 @@ def decode_frames(
         _check_seconds(name, time, limits)
         if limits.max_frames is not None and report.frames > limits.max_frames:
             raise VideoLimitError(f"{name}: more than {limits.max_frames:,} frames, the maximum")
-        if (start is None or time > start) and sampler.wants(time):
+        if sampler.wants(time):
             pixels = upright_pixels(decoded, width)
             if pixels is None:
                 report.damaged += 1
@@ -243,7 +217,7 @@ def decode_frames(
             del pixels
         # No frame is kept while the next ones are decoded.
         del decoded
-    report.problem = _problem(report, ended, duration, start)
+    report.problem = _problem(report, ended, duration)
 
 
 class FrameClock:
@@ -347,9 +321,9 @@ def _reason(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-def _problem(report: ReadReport, ended: _Ended, duration: float | None, start: float | None) -> str | None:
+def _problem(report: ReadReport, ended: _Ended, duration: float | None) -> str | None:
     """Why a video was not read to its end; None if it was."""
-    until = start if report.until is None else report.until
+    until = report.until
     of = "" if duration is None else f" of {clock(duration)}"
     if until is None:
         damaged = f" ({ended.error})" if ended.error else ""

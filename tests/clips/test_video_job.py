@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import av
 import cv2
@@ -15,15 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_job, video_paths
-from facerts.clips.annotated import BoxLog, DrawnTrack, box_line, draw_tracks
+from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_paths
+from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import Enrollments, Gallery, open_gallery, write_gallery
+from facerts.galleries import open_gallery, write_gallery
 from facerts.scoring import Row, ScoredFace, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
 from facerts.scoring.video_tracks import TrackedFrame
-from tests.color_people import color_scorer, draw, walk, write_clip
+from tests.color_people import RED, color_gallery, color_scorer, draw, walk, write_clip
 from tests.command import run
 from tests.postgres_server import Server
 
@@ -116,12 +115,7 @@ def test_json_and_other_tables(
 def test_people_are_searched_for_in_a_gallery(
     scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
-    empty = np.full(6, np.nan, np.float32)
-    names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
-    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", scorer.recognizer.opened.sha256, enrolled)
-    write_gallery(tmp_path / "people.npz", gallery)
+    write_gallery(tmp_path / "people.npz", color_gallery())
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
     rows = read_table(tmp_path / "tracks" / "tracks.csv")
@@ -130,12 +124,11 @@ def test_people_are_searched_for_in_a_gallery(
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
     address = postgres.address(gallery="of_clips")
-    open_gallery(address).write(gallery)
+    open_gallery(address).write(color_gallery())
     options = ["--gallery", address, "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
     assert read_table(tmp_path / "again" / "tracks.csv") == rows
-    other = Gallery.from_enrollments("another", "d" * 64, enrolled)
-    write_gallery(tmp_path / "others.npz", other)
+    write_gallery(tmp_path / "others.npz", color_gallery("another", "d" * 64))
     assert (
         run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
     )
@@ -156,27 +149,21 @@ def test_annotated_clips_have_every_frame_with_its_boxes(scorer: Scorer, clips: 
     assert green.sum() > 300
 
 
-def test_boxes_between_two_frames_lie_between_theirs(tmp_path: Path) -> None:
-    lines = [[0.0, [[0, [0, 0, 10, 10], 50.0]]], [0.4, [[0, [40, 0, 50, 10], 60.0], [1, [5, 5, 9, 9], None]]]]
-    path = tmp_path / "boxes.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    log = BoxLog(path)
+def test_boxes_between_two_frames_lie_between_theirs() -> None:
+    first, moved, other = (
+        ScoredFace(Row("", face=0, box=box, percentile=percentile))
+        for box, percentile in (([0, 0, 10, 10], 50.0), ([40, 0, 50, 10], 60.0), ([5, 5, 9, 9], None))
+    )
+    log = BoxLog()
+    log.add(TrackedFrame(0.0, [first, other], [0, None], []))
+    log.add(TrackedFrame(0.4, [moved, other], [0, 1], []))
     assert list(log.at(-0.1)) == []
     ((part, box, percentile),) = log.at(0.1)
     assert (part, percentile) == (0, 50)
     assert box == pytest.approx([10, 0, 20, 10], abs=1e-4)
     assert [part for part, _, _ in log.at(0.6)] == [0, 1]
+    assert list(log.at(0.4)) == [(0, [40, 0, 50, 10], 60), (1, [5, 5, 9, 9], None)]
     assert list(log.at(5)) == []
-    path.write_text("{}\n[")
-    with pytest.raises(DataError, match="damaged"):
-        BoxLog(path)
-
-
-def test_a_frame_that_was_looked_at_has_its_own_boxes_whatever_its_time(tmp_path: Path) -> None:
-    path = tmp_path / "boxes.jsonl"
-    face = ScoredFace(Row("", face=0, box=[1, 2, 3, 4]))
-    path.write_text(box_line(TrackedFrame(2 / 30, [face], [0], [])))
-    assert list(BoxLog(path).at(2 / 30)) == [(0, [1, 2, 3, 4], None)]
 
 
 def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
@@ -193,7 +180,7 @@ def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
     assert (drawn[60:100, 100:200] != 90).any()
 
 
-def test_a_killed_run_goes_on_and_gives_what_one_without_a_break_gives(
+def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_gives(
     scorer: Scorer,
     clips: Path,
     tmp_path: Path,
@@ -201,31 +188,33 @@ def test_a_killed_run_goes_on_and_gives_what_one_without_a_break_gives(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "tracks"
-    paths = [clips / "a.mp4", clips / "c.mp4", tmp_path / "whole.mkv"]
+    # Tracks end, and their crops are saved, long before the last clip does.
+    long = [(time, draw([(RED, 20, 20)] if time % 3 < 1 else [])) for time in np.arange(200) / 25]
+    write_clip(tmp_path / "long.mkv", long)
+    paths = [clips / "a.mp4", clips / "c.mp4", tmp_path / "long.mkv", "--join-seconds", 0.5]
     assert run("video", *paths, "--out", whole, "--annotate", tmp_path / "drawn whole") == 0
-    monkeypatch.setattr(video_job, "CHECKPOINT_SECONDS", 0)
-    real = video_job.box_line
     seen: list[float] = []
+    real = BoxLog.add
 
-    def killed(frame: Any) -> str:
+    def killed(log: BoxLog, frame: TrackedFrame) -> None:
         seen.append(frame.time)
         if len(seen) == 20 + 10 + 27:
             raise KeyboardInterrupt
-        return real(frame)
+        real(log, frame)
 
-    monkeypatch.setattr(video_job, "box_line", killed)
+    monkeypatch.setattr(BoxLog, "add", killed)
     options = ["--out", out, "--annotate", tmp_path / "drawn"]
     assert run("video", *paths, *options) == 130
-    assert (out / "unfinished" / "000002" / "state.json").is_file()
+    saved = list((out / "crops" / "long.mkv").iterdir())
+    assert saved
+    saved[0].with_name("track0009_1.png").write_bytes(b"of another video that had this name")
     assert run("video", *paths, *options) == 2
     assert "continue it with --resume" in capsys.readouterr().err
     assert run("video", *paths, *options, "--fps", 2, "--resume") == 2
     assert "different settings (fps)" in capsys.readouterr().err
-    again: list[float] = []
-    monkeypatch.setattr(video_job, "box_line", lambda frame: (again.append(frame.time), real(frame))[1])
+    seen.clear()
     assert run("video", *paths, *options, "--resume") == 0
-    # The last clip goes on after its last checkpoint, and the others are not looked at again.
-    assert again[0] == pytest.approx(24 / 5, abs=0.01)
+    assert seen == pytest.approx(np.arange(40) / 5)
     for name in ("tracks.csv", "clips.csv"):
         assert (out / name).read_text() == (whole / name).read_text()
     files = sorted(path.relative_to(whole) for path in whole.rglob("*.png"))
@@ -233,7 +222,7 @@ def test_a_killed_run_goes_on_and_gives_what_one_without_a_break_gives(
     assert all((whole / file).read_bytes() == (out / file).read_bytes() for file in files)
     one, other = np.load(whole / "templates.npz"), np.load(out / "templates.npz")
     assert all((one[name] == other[name]).all() for name in one)
-    drawn = [decoded(tmp_path / folder / "whole.mkv.mp4") for folder in ("drawn", "drawn whole")]
+    drawn = [decoded(tmp_path / folder / "long.mkv.mp4") for folder in ("drawn", "drawn whole")]
     assert drawn[0].shape == drawn[1].shape == (200, 240, 480, 3)
     # Encoders of several threads are not exact.
     assert np.abs(drawn[0].astype(int) - drawn[1]).mean() < 1
@@ -242,31 +231,25 @@ def test_a_killed_run_goes_on_and_gives_what_one_without_a_break_gives(
 def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
     paths = [str(clips / "a.mp4"), str(clips / "c.mp4")]
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=False)
         assert len(next(iter(run_videos(scorer, job, VideoTask()))).tracks) == 2
     shutil.copy(clips / "c.mp4", clips / "a.mp4")
-    with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=True)
+    with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
         assert [len(each.tracks) for each in run_videos(scorer, job, VideoTask())] == [0, 0]
         job.finish()
 
 
-@pytest.mark.parametrize("name", ["000000.json", "000001/state.json", "job.json"])
+@pytest.mark.parametrize("name", ["000000.json", "job.json"])
 def test_damaged_files_of_an_unfinished_run_are_named(
-    scorer: Scorer, clips: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, clips: Path, tmp_path: Path, name: str
 ) -> None:
     paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
-    monkeypatch.setattr(video_job, "CHECKPOINT_SECONDS", 0)
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        job.begin(resume=False)
         next(iter(run_videos(scorer, job, VideoTask())))
     path = tmp_path / "tracks" / "unfinished" / name
-    path.parent.mkdir(exist_ok=True)
     path.write_text('{"broken": ')
 
     def go_on() -> None:
-        with VideoJob(tmp_path / "tracks", paths, {}) as job:
-            job.begin(resume=True)
+        with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
             list(run_videos(scorer, job, VideoTask()))
 
     with pytest.raises(DataError, match=path.name):
@@ -326,7 +309,6 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
     assert "http://…@127.0.0.1:1/1" in told.out
     written = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
     with VideoJob(tmp_path / "job", [address], {}) as job:
-        job.begin(resume=False)
         written += [(job.folder / "job.json").read_text(), *job.names]
     assert "secret" not in "".join([*written, told.out, told.err])
     with pytest.raises(DataError, match="…@127"):
@@ -334,21 +316,19 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
 
 
 def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
-    with VideoJob(tmp_path / "out", ["device:9"], {}) as job:
-        job.begin(resume=False)
-        with pytest.raises(Error, match="cannot be read twice"):
-            list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
+    with (
+        VideoJob(tmp_path / "out", ["device:9"], {}) as job,
+        pytest.raises(Error, match="cannot be read twice"),
+    ):
+        list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
 
 
 def test_settings_tell_galleries_apart() -> None:
-    empty = np.full(2, np.nan, np.float32)
-    faces, names = np.eye(2, dtype=np.float32), np.array(["a", "b"])
-    one = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names, names, faces, empty, empty, np.array(["", ""]))
-    )
-    other = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names[::-1], names, faces, empty, empty, np.array(["", ""]))
-    )
+    one, other = color_gallery(), color_gallery()
+    other.templates[0] *= -1
     settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]
     assert json.dumps(settings[0]) != json.dumps(settings[1])
+    settings = [VideoTask(search=TrackSearch(one, fpir)).settings() for fpir in (0.01, 0.02)]
+    assert settings[0] != settings[1]
+    assert VideoTask(search=TrackSearch(color_gallery())).settings() == settings[0]
     assert json.dumps(VideoTask().settings())

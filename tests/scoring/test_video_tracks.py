@@ -12,18 +12,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
-from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Decision, Enrollments, Gallery
+from facerts.errors import Error, ModelError, WriteError
+from facerts.galleries import Decision
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring import Row, Scorer, Track
-from facerts.scoring.crop_store import SIZE, CropStore
-from facerts.scoring.shots import HeldShot, add_shot
-from facerts.scoring.video_tracks import TrackingState
+from facerts.scoring import Row, ScoredFace, Scorer, Track
+from facerts.scoring.shots import CropStore, HeldShot, add_shot
+from facerts.scoring.track import TrackBuilder, joined_best
+from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame
-from tests.color_people import BLUE, GREEN, RED, ColorDetector, Scene, color_scorer, draw, walk, write_clip
+from tests.color_people import (
+    BLUE,
+    GREEN,
+    RED,
+    ColorDetector,
+    Scene,
+    color_gallery,
+    color_scorer,
+    draw,
+    walk,
+    write_clip,
+)
+from tests.command import no_larger_files
 
 DARK_RED = (0.31, 0, 0)
 Frames = list[tuple[float, NDArray[np.uint8]]]
@@ -85,13 +96,6 @@ def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones() -> No
 
 
 def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
-    red, green = np.eye(3, dtype=np.float32)[:2]
-    empty = np.full(6, np.nan, np.float32)
-    names = np.array(["Rosa"] * 3 + ["Grete"] * 3)
-    paths = np.array(list("abcdef"))
-    faces = np.array([red] * 3 + [green] * 3)
-    enrolled = Enrollments(names, paths, faces, empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", "c" * 64, enrolled)
     frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
     poor, good = color_scorer().video(frames, join=False)
     if who(poor) == who(good) and not poor.too_poor:
@@ -101,7 +105,7 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     assert set(poor.reasons) >= {"below_threshold"}
     assert poor.quality == pytest.approx(0.31, abs=0.01)
     assert "below the threshold" in repr(poor) or "under exposed" in repr(poor)
-    matches = gallery.match([poor.as_face(), good.as_face()], fpir=0.5)
+    matches = color_gallery().match([poor.as_face(), good.as_face()], fpir=0.5)
     assert [match.decision for match in matches] == [Decision.TOO_POOR, Decision.MATCH]
     assert matches[1].person == "Rosa"
 
@@ -140,7 +144,7 @@ def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, f
     for time, quality, yaw in sorted(seen):
         points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
         row = Row("clip", face=0, quality=quality, points=points)
-        add_shot(shots, HeldShot(time, row, None, np.zeros(2, np.float32)), most)
+        add_shot(shots, HeldShot(time, ScoredFace(row)), most)
     assert 1 <= len(shots) <= most
     assert shots[0].rank[0] == max(quality for _, quality, _ in seen)
     assert shots == sorted(shots, key=lambda shot: shot.rank, reverse=True)
@@ -178,17 +182,15 @@ def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
     scorer = color_scorer()
     people = RED, GREEN, BLUE
     source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
-    options = scorer.track_options(source, fps=5.0, best=3, min_faces=2, join=True, join_seconds=None)
     sizes = []
-    with CropStore() as store:
-        tracks = scorer.track(source, options, store)
+    with scorer.track(source, options := TrackOptions()) as tracks:
         for frame in tracks.frames():
-            held = [shot for builder in tracks.state.followed.values() for shot in builder.shots]
-            held += [shot for builder in tracks.state.ended for shot in builder.shots]
-            sizes.append(sum(shot.crop is not None for shot in held))
+            held = [shot for builder in tracks.followed.values() for shot in builder.shots]
+            held += [shot for builder in tracks.ended for shot in builder.shots]
+            sizes.append(sum(shot.face.crop is not None for shot in held))
             assert len(frame.faces) == 1
         assert max(sizes) <= 2 * options.best
-        assert len(tracks.state.ended) + len(tracks.state.followed) <= 4
+        assert len(tracks.ended) + len(tracks.followed) <= 4
         assert {who(track) for track in tracks.finish()} == {"r", "g", "b"}
 
 
@@ -201,7 +203,7 @@ def test_few_large_frames_are_in_memory() -> None:
 
         name, live, duration, report = "large", False, None, ReadReport()
 
-        def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+        def frames(self, fps: float) -> Iterator[Frame]:
             for number in range(20):
                 most.append(len(alive))
                 frame = Frame(number / fps, np.broadcast_to(np.uint8(90), (2160, 4096, 3)))
@@ -215,55 +217,31 @@ def test_few_large_frames_are_in_memory() -> None:
     assert max(most) <= 2
 
 
-def test_a_run_that_goes_on_from_a_state_gives_the_same_tracks(tmp_path: Path) -> None:
-    scenes = [
-        [(RED, 20 + step, 20)] * (step % 40 < 30) + [((0, 0.4 + step / 200, 0), 180 - step, 60)]
-        for step in range(80)
-    ]
-    frames = at(*scenes)
-    scorer = color_scorer()
-    whole = list(scorer.video(frames))
-    kept = TypeAdapter(TrackingState)
-    for stop in (4, 36, 76):
-        options = scorer.track_options(open_frames(frames), fps=5.0, best=3, min_faces=2)
-        with CropStore(tmp_path / f"{stop}.bin") as store:
-            begun = scorer.track(open_frames(frames), options, store)
-            for frame in begun.frames():
-                if round(5 * frame.time) == stop:
-                    break
-            text = kept.dump_json(begun.state)
-            store.sync()
-        state = kept.validate_json(text)
-        with CropStore(tmp_path / f"{stop}.bin", state.crops) as store:
-            rest = scorer.track(open_frames(frames), options, store, state)
-            times = [frame.time for frame in rest.frames()]
-            assert times[0] == pytest.approx((stop + 1) / 5)
-            tracks = list(rest.finish())
-        assert [track.spans for track in tracks] == [track.spans for track in whole]
-        for one, other in zip(tracks, whole, strict=True):
-            assert (one.template == other.template).all()
-            assert [shot.time for shot in one.best] == [shot.time for shot in other.best]
-            assert all((a.crop == b.crop).all() for a, b in zip(one.best, other.best, strict=True))
+def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None:
+    crops = np.random.default_rng(0).integers(0, 255, (4, 112, 112, 3), np.uint8)
+    held = [HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time, crop in enumerate(crops)]
+    store = CropStore()
+    for shot in held[:3]:
+        store.put(shot)
+    assert all(shot.face.crop is None for shot in held[:3])
+    del held[1], shot
+    store.put(held[2])
+    assert [shot.stored for shot in held] == [0, 2, 1]
+    for shot in held:
+        assert (store.shot(shot).crop == crops[int(shot.time)]).all()
+        assert store.shot(shot).time == shot.time
+    store.close()
 
 
-def test_a_store_gives_back_what_was_put_into_it(tmp_path: Path) -> None:
-    crops = np.random.default_rng(0).integers(0, 255, (5, 112, 112, 3), np.uint8)
-    with CropStore(tmp_path / "crops.bin") as store:
-        assert [store.put(crop) for crop in crops] == [0, 1, 2, 3, 4]
-        store.discard(1)
-        assert store.put(crops[0]) == 5
-        assert (store.get(3) == crops[3]).all()
-    with CropStore(tmp_path / "crops.bin", 3) as store:
-        assert len(store) == 3
-        assert store.put(crops[4]) == 3
-        assert (store.get(3) == crops[4]).all()
-    assert (tmp_path / "crops.bin").stat().st_size == 4 * SIZE
-    with pytest.raises(DataError, match="crops are missing"):
-        CropStore(tmp_path / "crops.bin", 9)
-    with CropStore() as store:
-        assert [store.put(crops[0]), store.put(crops[1])] == [0, 1]
-        store.discard(0)
-        assert store.put(crops[2]) == 0
+def test_a_full_disk_names_the_folder_of_temporary_files() -> None:
+    crop = np.zeros((112, 112, 3), np.uint8)
+    first, second = (HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time in range(2))
+    store = CropStore()
+    with no_larger_files(50_000):
+        store.put(first)
+        with pytest.raises(WriteError, match=r"cannot be written \(File too large\); .* set TMPDIR"):
+            store.put(second)
+        store.close()
 
 
 def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:
@@ -304,3 +282,41 @@ def test_unsure_detections_continue_tracks() -> None:
     frames = at(*[[(RED, 20 + 8 * step, 20)] for step in range(20)], *[[]] * 10, *[[(GREEN, 150, 20)]] * 4)
     (track,) = color_scorer(detector).video(frames)
     assert (who(track), track.faces) == ("r", 20)
+
+
+def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> TrackBuilder:
+    builder = TrackBuilder()
+    for at, (embedding, percentile) in enumerate(zip(embeddings, percentiles, strict=True)):
+        row = Row("clip.mp4", face=0, percentile=percentile, quality=percentile)
+        builder.add(int(start), start + at / 10, ScoredFace(row, None, embedding.astype(np.float32)), most=1)
+    return builder
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_tracks_are_joined_by_the_mean_cosine_of_their_faces() -> None:
+    random = np.random.default_rng(0)
+    center = random.normal(size=32)
+    faces = unit(center + 1.2 * random.normal(size=(8, 32)))
+    percentiles = [80.0, 3.0, 15.0, 60.0]
+    one, other = track(faces[:4], 0, percentiles), track(faces[4:], 5, percentiles)
+    weights = face_weights(percentiles)
+    cosine = float(np.average(faces[:4] @ faces[4:].T, weights=np.outer(weights, weights)))
+    assert cosine < 0.6 * float(unit(weights @ faces[:4][None])[0] @ unit(weights @ faces[4:][None])[0])
+    assert joined_best([one], other, cosine - 1e-6) is one
+    assert joined_best([one], other, cosine + 1e-6) is None
+
+
+def test_a_joined_track_has_the_mean_of_all_faces() -> None:
+    faces = unit(np.random.default_rng(1).normal(size=(4, 32)))
+    whole = track(faces, 0, [80.0, 3.0, 15.0, 60.0])
+    first, second = track(faces[:2], 0, [80.0, 3.0]), track(faces[2:], 0.2, [15.0, 60.0])
+    first.join(second, 1)
+    assert first.mean == pytest.approx(whole.mean, abs=1e-6)
+
+
+def test_tracks_that_are_seen_at_the_same_time_are_two_people() -> None:
+    faces = np.tile(np.eye(1, 8), (3, 1))
+    assert joined_best([track(faces, 0, [80.0] * 3)], track(faces, 0.1, [80.0] * 3), 0.5) is None

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from facerts.errors import Error, ModelError
-from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.galleries import write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from tests.color_people import color_scorer, draw, walk, write_clip
+from tests.color_people import color_gallery, color_scorer, draw, walk, write_clip
 from tests.hostile.videos import gif
 from tests.serving.conftest import started
 
@@ -26,11 +26,7 @@ from tests.serving.conftest import started
 @pytest.fixture(scope="module")
 def gallery_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gallery") / "people.npz"
-    red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
-    empty = np.full(6, np.nan, np.float32)
-    names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
-    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    write_gallery(path, Gallery.from_enrollments("colors", "c" * 64, enrolled))
+    write_gallery(path, color_gallery())
     return path
 
 

@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 
 from facerts.errors import VideoError
-from facerts.video import camera as camera_file
-from facerts.video import open_frames
-from facerts.video.reconnection import Reconnection
-from facerts.video.video_stream import without_password
+from facerts.video import live_sources, open_frames
+from facerts.video.live_sources import Reconnection, without_password
 from tests.color_people import GREEN, draw, walk, write_clip
 from tests.ports import free_port
 
@@ -90,10 +88,8 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
     now = time.monotonic
 
-    monkeypatch.setattr(
-        "facerts.video.reconnection.time",
-        SimpleNamespace(monotonic=lambda: now() + sum(waits), sleep=waits.append),
-    )
+    clock = SimpleNamespace(monotonic=lambda: now() + sum(waits), sleep=waits.append)
+    monkeypatch.setattr(live_sources, "time", clock)
     return waits
 
 
@@ -176,34 +172,35 @@ def test_attempts_end(no_waiting: list[float]) -> None:
     assert not Reconnection(0).wait()
 
 
-def test_a_camera_that_is_unplugged_for_a_moment_goes_on(
-    monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
-) -> None:
+def test_a_camera_that_is_unplugged_for_a_moment_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     image = draw([(GREEN, 20, 20)])
-    opened = []
+    opened, passed = [], [0.0]
 
     class Capture:
+        """Three frames, one each half a second; of the second and the fourth opening none."""
+
         def __init__(self, number: int) -> None:
             opened.append(number)
-            self._left = 0 if len(opened) == 2 else 3 if len(opened) < 4 else 0
+            self._left = 3 if len(opened) in (1, 3) else 0
 
         def isOpened(self) -> bool:  # noqa: N802
             return True
 
         def read(self) -> tuple[bool, Any]:
             self._left -= 1
+            passed.extend([0.5] * (self._left >= 0))
             return self._left >= 0, image[..., ::-1]
 
         def release(self) -> None:
             pass
 
-    clock = iter(np.arange(1000) / 2)
-    monkeypatch.setattr(camera_file, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    clock = SimpleNamespace(monotonic=lambda: sum(passed), sleep=passed.append)
+    monkeypatch.setattr(live_sources, "time", clock)
     monkeypatch.setattr(cv2, "VideoCapture", Capture)
     source = open_frames(2, reconnect=3)
     frames = list(source.frames(10))
     assert set(opened) == {2}
     assert source.name == "device:2"
-    assert [frame.time for frame in frames] == [0.5, 1, 1.5, 2, 2.5, 3]
+    assert [frame.time for frame in frames] == [0.5, 1, 1.5, 3.5, 4, 4.5]
     assert all((frame.pixels == image).all() for frame in frames)
-    assert "gone at 0:00:03.0, and did not come back within 3 seconds" in str(source.report.problem)
+    assert "gone at 0:00:04.5, and did not come back within 3 seconds" in str(source.report.problem)

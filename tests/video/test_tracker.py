@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from facerts.video.box_motion import BoxMotion
-from facerts.video.tracker import SeenBox, Tracker, best_pairs, enlarged_iou
+from facerts.video.tracker import BoxMotion, SeenBox, Tracker, best_pairs, enlarged_iou
 from tests.detectors import iou
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,7 @@
-"""Streams by their address, opened again when they drop."""
+"""Streams by their address and cameras of this machine, opened again when they drop.
+
+OpenCV reads cameras, as PyAV's packages have no drivers for them.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import cv2
+import numpy as np
+
 from facerts.errors import VideoError, VideoLimitError
-from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, clock
-from facerts.video.reconnection import Reconnection
+from facerts.video.frames import Frame, FrameSampler, FrameSource, ReadReport, VideoLimits, clock
 from facerts.video.video_file import (
     CONTAINERS,
     decode_frames,
@@ -24,12 +29,42 @@ PROTOCOLS = ("http", "https", "httpproxy", "tcp", "tls", "udp", "rtp", "rtmp", "
 STREAM_CONTAINERS = (*CONTAINERS, "hls", "rtsp", "rtp", "sdp", "mpjpeg", "live_flv", "aac", "mp3")
 # Seconds until a stream must be open, and within which data must come.
 OPEN_SECONDS, READ_SECONDS = 15.0, 15.0
+# Seconds between the first two attempts to open what has dropped, and at most between others.
+FIRST_DELAY, MAX_DELAY = 0.5, 10.0
+# Begins the name of a camera.
+CAMERA = "device:"
 # Who opens a stream, with a password; its slashes may not be escaped, but what follows a host's colon is a port.
 _USER = re.compile(r"(?<=://)(?:[^/?#]*|[^/?#:@\[]*:(?!\d*(?:[/?#]|$)).*)@")
 
 
 @dataclass
-class VideoStream:
+class Reconnection:
+    """Waits between attempts, twice as long each time, up to ten seconds.
+
+    Attributes:
+        seconds: how long without a frame until no further attempt is made; 0 for no attempts.
+    """
+
+    seconds: float
+    _delay: float = FIRST_DELAY
+    _since: float = field(default_factory=time.monotonic)
+
+    def reset(self) -> None:
+        """A frame has come."""
+        self._delay, self._since = FIRST_DELAY, time.monotonic()
+
+    def wait(self) -> bool:
+        """Wait until the next attempt; False if there is to be none."""
+        left = self.seconds - (time.monotonic() - self._since)
+        if left <= 0:
+            return False
+        time.sleep(min(self._delay, left))
+        self._delay = min(2 * self._delay, MAX_DELAY)
+        return True
+
+
+@dataclass
+class VideoStream(FrameSource):
     """A stream.
 
     Args:
@@ -52,14 +87,9 @@ class VideoStream:
         """The address without a password."""
         return without_password(self.address)
 
-    @property
-    def duration(self) -> float | None:
-        """None: it is known only once a stream is open."""
-        return None
-
-    def frames(self, fps: float, start: float | None = None) -> Iterator[Frame]:
+    def frames(self, fps: float) -> Iterator[Frame]:
         """See ``FrameSource``; a stream with an end goes on where it dropped, others with the time that has passed."""
-        sampler = FrameSampler(fps, start)
+        sampler = FrameSampler(fps)
         attempts = Reconnection(self.reconnect)
         began: float | None = None
         while True:
@@ -67,7 +97,6 @@ class VideoStream:
                 with open_container(
                     self.address,
                     self.name,
-                    self.limits,
                     protocols=PROTOCOLS,
                     containers=STREAM_CONTAINERS,
                     timeout=(OPEN_SECONDS, READ_SECONDS),
@@ -80,7 +109,7 @@ class VideoStream:
                         sampler,
                         self.limits,
                         self.report,
-                        start=self.report.until or start if ends else None,
+                        start=self.report.until if ends else None,
                         offset=None if ends else 0.0 if began is None else time.monotonic() - began,
                     ):
                         began = time.monotonic() - frame.time if began is None else began
@@ -105,6 +134,57 @@ class VideoStream:
         until = clock(self.report.until or 0)
         why = "" if problem is None else f" ({problem})"
         return f"ended or dropped at {until}, and did not come back within {self.reconnect:g} seconds{why}"
+
+
+@dataclass
+class Camera(FrameSource):
+    """A camera.
+
+    Args:
+        number: of the device; 0 for the first.
+
+    Attributes:
+        reconnect: seconds without a frame for which a camera that has gone is opened again and again.
+        report: how far it was read.
+    """
+
+    number: int
+    reconnect: float = 60.0
+    report: ReadReport = field(default_factory=ReadReport)
+    live: bool = True
+
+    @property
+    def name(self) -> str:
+        """The device, as commands take it."""
+        return f"{CAMERA}{self.number}"
+
+    def frames(self, fps: float) -> Iterator[Frame]:
+        """See ``FrameSource``; times are those of this machine's clock."""
+        sampler = FrameSampler(fps)
+        attempts = Reconnection(self.reconnect)
+        began = time.monotonic()
+        while True:
+            capture = cv2.VideoCapture(self.number)
+            try:
+                if not capture.isOpened() and self.report.frames == 0:
+                    raise VideoError(f"{self.name}: there is no such camera, or another program uses it")
+                while (read := capture.read())[0]:
+                    attempts.reset()
+                    self.report.frames += 1
+                    self.report.until = time.monotonic() - began
+                    if sampler.wants(self.report.until):
+                        yield Frame(
+                            self.report.until, np.ascontiguousarray(read[1][..., ::-1], dtype=np.uint8)
+                        )
+            finally:
+                capture.release()
+            if not attempts.wait():
+                until = clock(self.report.until or 0)
+                self.report.problem = (
+                    f"gone at {until}, and did not come back within {self.reconnect:g} seconds"
+                )
+                return
+            self.report.reconnects += 1
 
 
 def without_password(address: str) -> str:
