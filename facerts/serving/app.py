@@ -35,24 +35,15 @@ from facerts.serving.schemas import (
     Schema,
     Scores,
     SearchOptions,
+    ThresholdOptions,
     VerifyOptions,
     VideoOptions,
     VideoResult,
-    images_body,
-    verify_body,
-    video_body,
+    body_schema,
 )
 from facerts.serving.service import Service, UnusableImagesError, gallery_errors
 from facerts.serving.settings import Settings
-from facerts.serving.uploads import (
-    IMAGE_UPLOADS,
-    VIDEO_UPLOADS,
-    AnyOptions,
-    Upload,
-    UploadKind,
-    merge_options,
-    read_uploads,
-)
+from facerts.serving.uploads import AnyOptions, Noun, Upload, read_uploads
 from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
 
@@ -195,28 +186,33 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         return _model_info(service)
 
     def post(
-        path: str, answer: type[Schema], body: dict[str, Any], unusable: Code = "unusable_images"
+        path: str,
+        answer: type[Schema],
+        options: type[ThresholdOptions],
+        images: tuple[int, int] = (1, settings.max_images),
+        noun: Noun = "image",
     ) -> Callable[[Route], Route]:
+        unusable: Code = "unusable_images" if noun == "image" else "unusable_video"
         return app.post(
             path,
             operation_id=path.rpartition("/")[2],
             tags=["v1"],
             response_model=answer,
             responses=_error_schemas("unauthorized", unusable, *SCORE_ERRORS),
-            openapi_extra={"requestBody": body},
+            openapi_extra={"requestBody": body_schema(options, noun, *images)},
             **guarded,
         )
 
-    @post("/v1/score", Scores, images_body(Options, settings.max_images))
+    @post("/v1/score", Scores, Options)
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
         """Score the faces in one or more images.
 
         An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
         its place; if none can, the response is 422 with the same list.
         """
-        return await answer(request, options, service.score, settings.max_images)
+        return await answer(request, options, service.score)
 
-    @post("/v1/verify", PairVerification, verify_body())
+    @post("/v1/verify", PairVerification, VerifyOptions, (2, 2))
     async def verify(request: Request, options: Annotated[VerifyOptions, Query()]) -> Response:
         """Decide whether two images show the same person, at a calibrated error rate.
 
@@ -225,42 +221,39 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """
         return await answer(request, options, service.verify, 2)
 
-    @post("/v1/search", Matches, images_body(SearchOptions, settings.max_images))
+    @post("/v1/search", Matches, SearchOptions)
     async def search(request: Request, options: Annotated[SearchOptions, Query()]) -> Response:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
 
         Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
         answers 422.
         """
-        return await answer(request, options, service.search, settings.max_images)
+        return await answer(request, options, service.search)
 
     if videos is not None:
 
-        @post("/v1/video", VideoResult, video_body(), "unusable_video")
+        @post("/v1/video", VideoResult, VideoOptions, (1, 1), "video")
         async def video(request: Request, options: Annotated[VideoOptions, Query()]) -> Response:
             """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
 
             A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
             there; if nothing of it can be read, or it is beyond a limit, the response is 422.
             """
-            return await answer(request, options, videos.track, 1, VIDEO_UPLOADS)
+            return await answer(request, options, videos.track, 1, "video")
 
     async def answer(
         request: Request,
         options: AnyOptions,
         work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, Schema]],
-        max_images: int,
-        kind: UploadKind = IMAGE_UPLOADS,
+        maximum: int = settings.max_images,
+        noun: Noun = "image",
     ) -> Response:
         service.check_capacity()
         # A request takes a place only once it is complete: slow or endless ones would keep it from others.
-        uploads, fields = await read_uploads(
-            request, max_images=max_images, max_fields=len(type(options).model_fields), kind=kind
-        )
-        merged = merge_options(options, request.query_params.keys(), fields)
+        uploads, options = await read_uploads(request, options, maximum=maximum, noun=noun)
         try:
             with service.place():
-                result = await cancel_if_abandoned(request, work(uploads, merged), settings.timeout)
+                result = await cancel_if_abandoned(request, work(uploads, options), settings.timeout)
         except UnusableImagesError as error:
             return error_response("unusable_images", str(error), images=error.images)
         return Response(result.model_dump_json(), media_type=JSONResponse.media_type)
@@ -286,9 +279,8 @@ def _model_info(service: Service) -> ModelInfo:
     if gallery is not None:
         with gallery_errors():
             content, threshold = gallery.summary(), gallery.threshold(settings.fpir).cosine
-        found = GalleryInfo(
-            people=content.people,
-            images=content.images,
+        found = GalleryInfo.of(
+            content,
             fpir=settings.fpir,
             threshold=threshold,
             min_quality=service.search_row_builder.min_quality,
@@ -304,11 +296,8 @@ def _model_info(service: Service) -> ModelInfo:
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
         limits=RequestLimits(
-            bytes=settings.max_bytes,
-            pixels=settings.max_pixels,
-            images=settings.max_images,
-            faces=settings.max_faces,
-            seconds=settings.max_seconds if settings.video else None,
+            **{name: getattr(settings, f"max_{name}") for name in RequestLimits.model_fields}
+            | ({} if settings.video else {"seconds": None})
         ),
         description=embedder.description,
     )

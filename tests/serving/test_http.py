@@ -128,6 +128,17 @@ ROUTES = {
 }
 
 
+DESCRIBED = {
+    "FaceResult",
+    "FaceMatch",
+    "ImageResult",
+    "PairVerification",
+    "ModelInfo",
+    "Problem",
+    "GalleryInfo",
+}
+
+
 def test_the_schema_describes_every_response(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", *ROUTES}
@@ -140,11 +151,21 @@ def test_the_schema_describes_every_response(client: httpx.Client) -> None:
             assert content["schema"]["$ref"].endswith(f"/{answer if status == '200' else 'Problem'}")
         assert {parameter["name"] for parameter in operation["parameters"]} == options
         content = operation["requestBody"]["content"]
-        single = {"application/octet-stream", *(f"image/{kind}" for kind in ("jpeg", "png", "webp", "bmp"))}
-        assert set(content) - {"multipart/form-data"} == (single if least == 1 else set())
+        assert set(content) == {"multipart/form-data", "application/json"} | (
+            {"application/octet-stream"} if least == 1 else set()
+        )
         form = content["multipart/form-data"]["schema"]["properties"]
-        assert set(form) == options | {"images"}
-        assert (form["images"]["minItems"], form["images"]["maxItems"]) == (least, most)
+        keys = content["application/json"]["schema"]["properties"]
+        assert set(form) == options | {"image"}
+        assert set(keys) == options | {"images"} | ({"image"} if least == 1 else set())
+        for files in (form["image"], keys["images"]):
+            assert (files["minItems"], files["maxItems"]) == (least, most)
+        described = [*form.values(), *keys.values(), *operation["parameters"]]
+        assert all(field.get("description") for field in described), path
+    for name, model in schema["components"]["schemas"].items():
+        # The description of a model has a schema of its own.
+        fields = model.get("properties", {}).items() if name in DESCRIBED else ()
+        assert [field for field, said in fields if not said.get("description")] == [], name
     decision = schema["components"]["schemas"]["FaceMatch"]["properties"]["decision"]
     assert decision["enum"] == ["match", "unknown", "too poor to say"]
     assert "HTTPValidationError" not in str(schema)
