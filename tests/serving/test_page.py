@@ -81,6 +81,8 @@ def test_images_show_their_faces_or_why_there_are_none(
     texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
     assert texts[0] == "No face was found in this image."
     assert "not a JPEG" in texts[1]
+    columns = "[...document.querySelectorAll('.card th')].slice(2).map((column) => column.innerText)"
+    assert page.run(columns) == ["Percentile", "Decision", "Quality", "Detector"]
     for shown, row in zip(page.run(ROWS), photo_scorer.score(images[0]), strict=True):
         assert row.quality is not None
         reasons = ", ".join(row.reasons).replace("_", " ")
