@@ -18,27 +18,18 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
+from facerts.serving import schemas
 from facerts.serving.access import AccessControl
 from facerts.serving.body_limits import BodyLimits, cancel_if_abandoned
-from facerts.serving.error_responses import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serving.error_responses import RequestError, add_exception_handlers, error_response
 from facerts.serving.prometheus import Metrics, RequestMonitor
 from facerts.serving.schemas import (
-    Code,
+    STATUS,
     GalleryInfo,
     Health,
-    Matches,
     ModelInfo,
-    Options,
-    PairVerification,
     Problem,
     RequestLimits,
-    Schema,
-    Scores,
-    SearchOptions,
-    ThresholdOptions,
-    VerifyOptions,
-    VideoOptions,
-    VideoResult,
     body_schema,
 )
 from facerts.serving.service import Service, UnusableImagesError, gallery_errors
@@ -54,7 +45,7 @@ Route = TypeVar("Route", bound=Callable[..., Any])
 
 PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
-SCORE_ERRORS: tuple[Code, ...] = (
+SCORE_ERRORS = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
     *("internal", "busy", "timeout"),
 )
@@ -62,9 +53,6 @@ SCORE_ERRORS: tuple[Code, ...] = (
 
 def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
-
-    Raises:
-        MissingModelError: the detector is not on this machine and cannot be downloaded.
 
     Examples:
         >>> import facerts
@@ -187,12 +175,12 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
 
     def post(
         path: str,
-        answer: type[Schema],
-        options: type[ThresholdOptions],
+        answer: type[schemas.Schema],
+        options: type[schemas.ThresholdOptions],
         images: tuple[int, int] = (1, settings.max_images),
         noun: Noun = "image",
     ) -> Callable[[Route], Route]:
-        unusable: Code = "unusable_images" if noun == "image" else "unusable_video"
+        unusable = "unusable_images" if noun == "image" else "unusable_video"
         return app.post(
             path,
             operation_id=path.rpartition("/")[2],
@@ -203,8 +191,8 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
             **guarded,
         )
 
-    @post("/v1/score", Scores, Options)
-    async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
+    @post("/v1/score", schemas.Scores, schemas.Options)
+    async def score(request: Request, options: Annotated[schemas.Options, Query()]) -> Response:
         """Score the faces in one or more images.
 
         An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
@@ -212,8 +200,8 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """
         return await answer(request, options, service.score)
 
-    @post("/v1/verify", PairVerification, VerifyOptions, (2, 2))
-    async def verify(request: Request, options: Annotated[VerifyOptions, Query()]) -> Response:
+    @post("/v1/verify", schemas.PairVerification, schemas.VerifyOptions, (2, 2))
+    async def verify(request: Request, options: Annotated[schemas.VerifyOptions, Query()]) -> Response:
         """Decide whether two images show the same person, at a calibrated error rate.
 
         Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
@@ -221,8 +209,8 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """
         return await answer(request, options, service.verify, 2)
 
-    @post("/v1/search", Matches, SearchOptions)
-    async def search(request: Request, options: Annotated[SearchOptions, Query()]) -> Response:
+    @post("/v1/search", schemas.Matches, schemas.SearchOptions)
+    async def search(request: Request, options: Annotated[schemas.SearchOptions, Query()]) -> Response:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
 
         Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
@@ -232,8 +220,8 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
 
     if videos is not None:
 
-        @post("/v1/video", VideoResult, VideoOptions, (1, 1), "video")
-        async def video(request: Request, options: Annotated[VideoOptions, Query()]) -> Response:
+        @post("/v1/video", schemas.VideoResult, schemas.VideoOptions, (1, 1), "video")
+        async def video(request: Request, options: Annotated[schemas.VideoOptions, Query()]) -> Response:
             """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
 
             A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
@@ -244,7 +232,7 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
     async def answer(
         request: Request,
         options: AnyOptions,
-        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, Schema]],
+        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, schemas.Schema]],
         maximum: int = settings.max_images,
         noun: Noun = "image",
     ) -> Response:
@@ -303,7 +291,7 @@ def _model_info(service: Service) -> ModelInfo:
     )
 
 
-def _error_schemas(*codes: Code) -> dict[int | str, dict[str, Any]]:
+def _error_schemas(*codes: str) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route, for the OpenAPI schema."""
     return {
         STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}

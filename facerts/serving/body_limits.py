@@ -136,10 +136,6 @@ async def cancel_if_abandoned(request: Request, work: Coroutine[Any, Any, Result
 
     Args:
         request: the one that the work is for; its body must have been read.
-
-    Raises:
-        RequestError: it took longer.
-        ClientDisconnect: the client went away.
     """
     task = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(_disconnected(request))

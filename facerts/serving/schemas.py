@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -20,24 +20,25 @@ from facerts.scoring.verify import Decision
 from facerts.serving.settings import MIN_FPIR
 
 FORM_TYPE = "multipart/form-data"
-Code = Literal[
-    "bad_request",
-    "unauthorized",
-    "foreign_origin",
-    "not_found",
-    "method_not_allowed",
-    "too_slow",
-    "too_large",
-    "headers_too_large",
-    "unsupported_type",
-    "wrong_host",
-    "invalid",
-    "unusable_images",
-    "unusable_video",
-    "internal",
-    "busy",
-    "timeout",
-]
+# The codes of errors, with their status.
+STATUS = {
+    "bad_request": 400,
+    "unauthorized": 401,
+    "foreign_origin": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "too_slow": 408,
+    "too_large": 413,
+    "unsupported_type": 415,
+    "wrong_host": 421,
+    "invalid": 422,
+    "unusable_images": 422,
+    "unusable_video": 422,
+    "headers_too_large": 431,
+    "internal": 500,
+    "busy": 503,
+    "timeout": 504,
+}
 Count = Annotated[int, Field(ge=0)]
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 # The dataclasses have numbers in a row, or arrays.
@@ -416,7 +417,7 @@ class Problem(Schema):
 
     error: str
     """The reason, in a sentence."""
-    code: Code
+    code: Annotated[str, Field(json_schema_extra={"enum": list(STATUS)})]
     """The reason, for programs."""
     images: list[ImageResult] | None = None
     """One result for each image, if none could be scored, or one of two not compared."""

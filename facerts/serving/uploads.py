@@ -88,9 +88,6 @@ async def read_uploads(
     Args:
         options: those of the URL; a body may give others.
         maximum: maximum number of images or videos.
-
-    Raises:
-        RequestError: the body is broken, or has too much, nothing, or an option that is unknown, wrong or in the URL.
     """
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise RequestError(
@@ -159,11 +156,7 @@ async def _read_form(
 
 
 def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, Any]]:
-    """The images or the video of a JSON object, and its other values.
-
-    Raises:
-        RequestError: it is something else than was expected.
-    """
+    """The images or the video of a JSON object, and its other values."""
     # Every value of a list or an object has one of these bytes, and base64 has none. So nothing is parsed that takes
     # many times its size in memory, or that is nested deep.
     if sum(map(body.count, b"[{,")) > 4 * (expected.maximum + len(expected.options)):
@@ -181,7 +174,8 @@ def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, 
     try:
         values = json.loads(body, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise expected.invalid(f"the body is not valid JSON ({error})") from error
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is too long or too deep"
+        raise expected.invalid(f"the body is not valid JSON ({reason})") from error
     if not isinstance(values, dict):
         raise expected.invalid("the JSON is not an object")
     single, plural = values.pop(expected.noun, None), values.pop(f"{expected.noun}s", None)

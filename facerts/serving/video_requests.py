@@ -38,9 +38,6 @@ class VideoRequests:
 
     Args:
         service: whose model, gallery and limits are used.
-
-    Raises:
-        MissingExtraError: PyAV or SciPy is not installed.
     """
 
     def __init__(self, service: Service) -> None:

@@ -135,6 +135,8 @@ def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_
         assert (caught.value.code == "bad_request") is (status == 400), body[:80]
         assert ('expected {"image": "BASE64"} or {"images":' in str(caught.value)) is (status == 400)
         assert len(str(caught.value)) < 300
+    with pytest.raises(RequestError, match="too deep"):
+        read_json(b'{"image": ' + b"[" * 50_000, Expected("image", 20_000, ()))
 
 
 def test_json_is_refused_over_http_too(client: httpx.Client) -> None:
@@ -216,6 +218,7 @@ def form(client: httpx.Client, *lines: bytes, boundary: str = "boundary=XX") -> 
         (b'"a;b=c"', "a;b=c"),
         (b'"<script>"', "<script>"),
         (b'"../../etc/passwd"', "../../etc/passwd"),
+        (b'"a\x07b"', "a\x07b"),
     ],
 )
 def test_names_of_files_come_back_as_clients_write_them(
