@@ -302,6 +302,13 @@ async def broken_forms(target: Target, number: int) -> None:
     target.answers[await _ask(target.port, score_request(body, kind="multipart/form-data; boundary=X"))] += 1
 
 
+async def broken_json(target: Target, number: int) -> None:
+    """What would take many times its size in memory, or is nested deep."""
+    kinds = (b"[" * 1_000_000, b'{"images": [' + b'"a",' * 1_000_000, b'{"image": "' + b"\\u0041" * 1_000_000)
+    body = kinds[number % len(kinds)]
+    target.answers[await _ask(target.port, score_request(body, kind="application/json"))] += 1
+
+
 async def noise(target: Target, number: int) -> None:
     """Bytes that are no HTTP."""
     random = np.random.default_rng(number).bytes(20_000)
@@ -334,6 +341,7 @@ ATTACKS: dict[str, Attack] = {
     "bombs": bombs,
     "clips": clips,
     "broken forms": broken_forms,
+    "broken JSON": broken_json,
     "noise": noise,
     "foreign pages": foreign_pages,
 }

@@ -16,17 +16,18 @@ class Row:
 
     Attributes:
         face: the number of the face in the image, largest first; None if the image has no face or an error.
-        box: left, top, right and bottom in pixels, from the detector.
-        points: the x, y pairs of five landmarks as one list, in pixels, from the detector.
-        det_score: 0 to 1.
+        box: left, top, right and bottom in pixels of the upright image; None for an aligned crop.
+        points: x and y of the eyes, the nose and the corners of the mouth, from left to right in the image; None for an
+            aligned crop.
+        det_score: the detector's score, 0 to 1; None for an aligned crop.
         percentile: the quality as the percentage, 0 to 100, of the faces used for calibration that scored lower; None
             if the model is not calibrated.
-        quality: higher is better.
+        quality: higher is better; comparable only within one model.
+        uncertainty: as the model's method defines it.
         accepted: whether the quality reaches the threshold and the face is one; None if there is no threshold.
         smaller_faces: number of faces in the image without a row, as they are smaller than the minimum that was asked
             for; None without one.
-        reasons: what makes the face poor, most important first, and why it was rejected; names of
-            ``facerts.scoring.reasons.REASONS``.
+        reasons: what makes the face poor, most important first, and why it was rejected: not_a_face or below_threshold.
     """
 
     # Rows read back from a file must not have other fields.

@@ -27,6 +27,8 @@ class Verification:
     Attributes:
         decision: "same" if the similarity reaches the threshold, otherwise "different"; "inconclusive" if the quality
             of an image is too low for either; None if there is an error.
+        similarity: cosine similarity of the two embeddings.
+        reason: why the decision is inconclusive.
         note: what else to know, such as that an image has several faces.
         first_quality: quality of the first image's face; higher is better.
         first_percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower.

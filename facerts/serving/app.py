@@ -18,41 +18,23 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
+from facerts.serving import schemas
 from facerts.serving.access import AccessControl
 from facerts.serving.body_limits import BodyLimits, cancel_if_abandoned
-from facerts.serving.error_responses import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serving.error_responses import RequestError, add_exception_handlers, error_response
 from facerts.serving.prometheus import Metrics, RequestMonitor
 from facerts.serving.schemas import (
-    Code,
+    STATUS,
     GalleryInfo,
     Health,
-    Matches,
     ModelInfo,
-    Options,
-    PairVerification,
     Problem,
     RequestLimits,
-    Schema,
-    Scores,
-    SearchOptions,
-    VerifyOptions,
-    VideoOptions,
-    VideoResult,
-    images_body,
-    verify_body,
-    video_body,
+    body_schema,
 )
 from facerts.serving.service import Service, UnusableImagesError, gallery_errors
 from facerts.serving.settings import Settings
-from facerts.serving.uploads import (
-    IMAGE_UPLOADS,
-    VIDEO_UPLOADS,
-    AnyOptions,
-    Upload,
-    UploadKind,
-    merge_options,
-    read_uploads,
-)
+from facerts.serving.uploads import AnyOptions, Noun, Upload, read_uploads
 from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
 
@@ -63,7 +45,7 @@ Route = TypeVar("Route", bound=Callable[..., Any])
 
 PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
-SCORE_ERRORS: tuple[Code, ...] = (
+SCORE_ERRORS = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
     *("internal", "busy", "timeout"),
 )
@@ -71,9 +53,6 @@ SCORE_ERRORS: tuple[Code, ...] = (
 
 def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
-
-    Raises:
-        MissingModelError: the detector is not on this machine and cannot be downloaded.
 
     Examples:
         >>> import facerts
@@ -195,29 +174,34 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         return _model_info(service)
 
     def post(
-        path: str, answer: type[Schema], body: dict[str, Any], unusable: Code = "unusable_images"
+        path: str,
+        answer: type[schemas.Schema],
+        options: type[schemas.ThresholdOptions],
+        images: tuple[int, int] = (1, settings.max_images),
+        noun: Noun = "image",
     ) -> Callable[[Route], Route]:
+        unusable = "unusable_images" if noun == "image" else "unusable_video"
         return app.post(
             path,
             operation_id=path.rpartition("/")[2],
             tags=["v1"],
             response_model=answer,
             responses=_error_schemas("unauthorized", unusable, *SCORE_ERRORS),
-            openapi_extra={"requestBody": body},
+            openapi_extra={"requestBody": body_schema(options, noun, *images)},
             **guarded,
         )
 
-    @post("/v1/score", Scores, images_body(Options, settings.max_images))
-    async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
+    @post("/v1/score", schemas.Scores, schemas.Options)
+    async def score(request: Request, options: Annotated[schemas.Options, Query()]) -> Response:
         """Score the faces in one or more images.
 
         An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
         its place; if none can, the response is 422 with the same list.
         """
-        return await answer(request, options, service.score, settings.max_images)
+        return await answer(request, options, service.score)
 
-    @post("/v1/verify", PairVerification, verify_body())
-    async def verify(request: Request, options: Annotated[VerifyOptions, Query()]) -> Response:
+    @post("/v1/verify", schemas.PairVerification, schemas.VerifyOptions, (2, 2))
+    async def verify(request: Request, options: Annotated[schemas.VerifyOptions, Query()]) -> Response:
         """Decide whether two images show the same person, at a calibrated error rate.
 
         Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
@@ -225,42 +209,39 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """
         return await answer(request, options, service.verify, 2)
 
-    @post("/v1/search", Matches, images_body(SearchOptions, settings.max_images))
-    async def search(request: Request, options: Annotated[SearchOptions, Query()]) -> Response:
+    @post("/v1/search", schemas.Matches, schemas.SearchOptions)
+    async def search(request: Request, options: Annotated[schemas.SearchOptions, Query()]) -> Response:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
 
         Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
         answers 422.
         """
-        return await answer(request, options, service.search, settings.max_images)
+        return await answer(request, options, service.search)
 
     if videos is not None:
 
-        @post("/v1/video", VideoResult, video_body(), "unusable_video")
-        async def video(request: Request, options: Annotated[VideoOptions, Query()]) -> Response:
+        @post("/v1/video", schemas.VideoResult, schemas.VideoOptions, (1, 1), "video")
+        async def video(request: Request, options: Annotated[schemas.VideoOptions, Query()]) -> Response:
             """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
 
             A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
             there; if nothing of it can be read, or it is beyond a limit, the response is 422.
             """
-            return await answer(request, options, videos.track, 1, VIDEO_UPLOADS)
+            return await answer(request, options, videos.track, 1, "video")
 
     async def answer(
         request: Request,
         options: AnyOptions,
-        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, Schema]],
-        max_images: int,
-        kind: UploadKind = IMAGE_UPLOADS,
+        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, schemas.Schema]],
+        maximum: int = settings.max_images,
+        noun: Noun = "image",
     ) -> Response:
         service.check_capacity()
         # A request takes a place only once it is complete: slow or endless ones would keep it from others.
-        uploads, fields = await read_uploads(
-            request, max_images=max_images, max_fields=len(type(options).model_fields), kind=kind
-        )
-        merged = merge_options(options, request.query_params.keys(), fields)
+        uploads, options = await read_uploads(request, options, maximum=maximum, noun=noun)
         try:
             with service.place():
-                result = await cancel_if_abandoned(request, work(uploads, merged), settings.timeout)
+                result = await cancel_if_abandoned(request, work(uploads, options), settings.timeout)
         except UnusableImagesError as error:
             return error_response("unusable_images", str(error), images=error.images)
         return Response(result.model_dump_json(), media_type=JSONResponse.media_type)
@@ -286,9 +267,8 @@ def _model_info(service: Service) -> ModelInfo:
     if gallery is not None:
         with gallery_errors():
             content, threshold = gallery.summary(), gallery.threshold(settings.fpir).cosine
-        found = GalleryInfo(
-            people=content.people,
-            images=content.images,
+        found = GalleryInfo.of(
+            content,
             fpir=settings.fpir,
             threshold=threshold,
             min_quality=service.search_row_builder.min_quality,
@@ -304,17 +284,14 @@ def _model_info(service: Service) -> ModelInfo:
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
         limits=RequestLimits(
-            bytes=settings.max_bytes,
-            pixels=settings.max_pixels,
-            images=settings.max_images,
-            faces=settings.max_faces,
-            seconds=settings.max_seconds if settings.video else None,
+            **{name: getattr(settings, f"max_{name}") for name in RequestLimits.model_fields}
+            | ({} if settings.video else {"seconds": None})
         ),
         description=embedder.description,
     )
 
 
-def _error_schemas(*codes: Code) -> dict[int | str, dict[str, Any]]:
+def _error_schemas(*codes: str) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route, for the OpenAPI schema."""
     return {
         STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}

@@ -42,6 +42,7 @@ class BodyLimits:
             await self.app(scope, receive, send)
             return
         body = _Body(self, scope, receive, send)
+        scope["facerts.hold"] = body.hold
         try:
             await self.app(scope, body.receive, body.send)
         finally:
@@ -54,6 +55,7 @@ class _Body:
     def __init__(self, limits: BodyLimits, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         self._received = 0
+        self._held = 0
         self._limits = limits
         self._receive = receive
         self._send = send
@@ -79,7 +81,11 @@ class _Body:
             raise RequestError("too_slow", f"the body did not arrive within {seconds:g} seconds") from None
         if message["type"] == "http.request":
             self._complete = not message.get("more_body", False)
-            self._hold(len(message.get("body", b"")))
+            size = len(message.get("body", b""))
+            self._received += size
+            self.hold(size)
+            if self._received > maximum:
+                raise _too_large(maximum)
         return message
 
     async def send(self, message: Message) -> None:
@@ -94,14 +100,13 @@ class _Body:
 
     def release(self) -> None:
         """Stop counting what has arrived: it is no longer needed."""
-        self._limits.held -= self._received
-        self._received = 0
+        self._limits.held -= self._held
+        self._held = 0
 
-    def _hold(self, size: int) -> None:
-        self._received += size
+    def hold(self, size: int) -> None:
+        """Count what is held of the body, as it was sent or decoded, among the bytes of all requests."""
+        self._held += size
         self._limits.held += size
-        if self._received > self._limits.settings.max_bytes:
-            raise _too_large(self._limits.settings.max_bytes)
         if self._limits.held > self._limits.settings.max_held:
             raise RequestError("busy", "the service holds as much image data as it may; try again later")
 
@@ -131,10 +136,6 @@ async def cancel_if_abandoned(request: Request, work: Coroutine[Any, Any, Result
 
     Args:
         request: the one that the work is for; its body must have been read.
-
-    Raises:
-        RequestError: it took longer.
-        ClientDisconnect: the client went away.
     """
     task = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(_disconnected(request))

@@ -12,29 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from facerts.errors import Error, ModelError, problems_text
-from facerts.serving.schemas import Code, ImageResult, Problem
+from facerts.serving.schemas import STATUS, ImageResult, Problem
 
 LOG = logging.getLogger("facerts.serving")
-STATUS: dict[Code, int] = {
-    "bad_request": 400,
-    "unauthorized": 401,
-    "foreign_origin": 403,
-    "not_found": 404,
-    "method_not_allowed": 405,
-    "too_slow": 408,
-    "too_large": 413,
-    "unsupported_type": 415,
-    "wrong_host": 421,
-    "invalid": 422,
-    "unusable_images": 422,
-    "unusable_video": 422,
-    "headers_too_large": 431,
-    "internal": 500,
-    "busy": 503,
-    "timeout": 504,
-}
 # What Starlette raises by itself.
-CODES: dict[int, Code] = {404: "not_found", 405: "method_not_allowed"}
+CODES = {404: "not_found", 405: "method_not_allowed"}
 # nginx's status for a client that closed the connection before it was answered.
 CLIENT_CLOSED_REQUEST = 499
 # Seconds after which a client may try a busy service again.
@@ -44,12 +26,12 @@ RETRY_AFTER = 1
 class RequestError(Error):
     """A request that gets an error instead of scores; the message is for whoever sent it."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-def error_response(code: Code, message: str, *, images: Sequence[ImageResult] | None = None) -> Response:
+def error_response(code: str, message: str, *, images: Sequence[ImageResult] | None = None) -> Response:
     """The response to a request that failed."""
     headers = {}
     if code == "unauthorized":

@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +23,11 @@ from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
+from facerts.serving import schemas
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
-from facerts.serving.schemas import (
-    Candidate,
-    CommonOptions,
-    FaceMatch,
-    FaceResult,
-    ImageMatches,
-    ImageResult,
-    Matches,
-    Options,
-    PairVerification,
-    Scores,
-    SearchOptions,
-    VerifyOptions,
-)
+from facerts.serving.schemas import CommonOptions, ImageResult, Options, SearchOptions, VerifyOptions
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
@@ -66,11 +55,7 @@ class UnusableImagesError(Error):
 
 @contextmanager
 def gallery_errors() -> Iterator[None]:
-    """Turn what goes wrong with a gallery in a database into an answer that says nothing of where it is.
-
-    Raises:
-        RequestError: the gallery cannot be searched.
-    """
+    """Turn what goes wrong with a gallery in a database into an answer that says nothing of where it is."""
     try:
         yield
     except Error as error:
@@ -84,11 +69,7 @@ class Service:
     """Scores the images of many requests at once; belongs to one event loop.
 
     Args:
-        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
-
-    Raises:
-        MissingModelError: the detector is not on this machine and cannot be downloaded.
-    """
+        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now."""
 
     def __init__(self, scorer: Scorer, settings: Settings, metrics: Metrics) -> None:
         self.scorer = scorer
@@ -139,27 +120,15 @@ class Service:
         return self._batcher.waiting
 
     def check_capacity(self) -> None:
-        """
-        Raises:
-            RequestError: as many requests as allowed are being worked on.
-        """
+        """Refuse a request while as many as allowed are being worked on."""
         if self.working >= self.settings.queue:
             raise RequestError(
                 "busy", f"{self.settings.queue} requests are already being worked on; try again later"
             )
 
-    @staticmethod
-    def invalid_options() -> AbstractContextManager[None]:
-        """What turns errors of a request's options into its response."""
-        return _invalid_options()
-
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place among the requests that are worked on.
-
-        Raises:
-            RequestError: all places are taken.
-        """
+        """A place among the requests that are worked on."""
         self.check_capacity()
         self.working += 1
         try:
@@ -176,22 +145,14 @@ class Service:
         """What accepts or rejects the faces of a request.
 
         Args:
-            default: for a request that sets no threshold; None for that of /v1/score.
-
-        Raises:
-            RequestError: the model has no such threshold, or no quality to accept faces by.
-        """
+            default: for a request that sets no threshold; None for that of /v1/score."""
         if options.keep is None and options.min_quality is None:
             return default or self.row_builder
-        with _invalid_options():
+        with invalid_options():
             return self._row_builder(options.min_quality, options.keep)
 
     def detector_for(self, options: CommonOptions) -> FaceFinder | None:
-        """What finds the faces of a request; None if its images are aligned crops.
-
-        Raises:
-            RequestError: the request wants a detector, and there is none.
-        """
+        """What finds the faces of a request; None if its images are aligned crops."""
         if options.aligned is False and self.scorer.detector is None:
             raise RequestError(
                 "invalid", "aligned: this service has no detector, so images must be aligned crops"
@@ -200,32 +161,15 @@ class Service:
             return self.scorer.detector
         return None if options.aligned else self._photo_detector()
 
-    async def score(self, uploads: Sequence[Upload], options: Options) -> Scores:
-        """Score images; one that cannot be read has an error in its place.
-
-        Raises:
-            RequestError: the options do not fit this model or service.
-            UnusableImagesError: none of the images can be read.
-        """
+    async def score(self, uploads: Sequence[Upload], options: Options) -> schemas.Scores:
+        """Score images; one that cannot be read has an error in its place."""
         row_builder = self.row_builder_for(options)
         scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
-        embedder = self.scorer.model()
-        return Scores(
-            model=embedder.name,
-            model_sha256=embedder.sha256,
-            min_quality=row_builder.min_quality,
-            images=[image.result for image in scored],
-        )
+        return schemas.Scores(**self.header(row_builder), images=[image.result for image in scored])
 
-    async def search(self, uploads: Sequence[Upload], options: SearchOptions) -> Matches:
-        """Score images, and search for their faces in the gallery.
-
-        Raises:
-            RequestError: the service has no gallery, or cannot search it now; or the options do not fit this model or
-                service.
-            UnusableImagesError: none of the images can be read.
-        """
+    async def search(self, uploads: Sequence[Upload], options: SearchOptions) -> schemas.Matches:
+        """Score images, and search for their faces in the gallery."""
         if (gallery := self.gallery) is None:
             raise RequestError(
                 "invalid", "this service has no gallery to search in; start it with --gallery people.npz"
@@ -239,38 +183,27 @@ class Service:
         with gallery_errors():
             # A database may have been built again with another model since.
             await in_thread(gallery.check_model, self.scorer)
-            matches = iter(await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k)))
+            matches = await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k))
             threshold = await in_thread(gallery.threshold, fpir)
+        for match in matches:
+            self.metrics.searches.labels(match.decision.value).inc()
+        found = iter(matches)
         images = [
-            ImageMatches(
+            schemas.ImageMatches(
                 **dict(image.result)
-                | {"faces": [_face_match(face, next(matches)) for face in image.result.faces]}
+                | {"faces": [dict(face) | match_fields(next(found)) for face in image.result.faces]}
             )
             for image in scored
         ]
-        for image in images:
-            for face in image.faces:
-                self.metrics.searches.labels(face.decision).inc()
-        embedder = self.scorer.model()
-        return Matches(
-            model=embedder.name,
-            model_sha256=embedder.sha256,
-            min_quality=row_builder.min_quality,
-            fpir=fpir,
-            threshold=threshold.cosine,
-            images=images,
+        return schemas.Matches(
+            **self.header(row_builder), fpir=fpir, threshold=threshold.cosine, images=images
         )
 
-    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> PairVerification:
-        """Compare two images.
-
-        Raises:
-            RequestError: there are not two images, or the options do not fit this model or service.
-            UnusableImagesError: one of them cannot be read or has no face.
-        """
+    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> schemas.PairVerification:
+        """Compare two images."""
         if len(uploads) != 2:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
-        with _invalid_options():
+        with invalid_options():
             rule = self._rule(options)
         row_builder = self.row_builder_for(VerifyOptions(min_quality=rule.min_quality))
         scored = await self._score_all(uploads, row_builder, options)
@@ -280,7 +213,7 @@ class Service:
             for path, image in zip(("the first image", "the second image"), scored, strict=True)
         ]
         result = rule.verify(*faces)
-        if result.decision is None or result.similarity is None:
+        if result.decision is None:
             problems = [
                 f"{face.row.path}: {image.error or in_words([NO_FACE])}"
                 for face, image in zip(faces, images, strict=True)
@@ -288,20 +221,16 @@ class Service:
             ]
             raise UnusableImagesError("; ".join(problems), images)
         self.metrics.verifications.labels(result.decision).inc()
-        return PairVerification(
-            model=self.scorer.recognizer.name,
-            model_sha256=rule.model_sha256,
-            decision=result.decision,
-            similarity=result.similarity,
-            reason=result.reason,
-            note=result.note,
-            fmr=rule.fmr,
-            threshold=rule.threshold,
-            fnmr=rule.fnmr,
-            fnmr_ci95=result.fnmr_ci95,
-            min_quality=rule.min_quality,
-            images=images,
-        )
+        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=images)
+
+    def header(self, row_builder: RowBuilder) -> dict[str, Any]:
+        """What every answer says of the model."""
+        recognizer = self.scorer.recognizer
+        return {
+            "model": recognizer.name,
+            "model_sha256": recognizer.sha256,
+            "min_quality": row_builder.min_quality,
+        }
 
     def _rule(self, options: VerifyOptions) -> MatchRule:
         settings = self.settings
@@ -349,7 +278,7 @@ class Service:
             for task in tasks:
                 task.cancel()
         for image in scored:
-            decisions = [face.accepted for face in image.result.faces]
+            decisions = [face.row.accepted for face in image.faces if face.row.face is not None]
             self.metrics.count_image(decisions, failed=image.result.error is not None)
         return scored
 
@@ -374,7 +303,11 @@ class Service:
             width=None if prepared.size is None else prepared.size[1],
             height=None if prepared.size is None else prepared.size[0],
             found=prepared.found,
-            faces=[_face(entry, embedding=embedding) for entry in scored if entry.row.face is not None],
+            faces=[
+                schemas.FaceResult.of(face.row, embedding=face.embedding if embedding else None)
+                for face in scored
+                if face.row.face is not None
+            ],
             error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
         )
         return _ScoredImage(result, scored)
@@ -397,7 +330,8 @@ class Service:
 
 
 @contextmanager
-def _invalid_options() -> Iterator[None]:
+def invalid_options() -> Iterator[None]:
+    """Turn what does not fit the model into the response to the request whose options ask for it."""
     try:
         yield
     except ModelError as error:
@@ -414,25 +348,9 @@ def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
     raise UnusableImagesError(message, images)
 
 
-def _face_match(face: FaceResult, match: Match) -> FaceMatch:
-    candidates = [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates]
-    return FaceMatch(**dict(face), decision=match.decision.value, candidates=candidates)
-
-
-def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:
-    row = scored.row
-    points = row.points
-    return FaceResult(
-        box=row.box,
-        points=None if points is None else [points[at : at + 2] for at in range(0, len(points), 2)],
-        det_score=row.det_score,
-        percentile=row.percentile,
-        quality=row.quality,
-        uncertainty=row.uncertainty,
-        accepted=row.accepted,
-        reasons=list(row.reasons),
-        # Only the digits that float32 has.
-        embedding=[float(str(value)) for value in scored.embedding]
-        if embedding and scored.embedding is not None
-        else None,
-    )
+def match_fields(match: Match | None) -> dict[str, Any]:
+    """What the gallery says of a face or a track; None without a gallery."""
+    if match is None:
+        return {"decision": None, "candidates": []}
+    candidates = [{"person": person, "cosine": cosine} for person, cosine in match.candidates]
+    return {"decision": match.decision.value, "candidates": candidates}

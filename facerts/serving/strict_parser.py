@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 import h11
 
-from facerts.serving.schemas import Code
-
 # Of a request line and headers together, in bytes.
 MAX_HEAD = 16 << 10
 MAX_HEADERS = 100
@@ -38,18 +36,14 @@ class StrictParser(h11.Connection):
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER)
-        self.refusal: tuple[Code, str] = ("bad_request", "this is not a valid HTTP/1.1 request")
+        self.refusal: tuple[str, str] = ("bad_request", "this is not a valid HTTP/1.1 request")
         # What the data begins with: the line of a chunk (and what ends the chunk before), or the end of the last one.
         self._at_chunk_line = False
         self._at_end = False
         self._spare = GRACE
 
     def next_event(self) -> Any:
-        """The next event of the connection.
-
-        Raises:
-            h11.RemoteProtocolError: what has arrived is invalid, ambiguous, or beyond a limit; see ``refusal``.
-        """
+        """The next event of the connection; what is invalid, ambiguous, or beyond a limit is an error of h11."""
         if self.their_state is h11.IDLE:
             self._check_head(self.trailing_data[0])
         elif self._at_end or self._at_chunk_line:
@@ -101,6 +95,6 @@ class StrictParser(h11.Connection):
         if self._at_end and not b"\r\n".startswith(data[:2]):
             self._refuse("headers after the body (trailers) are not accepted")
 
-    def _refuse(self, message: str, code: Code = "bad_request") -> NoReturn:
+    def _refuse(self, message: str, code: str = "bad_request") -> NoReturn:
         self.refusal = (code, message)
         raise h11.RemoteProtocolError(message)

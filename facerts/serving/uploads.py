@@ -1,62 +1,38 @@
-"""The body of a request to its images and options."""
+"""The body of a request to its images, or its video, and its options: a form, JSON with base64, or one image alone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import base64
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean, problems_text
 from facerts.serving.error_responses import RequestError
-from facerts.serving.multipart import (
-    MultipartError,
-    Part,
-    TooManyPartsError,
-    boundary_of,
-    parse_header,
-    split_parts,
-)
-from facerts.serving.schemas import (
-    FORM_TYPE,
-    IMAGE_TYPES,
-    IMAGES_FIELD,
-    VIDEO_FIELD,
-    VIDEO_TYPES,
-    ThresholdOptions,
-)
+from facerts.serving.schemas import FORM_TYPE, ThresholdOptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-# Bytes of an option in a form.
+# Bytes of an option in a form, or characters of a key or an option in JSON.
 MAX_FIELD = 1000
+MAX_BOUNDARY = 70
+# Bytes of a line of a part's headers.
+MAX_HEADER = 4096
+EXAMPLES = {"image": "photo.jpg", "video": "clip.mp4"}
+# Escapes of characters outside of ASCII; a string that has them takes four bytes for each of its characters.
+_ESCAPED = re.compile(rb"\\u(?!00[0-7])")
+_DATA_URL = re.compile(r"data:[^,]{,200};base64,", re.IGNORECASE)
+
 AnyOptions = TypeVar("AnyOptions", bound=ThresholdOptions)
-
-
-@dataclass(frozen=True)
-class UploadKind:
-    """What a request brings.
-
-    Attributes:
-        field: of the form.
-        types: of a body that is one of it.
-        noun: what errors call several.
-        one: what they call one.
-        example: a name of a file.
-    """
-
-    field: str
-    types: tuple[str, ...]
-    noun: str
-    one: str
-    example: str
-
-
-IMAGE_UPLOADS = UploadKind(IMAGES_FIELD, IMAGE_TYPES, "images", "one image", "photo.jpg")
-VIDEO_UPLOADS = UploadKind(VIDEO_FIELD, VIDEO_TYPES, "videos", "one video", "clip.mp4")
+Noun = Literal["image", "video"]
 
 
 @dataclass(frozen=True)
@@ -67,107 +43,183 @@ class Upload:
     data: bytes
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a request may bring.
+
+    Attributes:
+        options: names of the options.
+        maximum: maximum number of images or videos.
+    """
+
+    noun: Noun
+    maximum: int
+    options: Collection[str]
+
+    def invalid(self, message: str) -> RequestError:
+        """The error of a JSON body, which says what was expected."""
+        several = "" if self.maximum == 1 else f' or {{"{self.noun}s": ["BASE64", ...]}}'
+        return RequestError(
+            "bad_request",
+            f'{message}; expected {{"{self.noun}": "BASE64"}}{several}, with options as more keys',
+        )
+
+    def check_name(self, name: str, earlier: Collection[str]) -> None:
+        """Refuse what is no option, or one for the second time."""
+        if name in (self.noun, f"{self.noun}s"):
+            example = EXAMPLES[self.noun]
+            raise RequestError("invalid", f"{name!r} must be a file; with curl: -F {self.noun}=@{example}")
+        if name not in self.options:
+            known = did_you_mean(name, self.options) or f"; the options are {', '.join(self.options)}"
+            raise RequestError("invalid", f"unknown option {name!r}{known}")
+        if name in earlier:
+            raise RequestError("invalid", f"the option {name!r} is there twice")
+
+    def check_count(self, count: int) -> None:
+        if count > self.maximum:
+            raise RequestError("invalid", f"more than {self.maximum} {self.noun}s, the maximum of a request")
+
+
 async def read_uploads(
-    request: Request, *, max_images: int, max_fields: int, kind: UploadKind = IMAGE_UPLOADS
-) -> tuple[list[Upload], dict[str, str]]:
-    """The images or the video of a request, and the other fields of its form.
+    request: Request, options: AnyOptions, *, maximum: int, noun: Noun = "image"
+) -> tuple[list[Upload], AnyOptions]:
+    """The images or the video of a request, and its options.
 
     Args:
-        request: its body is an image or a video, or a form with files.
-        max_images: maximum number of files.
-        max_fields: maximum number of other fields.
-        kind: what the files are.
-
-    Raises:
-        RequestError: the body is something else, has no images or too many, or is a broken form.
+        options: those of the URL; a body may give others.
+        maximum: maximum number of images or videos.
     """
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise RequestError(
             "unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}"
         )
-    content_type = request.headers.get("content-type", "")
-    media_type = content_type.partition(";")[0].strip().lower()
+    expected = Expected(noun, maximum, type(options).model_fields)
+    media_type, parameters = parse_options_header(request.headers.get("content-type", ""))
+    fields: Mapping[str, Any] = {}
+    strict = False
     if media_type == FORM_TYPE:
-        try:
-            boundary = boundary_of(parse_header(content_type)[1])
+        uploads, fields = await _read_form(request, parameters.get("boundary", ""), expected)
+    else:
+        content = BytesIO()
+        async for chunk in request.stream():
+            content.write(chunk)
+        body = content.getvalue()
+        if strict := media_type == "application/json" or body[:64].lstrip().startswith(b"{"):
+            # In memory there are both what was sent and what it says.
+            hold: Callable[[int], None] = request.scope["facerts.hold"]
+            hold(3 * len(body) // 4)
             # In a thread, because a large body takes long.
-            parts = await asyncio.to_thread(
-                split_parts, await _body(request), boundary, max_images + max_fields
-            )
-        except TooManyPartsError as error:
-            raise _too_many(max_images, kind) from error
-        except MultipartError as error:
-            raise RequestError("bad_request", str(error)) from error
-        return _files_and_fields(parts, max_images, kind)
-    if media_type not in kind.types:
-        raise RequestError(
-            "unsupported_type",
-            f"the body must be {FORM_TYPE} with files in {kind.field!r}, or {kind.one} as "
-            f"{', '.join(kind.types)}"
-            + (f", not {media_type}" if media_type else "; it has no Content-Type"),
-        )
-    data = await _body(request)
-    if not data:
-        raise RequestError("bad_request", f"the body is empty; it must be {kind.one}")
-    return [Upload(None, data)], {}
+            uploads, fields = await asyncio.to_thread(read_json, body, expected)
+        else:
+            uploads = [Upload(None, body)] if body else []
+    if not uploads:
+        raise RequestError("bad_request", f"the body has no {noun}; with curl: -F {noun}=@{EXAMPLES[noun]}")
+    return uploads, _merged(options, request.query_params.keys(), fields, strict=strict)
 
 
-def merge_options(query: AnyOptions, named: Collection[str], fields: Mapping[str, str]) -> AnyOptions:
-    """The options of the URL together with those of the form.
-
-    Args:
-        named: those of them that the URL names.
-
-    Raises:
-        RequestError: a field is unknown, invalid, or also in the URL.
-    """
-    known = type(query).model_fields
-    given: dict[str, Any] = {name: getattr(query, name) for name in named}
-    for name in fields:
-        if name not in known:
-            raise RequestError("invalid", f"unknown option {name!r}{did_you_mean(name, known)}")
-        if name in given:
-            raise RequestError(
-                "invalid", f"the option {name!r} is in both the URL and the form; give it only once"
-            )
-    try:
-        return type(query).model_validate({**given, **fields})
-    except ValidationError as error:
-        raise RequestError("invalid", problems_text(error.errors())) from error
-
-
-def _files_and_fields(
-    parts: list[Part], max_files: int, kind: UploadKind
+async def _read_form(
+    request: Request, boundary: str, expected: Expected
 ) -> tuple[list[Upload], dict[str, str]]:
+    """The files of a form, under any names, and its other fields; parsed as it arrives, and only held in memory."""
     uploads: list[Upload] = []
     fields: dict[str, str] = {}
-    for part in parts:
-        if part.filename is not None:
-            if part.name != kind.field:
-                raise RequestError(
-                    "invalid", f"files belong in the field {kind.field!r}, not in {part.name!r}"
-                )
-            uploads.append(Upload(part.filename, part.data))
-        elif part.name == kind.field:
-            raise RequestError(
-                "invalid", f"{kind.field!r} must be files; with curl: -F {kind.field}=@{kind.example}"
-            )
-        elif part.name in fields:
-            raise RequestError("invalid", f"the field {part.name!r} is there twice")
-        else:
-            if len(part.data) > MAX_FIELD:
-                raise RequestError("invalid", f"the field {part.name!r} has more than {MAX_FIELD} bytes")
-            fields[part.name] = part.data.decode("utf-8", "replace")
-    if not uploads:
-        raise RequestError("bad_request", f"the form has no files in the field {kind.field!r}")
-    if len(uploads) > max_files:
-        raise _too_many(max_files, kind)
+    if not boundary or len(boundary) > MAX_BOUNDARY:
+        raise RequestError(
+            "bad_request",
+            f"the Content-Type of a form must have a boundary of at most {MAX_BOUNDARY} characters",
+        )
+    try:
+        parser = PushMultipartParser(boundary, max_header_size=MAX_HEADER)
+        async for chunk in request.stream():
+            # The last chunk is empty, and the parser then says whether the form is complete.
+            for event in parser.parse(chunk):
+                if isinstance(event, MultipartSegment):
+                    part, content = event, BytesIO()
+                    is_file = part.filename is not None or part.content_type not in (None, "text/plain")
+                    if is_file:
+                        expected.check_count(len(uploads) + 1)
+                    else:
+                        expected.check_name(part.name or "", fields)
+                elif event is not None:
+                    content.write(event)
+                    if not is_file and content.tell() > MAX_FIELD:
+                        raise RequestError(
+                            "invalid", f"the option {part.name!r} has more than {MAX_FIELD} bytes"
+                        )
+                elif is_file:
+                    uploads.append(Upload(part.filename, content.getvalue()))
+                else:
+                    fields[part.name or ""] = content.getvalue().decode("utf-8", "replace")
+    except MultipartError as error:
+        raise RequestError("bad_request", f"the form is broken or cut short: {error.args[0]}") from error
     return uploads, fields
 
 
-def _too_many(maximum: int, kind: UploadKind) -> RequestError:
-    return RequestError("invalid", f"more than {maximum} {kind.noun}, the maximum of a request")
+def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, Any]]:
+    """The images or the video of a JSON object, and its other values."""
+    # Every value of a list or an object has one of these bytes, and base64 has none. So nothing is parsed that takes
+    # many times its size in memory, or that is nested deep.
+    if sum(map(body.count, b"[{,")) > 4 * (expected.maximum + len(expected.options)):
+        raise expected.invalid(
+            f"the JSON has far more values than {expected.maximum} {expected.noun}s and the options"
+        )
+    if not body.isascii() or _ESCAPED.search(body):
+        raise expected.invalid("the JSON has characters outside of ASCII")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            raise expected.invalid("a key of the JSON is there twice")
+        return found
+
+    try:
+        values = json.loads(body, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is too long or too deep"
+        raise expected.invalid(f"the body is not valid JSON ({reason})") from error
+    if not isinstance(values, dict):
+        raise expected.invalid("the JSON is not an object")
+    single, plural = values.pop(expected.noun, None), values.pop(f"{expected.noun}s", None)
+    if single is not None and plural is not None:
+        raise expected.invalid(f"the JSON has both {expected.noun!r} and '{expected.noun}s'")
+    texts = plural if single is None else [single]
+    if texts is None or not isinstance(texts, list):
+        raise expected.invalid(f"the JSON has no list of {expected.noun}s")
+    expected.check_count(len(texts))
+    uploads = [Upload(None, _decoded(text, number, expected)) for number, text in enumerate(texts)]
+    for name, value in values.items():
+        if len(name) > MAX_FIELD or (isinstance(value, str) and len(value) > MAX_FIELD):
+            raise expected.invalid(
+                f"the option {name[:20]!r} or its value has more than {MAX_FIELD} characters"
+            )
+        expected.check_name(name, ())
+    return uploads, values
 
 
-async def _body(request: Request) -> bytes:
-    return b"".join([chunk async for chunk in request.stream()])
+def _decoded(text: object, number: int, expected: Expected) -> bytes:
+    if not isinstance(text, str):
+        raise expected.invalid(f"{expected.noun} {number} is not a string")
+    begin = _DATA_URL.match(text)
+    try:
+        return base64.b64decode(text if begin is None else text[begin.end() :], validate=True)
+    except ValueError as error:
+        raise expected.invalid(f"{expected.noun} {number} is not base64 ({error})") from error
+
+
+def _merged(
+    query: AnyOptions, named: Collection[str], fields: Mapping[str, Any], *, strict: bool
+) -> AnyOptions:
+    """The options of the URL together with those of the body.
+
+    Args:
+        named: those of them that the URL names.
+        strict: whether the fields have types already.
+    """
+    given = {name: getattr(query, name) for name in named}
+    if twice := given.keys() & fields.keys():
+        raise RequestError(
+            "invalid", f"the option {min(twice)!r} is in both the URL and the body; give it only once"
+        )
+    try:
+        return type(query).model_validate({**given, **fields}, strict=strict)
+    except ValidationError as error:
+        raise RequestError("invalid", problems_text(error.errors())) from error

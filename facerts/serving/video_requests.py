@@ -16,8 +16,8 @@ from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
-from facerts.serving.schemas import Candidate, ShotResult, TrackResult, VideoOptions, VideoResult
-from facerts.serving.service import Service
+from facerts.serving.schemas import ShotResult, TrackResult, VideoOptions, VideoResult
+from facerts.serving.service import Service, invalid_options, match_fields
 from facerts.serving.uploads import Upload
 from facerts.video import VideoLimits
 from facerts.video.frames import MAX_FRAME_PIXELS
@@ -54,7 +54,7 @@ class VideoRequests:
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:
             raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
-        with self._service.invalid_options():
+        with invalid_options():
             self._service.scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
         abandoned = threading.Event()
         try:
@@ -91,12 +91,9 @@ class VideoRequests:
         matches: Sequence[Match | None] = [None] * len(tracks)
         if gallery is not None and fpir is not None:
             matches = gallery.match([track.as_face() for track in tracks], fpir=fpir, k=options.k)
+        row_builder = scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
         return VideoResult(
-            model=scorer.recognizer.name,
-            model_sha256=scorer.recognizer.sha256,
-            min_quality=scorer.track_row_builder(
-                min_quality=options.min_quality, keep=options.keep
-            ).min_quality,
+            **self._service.header(row_builder),
             fpir=fpir,
             threshold=None if gallery is None or fpir is None else gallery.threshold(fpir).cosine,
             name=None if upload.name is None else storable(upload.name),
@@ -110,33 +107,15 @@ class VideoRequests:
 
 
 def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:
-    return TrackResult(
+    return TrackResult.of(
+        track,
         track=track.number,
-        spans=[list(span) for span in track.spans],
-        faces=track.faces,
-        poor_faces=track.poor_faces,
-        percentile=track.percentile,
-        quality=track.quality,
-        too_poor=track.too_poor,
-        reasons=list(track.reasons),
         best=[_shot(shot, options) for shot in track.best],
-        template=[float(str(value)) for value in track.template] if options.embeddings else None,
-        decision=None if match is None else match.decision.value,
-        candidates=[]
-        if match is None
-        else [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates],
+        template=track.template if options.embeddings else None,
+        **match_fields(match),
     )
 
 
 def _shot(shot: Shot, options: VideoOptions) -> ShotResult:
-    return ShotResult(
-        time=shot.time,
-        box=None if shot.box is None else shot.box.tolist(),
-        points=None if shot.points is None else shot.points.tolist(),
-        det_score=shot.det_score,
-        percentile=shot.percentile,
-        quality=shot.quality,
-        uncertainty=shot.uncertainty,
-        reasons=list(shot.reasons),
-        crop=base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None,
-    )
+    crop = base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None
+    return ShotResult.of(shot, crop=crop)

@@ -42,7 +42,7 @@ from facerts.report import sections
 from facerts.report.people_page import write_people_page
 from facerts.report.subject import load_subjects
 from facerts.scoring.pair_list import read_pair_list
-from facerts.serving.multipart import split_parts
+from facerts.serving.uploads import Expected, read_json
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
 from tests.hostile import archives, arrays, galleries, lists, onnx_files, pickles, results
@@ -58,7 +58,6 @@ from tests.hostile.readers import (
 
 # Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
 MAX_IMAGES = 50
-BOUNDARY = b"frontier"
 
 
 @dataclass(frozen=True)
@@ -538,19 +537,12 @@ def _exported_files() -> list[Files]:
         return [{out.name: out.read_bytes()}]
 
 
-def _forms() -> list[Files]:
-    parts = [
-        b'Content-Disposition: form-data; name="images"; filename="a.jpg"\r\nContent-Type: image/jpeg\r\n\r\n\xff\xd8',
-        b'Content-Disposition: form-data; name="options"\r\n\r\n{"largest": true}',
-    ]
-    body = (
-        b"".join(b"--" + BOUNDARY + b"\r\n" + part + b"\r\n" for part in parts) + b"--" + BOUNDARY + b"--\r\n"
-    )
-    return [{"body": body}]
+def _bodies() -> list[Files]:
+    return [{"body": b'{"images": ["/9j/", "data:image/png;base64,iVBO"], "largest": true}'}]
 
 
-def _read_form(folder: Path) -> None:
-    split_parts(_only_file(folder).read_bytes(), BOUNDARY, 16)
+def _read_body(folder: Path) -> None:
+    read_json(_only_file(folder).read_bytes(), Expected("image", 16, ("keep", "largest")))
 
 
 def _to_json(tree: Any) -> bytes:
@@ -612,5 +604,5 @@ READERS = {
         write=_to_json,
         hostile=partial(corpus.alone, "result.json", results.TEXTS),
     ),
-    "multipart": Reader(_read_form, _forms),
+    "body": Reader(_read_body, _bodies),
 }

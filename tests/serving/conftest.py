@@ -25,6 +25,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
 from facerts.serving.server import make_server
+from tests.matching import write_matcher
 from tests.shipped import write_model
 
 # Of a gallery: its people, and the number of images of each.
@@ -121,6 +122,19 @@ def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> 
             path.write_bytes(encode_png(variant(person, image)))
     write_gallery(folder / "people.npz", Gallery.build(searcher, folder / "people", min_quality=-1))
     return folder / "people.npz"
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a service that scores, verifies and searches."""
+    folder = tmp_path_factory.mktemp("everything")
+    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
+    for person in range(3):
+        (folder / "people" / f"{person}").mkdir(parents=True)
+        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
+    write_gallery(folder / "g.npz", Gallery.build(scorer, folder / "people", min_quality=-9))
+    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
+        yield client
 
 
 @contextmanager
@@ -238,3 +252,15 @@ def talk(client: httpx.Client, *pieces: bytes, seconds: float = 10.0, pause: flo
             if end and (declared := re.search(rb"content-length: (\d+)", top.lower())):
                 length = len(top + end) + int(declared[1])
     return response
+
+
+def complete(client: httpx.Client, body: bytes, length: int | None = None) -> socket.socket:
+    """A request whose response nobody has read yet."""
+    connection = socket.create_connection(address(client), timeout=10)
+    connection.sendall(head(f"Content-Length: {length or len(body)}") + body)
+    return connection
+
+
+def unfinished(client: httpx.Client, size: int) -> socket.socket:
+    """A request whose body still lacks its last byte."""
+    return complete(client, bytes(size), size + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,14 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import facerts
-from facerts.galleries import Gallery, write_gallery
-from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings
 from facerts.serving.schemas import Matches, PairVerification, Problem, Scores
-from tests.matching import write_matcher
-from tests.serving.conftest import address, crop, metric, post, running, variant
+from tests.serving.conftest import address, crop, metric, post, running
 
 IMAGES = [
     bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])
@@ -40,7 +37,7 @@ OPTIONS = (
 )
 RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}
 TYPES = (
-    *("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a"),
+    *("image/png", "application/json", "multipart/form-data; boundary=X", "text/plain", "", "a"),
     *("multipart/form-data; boundary*" + "9" * 5000 + "=X", 'multipart/form-data; boundary="X;;;;'),
 )
 fuzzed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
@@ -57,19 +54,6 @@ def check(response: httpx.Response, to: str = "score") -> None:
     assert response.status_code in {200, 400, 413, 415, 422}, response.text
     kind = RESPONSES[to] if response.status_code == 200 else Problem
     kind.model_validate_json(response.content)
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a service that scores, verifies and searches."""
-    folder = tmp_path_factory.mktemp("everything")
-    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
-    for person in range(3):
-        (folder / "people" / f"{person}").mkdir(parents=True)
-        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
-    write_gallery(folder / "g.npz", Gallery.build(scorer, folder / "people", min_quality=-9))
-    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
-        yield client
 
 
 @st.composite
@@ -128,9 +112,12 @@ FORM = (
 )
 
 
+JSON = b'{"image": "' + base64.b64encode(crop(200)) + b'", "keep": 0.95, "aligned": true}'
+
+
 @fuzzed
-@given(body=mutated([FORM]), content_type=st.sampled_from(TYPES))
-def test_broken_forms(client: httpx.Client, body: bytes, content_type: str) -> None:
+@given(body=mutated([FORM, JSON]), content_type=st.sampled_from(TYPES))
+def test_broken_forms_and_json(client: httpx.Client, body: bytes, content_type: str) -> None:
     check(client.post("/v1/score", content=body, headers={"content-type": content_type}))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import httpx
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from facerts.scoring import Scorer
+from facerts.scoring import Row, Scorer
 from facerts.serving import Settings
+from facerts.serving.schemas import FaceResult, fields_of
 from tests.serving.conftest import crop, post, running
 
 TOKEN = "correct-horse-battery-staple"
@@ -128,6 +131,17 @@ ROUTES = {
 }
 
 
+DESCRIBED = {
+    "FaceResult",
+    "FaceMatch",
+    "ImageResult",
+    "PairVerification",
+    "ModelInfo",
+    "Problem",
+    "GalleryInfo",
+}
+
+
 def test_the_schema_describes_every_response(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", *ROUTES}
@@ -140,11 +154,45 @@ def test_the_schema_describes_every_response(client: httpx.Client) -> None:
             assert content["schema"]["$ref"].endswith(f"/{answer if status == '200' else 'Problem'}")
         assert {parameter["name"] for parameter in operation["parameters"]} == options
         content = operation["requestBody"]["content"]
-        single = {"application/octet-stream", *(f"image/{kind}" for kind in ("jpeg", "png", "webp", "bmp"))}
-        assert set(content) - {"multipart/form-data"} == (single if least == 1 else set())
+        assert set(content) == {"multipart/form-data", "application/json"} | (
+            {"application/octet-stream"} if least == 1 else set()
+        )
         form = content["multipart/form-data"]["schema"]["properties"]
-        assert set(form) == options | {"images"}
-        assert (form["images"]["minItems"], form["images"]["maxItems"]) == (least, most)
+        keys = content["application/json"]["schema"]["properties"]
+        assert set(form) == options | {"image"}
+        assert set(keys) == options | {"images"} | ({"image"} if least == 1 else set())
+        for files in (form["image"], keys["images"]):
+            assert (files["minItems"], files["maxItems"]) == (least, most)
+        described = [*form.values(), *keys.values(), *operation["parameters"]]
+        assert all(field.get("description") for field in described), path
+    for name, model in schema["components"]["schemas"].items():
+        # The description of a model has a schema of its own.
+        fields = model.get("properties", {}).items() if name in DESCRIBED else ()
+        assert [field for field, said in fields if not said.get("description")] == [], name
     decision = schema["components"]["schemas"]["FaceMatch"]["properties"]["decision"]
     assert decision["enum"] == ["match", "unknown", "too poor to say"]
     assert "HTTPValidationError" not in str(schema)
+
+
+@dataclass(frozen=True)
+class WiderRow(Row):
+    """A row with another column.
+
+    Attributes:
+        age: of the person, in years; None
+            where it is not known.
+    """
+
+    age: float | None = None
+
+
+def test_a_column_of_the_rows_reaches_the_answers_with_its_description() -> None:
+    face = fields_of(WiderRow, without=("path", "face", "smaller_faces", "error", "model_sha256"))(FaceResult)
+    answer = face.of(WiderRow("a.jpg", points=[*range(10)], age=30), embedding=np.float32([0.1]))
+    shown = answer.model_dump()
+    assert (shown["age"], shown["embedding"]) == (30, [0.1])
+    assert shown["points"] == [[x, x + 1] for x in range(0, 10, 2)]
+    assert set(shown) - set(FaceResult.model_fields) == {"age"}
+    described = face.model_json_schema()["properties"]
+    assert described["age"]["description"] == "Of the person, in years; null where it is not known."
+    assert described["quality"]["description"] == "Higher is better; comparable only within one model."

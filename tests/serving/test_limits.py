@@ -28,6 +28,7 @@ from tests.serving.conftest import (
     Wrapped,
     address,
     alive,
+    complete,
     crop,
     head,
     metric,
@@ -35,6 +36,7 @@ from tests.serving.conftest import (
     problem,
     running,
     talk,
+    unfinished,
     until,
 )
 
@@ -155,18 +157,6 @@ def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * 1024 < 200_000_000
     assert alive(client)
-
-
-def complete(client: httpx.Client, body: bytes, length: int | None = None) -> socket.socket:
-    """A request whose response nobody has read yet."""
-    connection = socket.create_connection(address(client), timeout=10)
-    connection.sendall(head(f"Content-Length: {length or len(body)}") + body)
-    return connection
-
-
-def unfinished(client: httpx.Client, size: int) -> socket.socket:
-    """A request whose body still lacks its last byte."""
-    return complete(client, bytes(size), size + 1)
 
 
 def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer) -> None:

@@ -81,6 +81,8 @@ def test_images_show_their_faces_or_why_there_are_none(
     texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
     assert texts[0] == "No face was found in this image."
     assert "not a JPEG" in texts[1]
+    columns = "[...document.querySelectorAll('.card th')].slice(2).map((column) => column.innerText)"
+    assert page.run(columns) == ["Percentile", "Decision", "Quality", "Detector"]
     for shown, row in zip(page.run(ROWS), photo_scorer.score(images[0]), strict=True):
         assert row.quality is not None
         reasons = ", ".join(row.reasons).replace("_", " ")
@@ -351,9 +353,9 @@ def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) ->
     for path in schema["paths"]:
         assert path in text
     examples = tab.run("[...document.querySelectorAll('pre')].map((pre) => pre.innerText)")
-    for path, lines in (("score", 2), ("search", 2), ("verify", 1)):
+    for path, lines in (("score", 3), ("search", 3), ("verify", 2)):
         (example,) = [example for example in examples if f"/v1/{path}" in example]
-        assert (example.count("curl"), "embeddings" in example) == (lines, lines == 2)
+        assert (example.count("curl"), example.count("a.jpg")) == (lines, lines)
     for name, model in schema["components"]["schemas"].items():
         assert tab.run(f"document.getElementById({name!r}) !== null")
         assert all(field in text for field in model.get("properties", {}))

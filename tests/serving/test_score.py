@@ -54,9 +54,8 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp", "bmp"])
 def test_all_formats_are_taken(client: httpx.Client, kind: str) -> None:
     _, data = cv2.imencode(f".{kind}", np.full((112, 112, 3), 200, dtype=np.uint8))
-    for content_type in (f"image/{kind}", f"IMAGE/{kind}; charset=x", "application/octet-stream"):
-        response = client.post("/v1/score", content=bytes(data), headers={"content-type": content_type})
-        assert faces(response)[0][0]["quality"] == pytest.approx(quality(200), abs=0.02)
+    response = client.post("/v1/score", content=bytes(data))
+    assert faces(response)[0][0]["quality"] == pytest.approx(quality(200), abs=0.02)
 
 
 def test_requests_at_the_same_time_do_not_mix_up_their_images(client: httpx.Client) -> None:
@@ -200,43 +199,25 @@ def test_wrong_options_are_named(client: httpx.Client) -> None:
     assert "only once" in twice.json()["error"]
 
 
-FORM = "multipart/form-data; boundary=X"
-TWICE = [("images", ("a", b"x")), ("k", (None, b"1")), ("k", (None, b"1"))]
-BROKEN: tuple[tuple[dict[str, Any], int, str, str], ...] = (
-    ({"files": [("picture", ("a.png", b"x"))]}, 422, "invalid", "'images', not in 'picture'"),
-    ({"files": [("keep", (None, b"1"))]}, 400, "bad_request", "no files"),
-    ({"files": [("images", (None, b"a.jpg"))]}, 422, "invalid", "-F images=@photo.jpg"),
-    ({"files": TWICE}, 422, "invalid", "twice"),
-    ({"files": [("keep", (None, b"1" * 1001))]}, 422, "invalid", "more than 1000 bytes"),
-    ({"content": b"x"}, 415, "unsupported_type", "it has no Content-Type"),
-    ({"data": {"a": "b"}}, 415, "unsupported_type", "not application/x-www-form-urlencoded"),
-    ({"json": {"a": "b"}}, 415, "unsupported_type", "not application/json"),
-    ({"content": b"", "headers": {"content-type": "image/png"}}, 400, "bad_request", "empty"),
-    ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, 400, "bad_request", "boundary"),
-    ({"content": b"--X", "headers": {"content-type": FORM}}, 400, "bad_request", "form"),
-    (
-        {"content": b"x", "headers": {"content-encoding": "gzip"}},
-        415,
-        "unsupported_type",
-        "Content-Encoding: gzip",
-    ),
-    ({"content": b"x", "headers": {"content-type": "image/tiff"}}, 415, "unsupported_type", "image/tiff"),
+INVALID, UNUSABLE, BAD = (422, "invalid"), (422, "unusable_images"), (400, "bad_request")
+BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
+    ({"files": [("keep", (None, b"1"))]}, BAD, "-F image=@photo.jpg"),
+    ({"files": [("images", (None, b"a.jpg"))]}, INVALID, "must be a file; with curl: -F image=@photo.jpg"),
+    ({"files": [("keep", (None, b"1")), ("keep", (None, b"1"))]}, INVALID, "twice"),
+    ({"files": [("x", (None, b"1"))]}, INVALID, "unknown option 'x'; the options are keep, min_quality"),
+    ({"files": [("keep", (None, b"1" * 1001))]}, INVALID, "more than 1000 bytes"),
+    ({"content": b"x"}, UNUSABLE, "not a JPEG, PNG, WebP or BMP image"),
+    ({"data": {"a": "b"}}, UNUSABLE, "not a JPEG"),
+    ({"content": b""}, BAD, "the body has no image"),
+    ({"content": b"x", "headers": {"content-encoding": "gzip"}}, (415, "unsupported_type"), "Encoding: gzip"),
 )
 
 
 def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(client: httpx.Client) -> None:
-    for request, status, code, words in BROKEN:
+    for request, expected, words in BROKEN:
         response = client.post("/v1/score", **request)
-        assert problem(response) == (status, code), request
+        assert problem(response) == expected, request
         assert words in response.json()["error"]
-
-
-def test_names_of_files_come_back_as_they_are_and_do_no_harm(client: httpx.Client) -> None:
-    for name in ("../../etc/passwd", "ü ß 😀.png", "<script>", "a\x07b"):
-        response = client.post("/v1/score", files=[("images", (name, crop(9)))])
-        assert response.status_code == 200
-        # Clients write control characters as percent signs.
-        assert response.json()["images"][0]["name"].replace("%07", "\x07") == name
 
 
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:

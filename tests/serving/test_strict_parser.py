@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import socket
-import threading
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,7 +14,7 @@ import httpx
 import pytest
 from uvicorn.server import ServerState
 
-from facerts.serving import Settings, server, uploads
+from facerts.serving import Settings, server
 from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, MIN_CHUNK, StrictParser
 from tests.serving.conftest import address, alive, crop, head, post, talk
 
@@ -202,24 +201,15 @@ def test_large_headers_are_answered_although_they_are_not_read(client: httpx.Cli
     assert alive(client)
 
 
-def test_the_loop_parses_little_at_a_time_and_leaves_forms_to_threads(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_parses_little_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    threads: list[threading.Thread] = []
-    receive, split = server.Connection.data_received, uploads.split_parts
+    receive = server.Connection.data_received
 
     def received(connection: Any, data: bytes) -> None:
         sizes.append(len(data))
-        threads.append(threading.current_thread())
         receive(connection, data)
 
-    def splitting(*arguments: Any) -> Any:
-        assert threading.current_thread() not in threads
-        return split(*arguments)
-
     monkeypatch.setattr(server.Connection, "data_received", received)
-    monkeypatch.setattr(uploads, "split_parts", splitting)
     assert post(client, BODY, 1_000_000 * b"a").status_code == 200
     assert sum(sizes) > 1_000_000
     assert max(sizes) == server.READ_SIZE
