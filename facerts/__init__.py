@@ -16,6 +16,7 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
+    from facerts.galleries import Gallery
     from facerts.scoring import Face, Row, Scorer, Track, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
@@ -24,6 +25,7 @@ __all__ = [
     "Error",
     "Face",
     "FaceOutputs",
+    "Gallery",
     "Row",
     "Scorer",
     "Track",
@@ -40,6 +42,7 @@ _MODULES = {
     "Error": "facerts.errors",
     "Face": "facerts.scoring",
     "FaceOutputs": "facerts.embedding",
+    "Gallery": "facerts.galleries",
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",
     "Track": "facerts.scoring",

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.galleries.enroll import IMAGE_ARRAYS, Enrollments, check_faces
-from facerts.galleries.gallery import Gallery
+from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
 from facerts.io.files import atomic_write
 from facerts.io.npz import ArrayType, read_npz, typed_arrays
-from facerts.scoring.prepare import storable
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -36,19 +34,18 @@ IMAGE_BYTES = 768
 MAX_SIZE = 4096
 
 
-def write_gallery(path: str | Path, gallery: Gallery) -> None:
+def write_gallery(path: str | Path, images: Enrollments) -> None:
     """Write a gallery file, which appears only when it is complete."""
     path = Path(path)
     if path.suffix != ".npz":
         raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
-    images = gallery.enrollments
     arrays = {
         "format": np.array(FORMAT),
-        "model": np.array(gallery.model),
-        "model_sha256": np.array(gallery.model_sha256),
-        "people": gallery.people,
-        "templates": gallery.templates,
-        "person": gallery.row.astype(np.int32),
+        "model": np.array(images.model),
+        "model_sha256": np.array(images.model_sha256),
+        "people": images.people,
+        "templates": images.templates,
+        "person": images.row.astype(np.int32),
         **{name: getattr(images, name) for name in IMAGE_ARRAYS},
     }
     with atomic_write(path) as file:
@@ -62,7 +59,7 @@ def write_gallery(path: str | Path, gallery: Gallery) -> None:
             raise Error(f"{path}: nothing was written, as the gallery could not be read again: {excess}")
 
 
-def read_gallery(path: str | Path) -> Gallery:
+def read_gallery(path: str | Path) -> Enrollments:
     """Read a gallery file; see docs/galleries.md for its format.
 
     Templates follow from the images, so those in the file, which are for other programs, are not used.
@@ -75,9 +72,9 @@ def read_gallery(path: str | Path) -> Gallery:
         arrays = typed_arrays(arrays, ARRAYS)
         _check(arrays, path.stat().st_size)
         columns = {name: arrays[name] for name in IMAGE_ARRAYS}
-        columns["path"] = np.array([storable(path) for path in arrays["path"].tolist()], dtype=str)
-        enrollments = Enrollments(arrays["people"][arrays["person"]], **columns)
-        return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
+        model, sha256 = str(arrays["model"]), str(arrays["model_sha256"])
+        person = arrays["people"][arrays["person"]]
+        return Enrollments(person, **columns, model=model, model_sha256=sha256).in_order()
     except Error as error:
         raise DataError(f"{path}: a broken gallery: {error}; build it again") from error
 

@@ -12,6 +12,7 @@ from typing_extensions import LiteralString
 from facerts.errors import DataError
 from facerts.galleries.postgres_address import PostgresAddress
 from facerts.galleries.postgres_connections import Connection
+from facerts.galleries.store import GallerySummary
 
 FORMAT = "facerts.postgres/1"
 # Vectors of up to this size fit into a page, and are compared much faster where they lie in the rows themselves.
@@ -48,7 +49,6 @@ ALTER TABLE {schema}.new_strangers ADD PRIMARY KEY (enrollment);
 ALTER TABLE {schema}.new_people ADD EXCLUDE USING hash (name WITH =);
 CREATE INDEX ON {schema}.new_enrollments (person);
 CREATE INDEX ON {schema}.new_enrollments USING hash (path);
-CREATE INDEX ON {schema}.new_enrollments (reasons) WHERE reasons <> '';
 CREATE INDEX ON {schema}.new_strangers (nearest);
 ALTER TABLE {schema}.new_enrollments ADD FOREIGN KEY (person) REFERENCES {schema}.new_people ON DELETE CASCADE;
 ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (enrollment) REFERENCES {schema}.new_enrollments ON DELETE CASCADE;
@@ -64,11 +64,10 @@ UPDATE {schema}.{prefix}about SET indexed = true;
 
 
 @dataclass(frozen=True)
-class GalleryState:
+class GalleryState(GallerySummary):
     """What a gallery says of itself.
 
     Attributes:
-        size: number of numbers of an embedding.
         indexed: whether an index finds templates.
         changes: number of images that were ever added or removed.
         sample: counts the changes of the sample of strangers, from a number that another build does not have.
@@ -76,11 +75,6 @@ class GalleryState:
         sample_people: ``people`` then.
     """
 
-    model: str
-    model_sha256: str
-    size: int
-    people: int
-    images: int
     indexed: bool
     changes: int
     sample: int

@@ -72,6 +72,7 @@ class HeldShot:
             uncertainty=row.uncertainty,
             accepted=row.accepted,
             reasons=row.reasons,
+            model_sha256=row.model_sha256,
             time=self.time,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.galleries import read_gallery
+from facerts.galleries import Gallery
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.postgres_server import Server
@@ -75,12 +75,12 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     # A person's last image is kept, and named.
     mine = tmp_path / "mine.npz"
     shutil.copy(gallery, mine)
-    entries = [entry for entry in read_gallery(mine).entries if entry[0] == second]
+    entries = [entry for entry in Gallery(mine).read().entries if entry[0] == second]
     rows = "".join(f'"{second}","{path}","poor image"\n' for _, path in entries)
     report.write_text(f'"person","path","reason"\n{rows}')
     assert run("gallery", "remove", mine, "--from", report) == 0
     assert "Kept" in capsys.readouterr().out
-    assert len([entry for entry in read_gallery(mine).entries if entry[0] == second]) == 1
+    assert len([entry for entry in Gallery(mine).read().entries if entry[0] == second]) == 1
 
     options = ("--model", model, "--json")
     assert run("gallery", "add", gallery, copied, "--person", "new one", *options) == 0

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_job, video_paths
 from facerts.clips.annotated import BoxLog, DrawnTrack, box_line, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import Enrollments, Gallery, open_gallery, write_gallery
+from facerts.galleries import Enrollments, Gallery
 from facerts.scoring import Row, ScoredFace, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
@@ -119,9 +120,9 @@ def test_people_are_searched_for_in_a_gallery(
     red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
     empty = np.full(6, np.nan, np.float32)
     names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
-    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", scorer.embedder.sha256, enrolled)
-    write_gallery(tmp_path / "people.npz", gallery)
+    faces, reasons, sha256 = np.array([red] * 3 + [blue] * 3), np.array([""] * 6), scorer.embedder.sha256
+    enrolled = Enrollments(names, paths, faces, empty, empty, reasons, "colors", sha256)
+    Gallery(tmp_path / "people.npz").replace(enrolled)
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
     rows = read_table(tmp_path / "tracks" / "tracks.csv")
@@ -130,12 +131,11 @@ def test_people_are_searched_for_in_a_gallery(
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
     address = postgres.address(gallery="of_clips")
-    open_gallery(address).write(gallery)
+    Gallery(address).replace(enrolled)
     options = ["--gallery", address, "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
     assert read_table(tmp_path / "again" / "tracks.csv") == rows
-    other = Gallery.from_enrollments("another", "d" * 64, enrolled)
-    write_gallery(tmp_path / "others.npz", other)
+    Gallery(tmp_path / "others.npz").replace(replace(enrolled, model="another", model_sha256="d" * 64))
     assert (
         run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
     )
@@ -343,12 +343,8 @@ def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
 def test_settings_tell_galleries_apart() -> None:
     empty = np.full(2, np.nan, np.float32)
     faces, names = np.eye(2, dtype=np.float32), np.array(["a", "b"])
-    one = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names, names, faces, empty, empty, np.array(["", ""]))
-    )
-    other = Gallery.from_enrollments(
-        "m", "c" * 64, Enrollments(names[::-1], names, faces, empty, empty, np.array(["", ""]))
-    )
-    settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]
+    one = Enrollments(names, names, faces, empty, empty, np.array(["", ""]), "m", "c" * 64)
+    other = replace(one, person=names[::-1])
+    settings = [VideoTask(search=TrackSearch(Gallery(each))).settings() for each in (one, other)]
     assert json.dumps(settings[0]) != json.dumps(settings[1])
     assert json.dumps(VideoTask().settings())

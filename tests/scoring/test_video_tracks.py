@@ -90,8 +90,7 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     names = np.array(["Rosa"] * 3 + ["Grete"] * 3)
     paths = np.array(list("abcdef"))
     faces = np.array([red] * 3 + [green] * 3)
-    enrolled = Enrollments(names, paths, faces, empty, empty, np.array([""] * 6))
-    gallery = Gallery.from_enrollments("colors", "c" * 64, enrolled)
+    gallery = Gallery(Enrollments(names, paths, faces, empty, empty, np.array([""] * 6), "colors", "c" * 64))
     frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
     poor, good = color_scorer().video(frames, join=False)
     if who(poor) == who(good) and not poor.too_poor:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
-from facerts.galleries import Gallery, write_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
@@ -119,7 +119,7 @@ def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> 
         for image in range(IMAGES):
             path = folder / "people" / name / f"{image}.png"
             path.write_bytes(encode_png(variant(person, image)))
-    write_gallery(folder / "people.npz", Gallery.build(searcher, folder / "people", min_quality=-1))
+    Gallery.create(folder / "people.npz", searcher, folder / "people", min_quality=-1)
     return folder / "people.npz"
 
 

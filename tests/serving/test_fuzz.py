@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import facerts
-from facerts.galleries import Gallery, write_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings
@@ -67,7 +67,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
     for person in range(3):
         (folder / "people" / f"{person}").mkdir(parents=True)
         (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
-    write_gallery(folder / "g.npz", Gallery.build(scorer, folder / "people", min_quality=-9))
+    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
     with running(scorer, Settings(gallery=folder / "g.npz")) as client:
         yield client
 

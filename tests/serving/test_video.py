@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from facerts.errors import Error, ModelError
-from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.galleries import Enrollments, Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
@@ -29,8 +29,8 @@ def gallery_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
     empty = np.full(6, np.nan, np.float32)
     names, paths = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.array(list("abcdef"))
-    enrolled = Enrollments(names, paths, np.array([red] * 3 + [blue] * 3), empty, empty, np.array([""] * 6))
-    write_gallery(path, Gallery.from_enrollments("colors", "c" * 64, enrolled))
+    faces, reasons = np.array([red] * 3 + [blue] * 3), np.array([""] * 6)
+    Gallery(path).replace(Enrollments(names, paths, faces, empty, empty, reasons, "colors", "c" * 64))
     return path
 
 
