@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
 from facerts.galleries.best import BestImage, best_images
-from facerts.galleries.check import Limits, check_images, listed_entries
+from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_entries
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
-from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.match import Match, is_usable, match_of
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store

@@ -19,13 +19,13 @@ from typing_extensions import LiteralString
 from facerts.errors import DataError, Error
 from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
 from facerts.galleries.person_name import person_name
-from facerts.galleries.postgres_address import parse_address
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
     MAX_EF_SEARCH,
     Connection,
     PostgresConnections,
     default_ef_search,
+    parse_address,
     set_index_search,
 )
 from facerts.galleries.postgres_strangers import PostgresStrangers

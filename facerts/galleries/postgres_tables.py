@@ -10,8 +10,7 @@ from psycopg.rows import dict_row
 from typing_extensions import LiteralString
 
 from facerts.errors import DataError
-from facerts.galleries.postgres_address import PostgresAddress
-from facerts.galleries.postgres_connections import Connection
+from facerts.galleries.postgres_connections import Connection, PostgresAddress
 from facerts.galleries.store import GallerySummary
 
 FORMAT = "facerts.postgres/1"

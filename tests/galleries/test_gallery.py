@@ -244,7 +244,7 @@ def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
 def test_what_is_written_can_be_read_again_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("facerts.galleries.gallery_file.MAX_BYTES", 0)
+    monkeypatch.setattr("facerts.galleries.store.MAX_BYTES", 0)
     path = tmp_path / "g.npz"
     images = draw(1, 1).take(np.zeros(300, dtype=int))
     Gallery(path).replace(images)

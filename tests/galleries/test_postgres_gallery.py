@@ -245,21 +245,16 @@ def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, galle
 
 
 def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
-    postgres.execute("CREATE ROLE writer LOGIN")
-    postgres.execute("CREATE ROLE owner LOGIN")
+    postgres.execute("CREATE ROLE writer LOGIN; CREATE ROLE owner LOGIN")
     postgres.execute("CREATE SCHEMA theirs AUTHORIZATION owner")
-    owner = Gallery(postgres.address(user="owner", gallery="theirs"))
-    known = draw(20, 3)
-    owner.replace(known)
+    owner, writer = (Gallery(postgres.address(user=role, gallery="theirs")) for role in ("owner", "writer"))
+    owner.replace(draw(20, 3))
     postgres.execute("GRANT USAGE ON SCHEMA theirs TO writer")
     postgres.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA theirs TO writer")
-    writer = Gallery(postgres.address(user="writer", gallery="theirs"))
     writer.merge(draw(22, 3))
     writer.remove(people=["p021"])
     assert writer.threshold(0.1) == owner.threshold(0.1)
     assert postgres.execute("SELECT count(*) FROM theirs.strangers") == [(63,)]
-    owner.close()
-    writer.close()
 
 
 def test_many_writers_leave_right_templates_and_readers_see_whole_states(
@@ -634,38 +629,33 @@ def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, address: str
     assert postgres.execute(tables) == [(4,)]
 
 
-def test_searches_and_changes_go_on_while_a_gallery_is_built_again(address: str) -> None:
-    builder = Gallery(address)
+def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery: Gallery, address: str) -> None:
     several = [draw(20 + row, 3) for row in range(12)]
-    builder.replace(several[0])
+    gallery.replace(several[0])
     stop = threading.Event()
 
-    def search() -> int:
-        searches, opened = 0, Gallery(address)
-        while not stop.is_set():
-            matches = opened.match(faces_of(several[0].templates[:3]), fpir=0.1)
-            assert [match.person for match in matches] == ["p000", "p001", "p002"]
-            searches += 1
-        opened.close()
-        return searches
+    def search() -> None:
+        matches = gallery.match(faces_of(several[0].templates[:3]), fpir=0.1)
+        assert [match.person for match in matches] == ["p000", "p001", "p002"]
 
-    def change() -> int:
-        changes, opened = 0, Gallery(address)
+    def repeated(use: Callable[[], object]) -> int:
+        times = 0
         while not stop.is_set():
-            opened.merge(several[0])
-            changes += 1
-        opened.close()
-        return changes
+            use()
+            times += 1
+        return times
 
     with ThreadPoolExecutor(6) as threads:
-        done = [threads.submit(use) for use in (search, change, search, change, search)]
+        uses = (search, lambda: gallery.merge(several[0]), search, lambda: gallery.merge(several[0]))
+        done = [threads.submit(repeated, use) for use in uses]
+        other = Gallery(address)
         try:
             for built in several:
-                builder.replace(built)
+                other.replace(built)
         finally:
             stop.set()
         assert all(each.result(60) > 0 for each in done)
-    builder.close()
+    other.close()
 
 
 def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
@@ -699,15 +689,3 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
         server.start()
         assert [match.person for match in gallery.match(probes)] == known.people.tolist()
         gallery.close()
-
-
-def test_threads_share_a_gallery(gallery: Gallery) -> None:
-    known = draw(20, 3)
-    gallery.replace(known)
-    expected = [match.person for match in Gallery(known).match(faces_of(known.templates))]
-
-    def search(_: int) -> list[str | None]:
-        return [match.person for match in gallery.match(faces_of(known.templates))]
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(search, range(40))) == [expected] * 40
