@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -135,13 +136,9 @@ def enroll(
     progress: str = "",
 ) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
-    people: Sequence[str] | None = None
-    if person is not None:
-        person = person_name(person)
-    else:
-        if not isinstance(images, Source):
-            images = open_source(_paths(images))
-        people = people_of(images)
+    if person is None and not isinstance(images, Source):
+        images = open_source(_paths(images))
+    people = people_of(images) if person is None else repeat(person_name(person))
     faces = scored_faces(
         scorer,
         images,
@@ -153,9 +150,8 @@ def enroll(
         progress=progress,
     )
     kept, rejected = [], []
-    for at, face in enumerate(faces):
+    for name, face in zip(people, faces, strict=person is None):
         row, embedding = face.row, face.embedding
-        name = str(person) if people is None else people[at]
         if embedding is None or row.rejected:
             rejected.append(Rejected(name, row.path, row.reasons, row.error))
         else:

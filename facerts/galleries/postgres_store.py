@@ -39,7 +39,6 @@ from facerts.scoring.prepare import storable
 BLOCK = 10_000
 
 TYPES = {
-    "id": "int8",
     "person": "int8",
     "name": "text",
     "path": "text",
@@ -48,7 +47,6 @@ TYPES = {
     "quality": "float4",
     "percentile": "float4",
     "reasons": "text",
-    "weight": "float8",
 }
 # The columns of an image, in the order of ``Enrollments``.
 COLUMNS = "path, embedding, quality, percentile, reasons"
@@ -119,8 +117,10 @@ class PostgresStore(Store):
         names = images.people.tolist()
         with self.connections.writing() as connection:
             self.tables.create(connection, size)
-            self._copy(connection, "new_people", "id, name, template", _numbered(names, images.templates))
-            self._copy_images(connection, "new_enrollments", images, images.row + 1, first=1)
+            people = zip(names, images.templates, strict=True)
+            self._copy(connection, "new_people", "name, template", people)
+            # Rows of new tables are numbered from 1.
+            self._copy_images(connection, "new_enrollments", images, (images.row + 1).tolist())
             about = (FORMAT, images.model, images.model_sha256, size, len(names), len(images))
             text = (
                 "INSERT INTO {schema}.new_about "
@@ -149,11 +149,10 @@ class PostgresStore(Store):
             delete = "DELETE FROM {schema}.people WHERE name = ANY(%s)"
             connection.execute(self.tables.statement(delete), (sorted(old_names - names),))
             touched = names & {*removed.person.tolist(), *new.person.tolist()}
-            self._set_templates(connection, after, touched - old_names, touched & old_names)
-            ids = self._person_ids(connection, new.people.tolist())
-            persons = np.array([ids[name] for name in new.person.tolist()], dtype=np.int64)
-            first = self._next_id(connection, "enrollments")
-            self._copy_images(connection, "enrollments", new, persons, first)
+            self._set_templates(connection, after, touched)
+            text = "SELECT name, id FROM {schema}.people WHERE name = ANY(%s)"
+            ids = dict(connection.execute(self.tables.statement(text), (new.people.tolist(),)).fetchall())
+            self._copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
             count = state.people + len(names - old_names) - len(old_names - names)
             self._count(connection, count, images, changes=len(removed) + len(new), shrunk=not len(new))
             if not state.indexed and count >= INDEX_FROM:
@@ -253,20 +252,19 @@ class PostgresStore(Store):
         ).in_order()
 
     def _copy_images(
-        self, connection: Connection, table: str, images: Enrollments, persons: NDArray[np.int64], first: int
+        self, connection: Connection, table: str, images: Enrollments, people: Sequence[int]
     ) -> None:
-        rows = zip(
-            range(first, first + len(images)),
-            persons.tolist(),
+        """Write images of the people with these ids."""
+        columns = zip(
+            people,
             images.path.tolist(),
             images.embedding,
             map(_number_or_null, images.quality.tolist()),
             map(_number_or_null, images.percentile.tolist()),
             images.reasons.tolist(),
-            images.weight.tolist(),
             strict=True,
         )
-        self._copy(connection, table, f"id, person, {COLUMNS}, weight", rows)
+        self._copy(connection, table, f"person, {COLUMNS}", columns)
 
     def _copy(
         self, connection: Connection, table: str, columns: str, rows: Iterable[tuple[Any, ...]]
@@ -279,22 +277,17 @@ class PostgresStore(Store):
             for row in rows:
                 copy.write_row(row)
 
-    def _set_templates(
-        self, connection: Connection, images: Enrollments, new: Collection[str], known: Collection[str]
-    ) -> None:
-        """Write the templates of people who are new, and of those whose images have changed."""
-        if not new and not known:
+    def _set_templates(self, connection: Connection, images: Enrollments, names: Collection[str]) -> None:
+        """Write the templates of people, some of whom may be new."""
+        if not names:
             return
-        templates = dict(zip(images.people.tolist(), images.templates, strict=True))
-        rows = _numbered(
-            sorted(new), [templates[name] for name in sorted(new)], self._next_id(connection, "people")
-        )
-        self._copy(connection, "people", "id, name, template", rows)
-        text = "UPDATE {schema}.people SET template = %s WHERE name = %s"
+        every = zip(images.people.tolist(), images.templates, strict=True)
+        rows = [(template, name) for name, template in every if name in names]
         with connection.cursor() as cursor:
-            cursor.executemany(
-                self.tables.statement(text), [(templates[name], name) for name in sorted(known)]
-            )
+            new = "INSERT INTO {schema}.people (template, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+            cursor.executemany(self.tables.statement(new), rows)
+            known = "UPDATE {schema}.people SET template = %s WHERE name = %s AND template <> %s"
+            cursor.executemany(self.tables.statement(known), [(*row, row[0]) for row in rows])
 
     def _delete_images(self, connection: Connection, images: Enrollments) -> None:
         """Delete the images of the same people and paths."""
@@ -306,28 +299,12 @@ class PostgresStore(Store):
         names, paths = images.person.tolist(), images.path.tolist()
         connection.execute(self.tables.statement(text), (names, paths))
 
-    def _person_ids(self, connection: Connection, names: Sequence[str]) -> dict[str, int]:
-        text = "SELECT name, id FROM {schema}.people WHERE name = ANY(%s)"
-        return dict(connection.execute(self.tables.statement(text), (list(names),)).fetchall())
-
-    def _next_id(self, connection: Connection, table: str) -> int:
-        text = "SELECT coalesce(max(id), 0) + 1 FROM {schema}.{table}"
-        row = connection.execute(self.tables.statement(text, table=table)).fetchone()
-        assert row is not None
-        return int(row[0])
-
     def _count(self, connection: Connection, people: int, images: int, *, changes: int, shrunk: bool) -> None:
         text = (
             "UPDATE {schema}.about SET people = %s, images = %s, changes = changes + %s, sample = sample + %s"
         )
         # Scores of strangers are gone with what was removed, so other processes read them again.
         connection.execute(self.tables.statement(text), (people, images, changes, int(shrunk)))
-
-
-def _numbered(
-    names: Sequence[str], templates: Iterable[NDArray[np.float32]], first: int = 1
-) -> Iterator[tuple[int, str, NDArray[np.float32]]]:
-    return zip(range(first, first + len(names)), names, templates, strict=True)
 
 
 def _number_or_null(value: float) -> float | None:

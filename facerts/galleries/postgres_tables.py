@@ -28,7 +28,7 @@ TABLES = {
     "sample bigint NOT NULL, sample_changes bigint, sample_people bigint",
     "people": "id bigint NOT NULL, name text NOT NULL, template vector({size}) NOT NULL",
     "enrollments": "id bigint NOT NULL, person bigint NOT NULL, path text NOT NULL, embedding vector({size}) NOT NULL, "
-    "quality real, percentile real, reasons text NOT NULL, weight double precision NOT NULL",
+    "quality real, percentile real, reasons text NOT NULL",
     "strangers": "enrollment bigint NOT NULL, nearest bigint NOT NULL, cosine real NOT NULL",
 }
 COLUMNS = """
@@ -39,6 +39,11 @@ WHERE nspname = %s AND relname = ANY(%s) AND attnum > 0 AND NOT attisdropped
 COUNTS = """
 SELECT (SELECT count(*) FROM {schema}.people), count(DISTINCT people.id), count(people.id), count(*)
 FROM {schema}.enrollments LEFT JOIN {schema}.people ON person = people.id
+"""
+DEFAULTS = """
+ALTER TABLE {schema}.new_people ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE {schema}.new_enrollments ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE {schema}.new_people ALTER template SET STORAGE {storage};
 """
 # Made when the tables have been filled. Names and paths may be longer than an ordinary index takes; a hash takes all.
 CONSTRAINTS = """
@@ -170,8 +175,8 @@ class PostgresTables:
         for table, columns in TABLES.items():
             text: LiteralString = "CREATE TABLE {schema}.{table} ({columns})"
             connection.execute(self.statement(text, table=f"new_{table}", columns=columns.format(size=size)))
-        text = "ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage}"
-        connection.execute(self.statement(text, storage="PLAIN" if size <= MAX_INLINE else "EXTERNAL"))
+        storage = "PLAIN" if size <= MAX_INLINE else "EXTERNAL"
+        connection.execute(self.statement(DEFAULTS, storage=storage))
 
     def put_in_place(self, connection: Connection, size: int, *, index: bool) -> None:
         """Complete tables that have been filled, in place of the gallery that is there."""
