@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
@@ -75,16 +75,19 @@ def scored_faces(
     """
     if min_quality is None:
         min_quality = default_threshold(scorer, keep)
-    if isinstance(images, Iterator) and not hasattr(images, "read"):
-        images = list(images)
-    given = images if isinstance(images, list | tuple) else [images]
+    one = (
+        isinstance(images, str | BytesLike | np.ndarray | Mapping)
+        or is_pil(images)
+        or hasattr(images, "read")
+    )
+    given = list(images) if isinstance(images, Iterable) and not one else [images]
     if any(isinstance(each, Face) for each in given):
         row_builder = scorer.row_builder(min_quality=min_quality)
         return (scored_face(_checked(face, scorer, by_content=by_content), row_builder) for face in given)
     if not isinstance(images, Source):
         for each in given:
             _check_image(each)
-        images = lazy_inputs(images, options["color"], by_content=by_content)
+        images = lazy_inputs(images if one else given, options["color"], by_content=by_content)
     return scorer.score_each(images, min_quality=min_quality, **options)
 
 
@@ -105,7 +108,7 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
 def _check_image(image: object) -> None:
     # None is what cv2.imread returns for a file that it cannot read, which others must not suffer from.
     known = isinstance(image, str | Path | BytesLike | np.ndarray | LazyImage | None)
-    if not (known or is_pil(image) or hasattr(image, "read") or isinstance(image, Iterable)):
+    if not (known or is_pil(image) or hasattr(image, "read")):
         raise Error(
             f"an image must be a path, bytes, an array, a PIL image or a facerts.Face, not {type(image).__name__}"
         )

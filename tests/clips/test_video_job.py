@@ -26,7 +26,6 @@ from facerts.scoring.sinks import from_cell
 from facerts.scoring.video_tracks import TrackedFrame
 from tests.color_people import color_scorer, draw, walk, write_clip
 from tests.command import run
-from tests.postgres_server import Server
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_json_and_other_tables(
 
 
 def test_people_are_searched_for_in_a_gallery(
-    scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
+    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     red, blue = np.array([[1, 0, 0], [0.6, 0, 0.8]], dtype=np.float32)
     empty = np.full(6, np.nan, np.float32)
@@ -130,11 +129,6 @@ def test_people_are_searched_for_in_a_gallery(
     assert rows[1]["decision"] == "unknown"
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
-    address = postgres.address(gallery="of_clips")
-    Gallery(address).replace(enrolled)
-    options = ["--gallery", address, "--fpir", 0.01]
-    assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
-    assert read_table(tmp_path / "again" / "tracks.csv") == rows
     Gallery(tmp_path / "others.npz").replace(replace(enrolled, model="another", model_sha256="d" * 64))
     assert (
         run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2

@@ -394,6 +394,7 @@ def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(
 
 WRONG: dict[str, tuple[Callable[[Gallery, Scorer], object], str]] = {
     "a number": (lambda gallery, scorer: gallery.search(scorer, 7), "an image must be a path, .*, not int"),
+    "a dict": (lambda gallery, scorer: gallery.search(scorer, {"a": 1}), "an image must be .*, not dict"),
     "a row": (
         lambda gallery, scorer: gallery.search(scorer, scorer.score(draw_face(0, 0))),
         r"a facerts\.Face, not Row",

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError, ModelError
-from facerts.galleries import Enrollments, Gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from tests.galleries.test_gallery import unit
 from tests.postgres_server import postgres_server
 from tests.serving.conftest import (
     NAMES,
@@ -127,41 +126,20 @@ def test_without_a_gallery(searcher: Scorer) -> None:
         assert "no gallery to search in; start it with --gallery" in response.json()["error"]
 
 
-def one_each(names: list[str], sha256: str, size: int = 8) -> Enrollments:
-    """An image of each person, with random embeddings."""
-    embedding = unit(np.random.default_rng(0).normal(size=(len(names), size))).astype(np.float32)
-    quality = np.full(len(names), 50, dtype=np.float32)
-    reasons = np.full(len(names), "")
-    return Enrollments(
-        np.array(names), np.array(names), embedding, quality, quality, reasons, "searcher", sha256
-    )
-
-
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     searcher: Scorer, scorer: Scorer, gallery_file: Path, tmp_path: Path
 ) -> None:
-    def built(name: str, people: list[str], size: int = 8) -> None:
-        Gallery(tmp_path / name).replace(one_each(people, searcher.embedder.sha256, size))
-
-    built("one.npz", ["a"])
-    built("wide.npz", ["a", "b"], 9)
+    images = Gallery(gallery_file).read()
+    wide = np.eye(9, dtype=np.float32)[np.arange(len(images)) % 9]
+    Gallery(tmp_path / "one.npz").replace(images.take(images.person == NAMES[0]))
+    Gallery(tmp_path / "wide.npz").replace(replace(images, embedding=wide))
     (tmp_path / "text.npz").write_text("no gallery")
     for model, path, error, message in (
-        (
-            scorer,
-            gallery_file,
-            ModelError,
-            "gallery is of the model searcher .*embeddings of bright .*--model",
-        ),
+        (scorer, gallery_file, ModelError, "of the model searcher .*embeddings of bright .*--model"),
         (searcher, tmp_path / "gone.npz", DataError, "gone"),
         (searcher, tmp_path / "text.npz", DataError, r"text\.npz"),
         (searcher, tmp_path / "one.npz", DataError, "at least two people"),
-        (
-            searcher,
-            tmp_path / "wide.npz",
-            DataError,
-            "the gallery's embeddings have 9 numbers, and those of its model have 8",
-        ),
+        (searcher, tmp_path / "wide.npz", DataError, "have 9 numbers, and those of its model have 8"),
     ):
         with pytest.raises(error, match=message):
             build(model, Settings(gallery=path))
