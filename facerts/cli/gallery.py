@@ -18,7 +18,7 @@ from facerts.errors import Error
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from facerts.galleries import Enrolled, Gallery, Match
+    from facerts.galleries import Gallery, Match
     from facerts.scoring import Scorer
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -100,14 +100,7 @@ def build(
         folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
         out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
     """
-    from facerts.galleries import Gallery
-
-    known = Gallery(out)
-    scorer = options.open()
-    enrolled = known.add(
-        scorer, folder, replace=True, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-    )
-    _end_enrollment(enrolled, known.name, json)
+    _enroll(out, options, acceptance, folder, json, replace=True)
 
 
 @gallery.command()
@@ -168,7 +161,12 @@ def search(
         "percentile": lambda match: _number(match.percentile, 0),
         "reasons": lambda match: in_words(match.reasons),
     }
-    _print_rows("matches", matches, Match, summary, columns, out, json, first=_most_telling)
+
+    def most_telling(match: Match) -> int:
+        """Sorts those who were found first, then the unknown, then what says nothing."""
+        return [*Decision].index(match.decision)
+
+    _print_rows("matches", matches, Match, summary, columns, out, json, first=most_telling)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -179,9 +177,7 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
 
     Example: facerts gallery list people.npz
     """
-    from facerts.galleries import Gallery
-
-    known = Gallery(place)
+    known = _open(place)
     content, people = known.summary(), known.image_counts()
     summary = {"people": content.people, "images": content.images, "model": content.model}
     if json:
@@ -289,14 +285,7 @@ def add(
     Args:
         person: Person of the images; by default images are in one subfolder for each person.
     """
-    from facerts.galleries import Gallery
-
-    known = Gallery(place)
-    scorer = options.open()
-    enrolled = known.add(
-        scorer, images, person=person, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-    )
-    _end_enrollment(enrolled, known.name, json)
+    _enroll(place, options, acceptance, images, json, person=person)
 
 
 @gallery.command()
@@ -317,11 +306,11 @@ def remove(
         image: Path of an image to remove, as enrolled; may be repeated.
         from_: Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.
     """
-    from facerts.galleries import Gallery, read_findings
+    from facerts.galleries import read_findings
 
     if not people and not image and from_ is None:
         raise typer.BadParameter("give the names of people, --image or --from")
-    known = Gallery(place)
+    known = _open(place)
     findings = read_findings(from_) if from_ is not None else []
     removed = known.remove(people=people or [], paths=image or [], findings=findings)
     result = {
@@ -342,9 +331,23 @@ def remove(
     fields_table(result)
 
 
-def _end_enrollment(enrolled: Enrolled, name: str, json: bool) -> None:
+def _enroll(
+    place: str,
+    options: ScorerOptions,
+    acceptance: EnrollmentOptions,
+    images: Sequence[str],
+    json: bool,
+    person: str | None = None,
+    *,
+    replace: bool = False,
+) -> None:
     from facerts.scoring.reasons import REJECTING
 
+    known, scorer = _open(place), options.open()
+    minimum = acceptance.min_quality_of(scorer)
+    enrolled = known.add(
+        scorer, images, person=person, replace=replace, min_quality=minimum, progress="enrolling"
+    )
     rejected = enrolled.rejected
     problems = [f"{each.path}: not enrolled: {each.why}" for each in rejected]
     warn_first(problems, "--json lists")
@@ -359,7 +362,7 @@ def _end_enrollment(enrolled: Enrolled, name: str, json: bool) -> None:
         ),
         "enrolled_with_reasons": dict(enrolled.reasons),
         "people_without_an_image": list(enrolled.without_image),
-        "file": name,
+        "file": known.name,
     }
     if json:
         print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
@@ -403,14 +406,7 @@ def _print_rows(
     fields_table(summary | ({} if out is None else {"file": str(out)}))
 
 
-def _most_telling(match: Match) -> int:
-    """Sorts those who were found first, then the unknown, then what says nothing."""
-    from facerts.galleries import Decision
-
-    return [*Decision].index(match.decision)
-
-
-def _open(place: str, out: Path | None) -> Gallery:
+def _open(place: str, out: Path | None = None) -> Gallery:
     """Open a gallery, once it is clear that rows can be written."""
     from facerts.galleries import Gallery
     from facerts.scoring.sinks import check_sink
