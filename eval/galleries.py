@@ -29,7 +29,7 @@ from reasons import KEEP, crop_names, is_poor
 import facerts
 from facerts.datasets import Source, open_source
 from facerts.embedding.output_cache import Arrays, OutputCache
-from facerts.galleries import Enrollments, Gallery, Limits, Reason, check_gallery, correct_gallery
+from facerts.galleries import Enrollments, Gallery, Limits, Listed, Reason, check_images
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
@@ -176,6 +176,8 @@ def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, ca
         arrays["quality"],
         np.array(percentile, dtype=np.float32),
         arrays["reasons"],
+        scorer.recognizer.name,
+        scorer.recognizer.sha256,
     )
 
 
@@ -208,8 +210,7 @@ def measure(
         changed = pools[f"{pool_name} {seed}"].take(enrolled)
         poor = is_poor(scorer, changed, clean)
         spoiled, spoils = spoil(clean, changed, pools, number, random)
-        gallery = gallery_of(scorer, spoiled)
-        findings = check_gallery(gallery)
+        findings = check_images(spoiled)
         flagged_people = {found.person for found in findings if found.reason is Reason.SAME_PERSON}
         paths = {found.path for found in findings if found.path}
         hit = np.isin(spoiled.path, sorted(paths)) | np.isin(spoiled.person, sorted(flagged_people))
@@ -230,11 +231,11 @@ def measure(
         rates.add(name, owner[by_kind[name]], hit[by_kind[name]])
     rates.add("false alarms", owner[good], np.isin(spoiled.path, sorted(paths))[good])
     kept = (spoiled.quality >= scorer.threshold(KEEP)) & (np.char.find(spoiled.reasons, NOT_A_FACE) < 0)
-    built = check_gallery(gallery_of(scorer, spoiled.take(kept)))
+    built = check_images(spoiled.take(kept))
     out = {"build and check": ~kept | np.isin(spoiled.path, [found.path for found in built])}
     for limits in LIMITS:
         out[shown_limits(limits)] = np.isin(
-            spoiled.path, [found.path for found in check_gallery(gallery, limits)]
+            spoiled.path, [found.path for found in check_images(spoiled, limits)]
         )
     for by, is_out in out.items():
         for name, rows in by_kind.items():
@@ -245,15 +246,18 @@ def measure(
     rates.add("second name", people, np.array([f"{value:04d}" in either for value in people]))
     rest = np.array([value for value in range(half) if f"{value:04d}" not in doubled])
     rates.add("false alarms, people", rest, np.array([f"{value:04d}" in flagged_people for value in rest]))
-    galleries = {"clean": gallery_of(scorer, clean), "spoiled": gallery}
-    galleries["checked"], _ = correct_gallery(gallery, findings)
-    galleries["checked, last faces too"] = gallery.remove(
-        people=flagged_people,
-        images=[(f.person, f.path) for f in findings if f.path and f.person not in flagged_people],
-    )
+    checked, all_checked = Gallery(spoiled), Gallery(spoiled)
+    checked.remove(findings=findings)
+    all_checked.remove(findings=[Listed(found.person, found.path, "") for found in findings])
     by_hand = replace(spoiled, person=np.char.replace(spoiled.person, SECOND_NAME, ""))
-    galleries["corrected by hand"] = gallery_of(scorer, by_hand.take(good | (spoils == "second name")))
-    in_clean = {found.path for found in check_gallery(galleries["clean"])}
+    galleries = {
+        "clean": clean,
+        "spoiled": spoiled,
+        "checked": checked.read(),
+        "checked, last faces too": all_checked.read(),
+        "corrected by hand": by_hand.take(good | (spoils == "second name")),
+    }
+    in_clean = {found.path for found in check_images(clean)}
     rates.add("false alarms, clean gallery", owner, np.isin(clean.path, sorted(in_clean)))
     for name, gallery in galleries.items():
         score, right = best_match(
@@ -269,7 +273,7 @@ def measure(
     for size in (15, 50):
         for _ in range(10):
             some = random.permutation(half)[:size]
-            small = gallery_of(scorer, clean.take(np.isin(owner, some)))
+            small = clean.take(np.isin(owner, some))
             stranger = (pools["clean"].embedding[unmated] @ small.templates.T).max(axis=1)
             for fpir in (0.1, 0.03, FPIR):
                 hits = stranger >= small.threshold(fpir).cosine
@@ -310,25 +314,22 @@ def spoil(
         strangers.take(number * middle + random.permutation(middle)[:share]),
         pets.take(random.permutation(len(pets))[:share]),
     )
-    columns = {name: values.copy() for name, values in vars(clean).items()}
+    names = ("person", "path", "embedding", "quality", "percentile", "reasons")
+    columns = {name: getattr(clean, name).copy() for name in names}
     for name in ("path", "reasons"):
         columns[name] = columns[name].astype("<U60")
     columns["person"] = columns["person"].astype("<U20")
     for place, (kind, images) in enumerate(zip(SPOILS, replacements, strict=False)):
         rows = order[place * share : (place + 1) * share]
         kinds[rows] = kind
-        for name in ("path", "embedding", "quality", "percentile", "reasons"):
+        for name in names[1:]:
             columns[name][rows] = getattr(images, name)
     for person in random.permutation(np.unique(clean.person)):
         rows = np.flatnonzero((clean.person == person) & (kinds == "good"))
         if len(rows) == ENROLLED and (kinds == "second name").sum() < share:
             columns["person"][rows[:2]] = f"{person}{SECOND_NAME}"
             kinds[rows[:2]] = "second name"
-    return Enrollments(**columns), kinds
-
-
-def gallery_of(scorer: Scorer, images: Enrollments) -> Gallery:
-    return Gallery.from_enrollments(scorer.recognizer.opened.name, scorer.recognizer.opened.sha256, images)
+    return replace(clean, **columns), kinds
 
 
 def best_match(

@@ -16,6 +16,7 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
+    from facerts.galleries import Gallery
     from facerts.scoring import Face, Quality, Recognizer, Row, Scorer, Track, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
@@ -24,6 +25,7 @@ __all__ = [
     "Error",
     "Face",
     "FaceOutputs",
+    "Gallery",
     "Quality",
     "Recognizer",
     "Row",
@@ -41,6 +43,7 @@ _ELSEWHERE = {
     "Embedder": "facerts.embedding",
     "Error": "facerts.errors",
     "FaceOutputs": "facerts.embedding",
+    "Gallery": "facerts.galleries",
     "verify": "facerts.scoring.scorer",
 }
 

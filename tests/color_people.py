@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
-from facerts.galleries import Enrollments, Gallery
+from facerts.galleries import Enrollments
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 
@@ -113,12 +113,12 @@ class ColorEmbedder:
         )
 
 
-def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> Gallery:
+def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> Enrollments:
     """Rosa, who is red, and Blanca, who is violet."""
     faces = np.array([[1, 0, 0]] * 3 + [[0.6, 0, 0.8]] * 3, dtype=np.float32)
     people, empty = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.full(6, np.nan, np.float32)
-    enrolled = Enrollments(people, np.array(list("abcdef")), faces, empty, empty, np.array([""] * 6))
-    return Gallery.from_enrollments(name, sha256, enrolled)
+    paths, reasons = np.array(list("abcdef")), np.array([""] * 6)
+    return Enrollments(people, paths, faces, empty, empty, reasons, name, sha256)
 
 
 def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:

@@ -26,8 +26,8 @@ import numpy as np
 from bench import machine, parser_of, seconds_of
 from numpy.typing import NDArray
 
-from facerts.galleries import Enrollments, Gallery
-from facerts.galleries.postgres_gallery import PostgresGallery
+from facerts.galleries import Enrollments
+from facerts.galleries.postgres_store import PostgresStore
 
 Vectors = NDArray[np.float32]
 Search = Callable[[Vectors], str]
@@ -53,40 +53,38 @@ def main() -> None:
     parser.add_argument("address", help="of the database, with the name of a gallery that may be replaced")
     options = parser.parse_args()
     print(f"{machine()}; embeddings of {options.size} numbers; searches take milliseconds")
-    gallery = PostgresGallery(options.address)
+    store = PostgresStore(options.address)
     for people in options.people:
         random = np.random.default_rng(options.seed)
         templates, strangers = draw_people(random, people, options.size, options.probes // 2)
         probes = np.concatenate([draw_probes(random, templates, options.probes // 2), strangers])
-        measure(gallery, templates, probes, options.ef_search)
-    gallery.close()
+        measure(store, templates, probes, options.ef_search)
+    store.close()
 
 
-def measure(gallery: PostgresGallery, templates: Vectors, probes: Vectors, ef_search: list[int]) -> None:
+def measure(store: PostgresStore, templates: Vectors, probes: Vectors, ef_search: list[int]) -> None:
     alike = (probes[len(probes) // 2 :] @ templates[:1000].T).std()
     print(f"\n{len(templates):,} people, whose cosines have a standard deviation of {alike:.3f}\n")
-    everybody = gallery_of(templates)
+    everybody = images_of(templates)
     # The index is timed by itself.
-    rows = seconds_of(lambda: gallery.write(everybody, index=False))
-    named = partial(everybody.nearest_people, k=1)
+    rows = seconds_of(lambda: store.replace(everybody, index=False))
+    named = partial(everybody.search, k=1)
     right = [found[0][0] for found in named(probes)]
     print(
         "| search | median | 95% | recall@1, enrolled | recall@1, strangers |\n| --- | --- | --- | --- | --- |"
     )
     report("NumPy, in memory", named, probes, right)
     step = max(1, len(templates) * len(probes) // EXACT_ROWS)
-    report("PostgreSQL, exact", partial(gallery.nearest_people, k=1), probes[::step], right[::step])
-    index = seconds_of(lambda: make_index(gallery))
+    report("PostgreSQL, exact", partial(store.search, k=1), probes[::step], right[::step])
+    index = seconds_of(lambda: make_index(store))
     for ef in ef_search:
-        report(
-            f"PostgreSQL, ef_search {ef}", partial(gallery.nearest_people, k=1, ef_search=ef), probes, right
-        )
-    threshold = seconds_of(lambda: gallery.threshold(0.01))
-    again = seconds_of(lambda: gallery.threshold(0.01))
+        report(f"PostgreSQL, ef_search {ef}", partial(store.search, k=1, ef_search=ef), probes, right)
+    threshold = seconds_of(lambda: store.threshold(0.01))
+    again = seconds_of(lambda: store.threshold(0.01))
     print(f"\nrows {rows:,.1f} s; index {index:,.1f} s; threshold {threshold:,.1f} s, then {again:.4f} s")
     exact = f", exactly {everybody.threshold(0.01).cosine:.4f}" if len(templates) <= EXACT_THRESHOLD else ""
-    print(f"threshold at FPIR 0.01: {gallery.threshold(0.01).cosine:.4f}{exact}")
-    print("; ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes(gallery).items()), flush=True)
+    print(f"threshold at FPIR 0.01: {store.threshold(0.01).cosine:.4f}{exact}")
+    print("; ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes(store).items()), flush=True)
 
 
 def draw_people(
@@ -115,12 +113,11 @@ def unit(vectors: Vectors) -> Vectors:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def gallery_of(templates: Vectors) -> Gallery:
+def images_of(templates: Vectors) -> Enrollments:
     names = np.array([f"{row:07d}" for row in range(len(templates))])
     unknown = np.full(len(names), np.nan, dtype=np.float32)
-    return Gallery.from_enrollments(
-        "drawn", "0" * 64, Enrollments(names, names, templates, unknown, unknown, np.full(len(names), ""))
-    )
+    none = np.full(len(names), "")
+    return Enrollments(names, names, templates, unknown, unknown, none, "drawn", "0" * 64)
 
 
 def report(
@@ -143,20 +140,20 @@ def report(
     print(f"| {name} | {1000 * middle:.2f} | {1000 * high:.2f} | {shares} |", flush=True)
 
 
-def make_index(gallery: PostgresGallery) -> None:
-    with gallery.connections.writing() as connection:
-        gallery.tables.make_index(connection, gallery.tables.state(connection).size)
+def make_index(store: PostgresStore) -> None:
+    with store.connections.writing() as connection:
+        store.tables.make_index(connection, store.tables.state(connection).size)
 
 
-def sizes(gallery: PostgresGallery) -> dict[str, int]:
+def sizes(store: PostgresStore) -> dict[str, int]:
     """Bytes of tables and of the index of templates."""
     text = (
         "SELECT relname, CASE relkind WHEN 'r' THEN pg_total_relation_size(oid) ELSE pg_relation_size(oid) END "
         "FROM pg_class WHERE oid IN ('{schema}.people'::regclass, '{schema}.enrollments'::regclass) OR oid IN "
         "(SELECT indexrelid FROM pg_index WHERE indrelid = '{schema}.people'::regclass) ORDER BY relname"
     )
-    with gallery.connections.reading() as connection:
-        return dict(connection.execute(gallery.tables.statement(text)).fetchall())
+    with store.connections.reading() as connection:
+        return dict(connection.execute(store.tables.statement(text)).fetchall())
 
 
 if __name__ == "__main__":

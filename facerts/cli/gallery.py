@@ -18,7 +18,7 @@ from facerts.errors import Error
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from facerts.galleries import Enrolled, Match, StoredGallery
+    from facerts.galleries import Gallery, Match
     from facerts.scoring import Scorer
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -100,14 +100,7 @@ def build(
         folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
         out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
     """
-    from facerts.galleries import open_gallery
-
-    known = open_gallery(out)
-    scorer = options.open()
-    enrolled = known.build(
-        scorer, folder, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-    )
-    _end_enrollment(enrolled, known.name, json)
+    _enroll(out, options, acceptance, folder, json, replace=True)
 
 
 @gallery.command()
@@ -149,11 +142,8 @@ def search(
         largest=largest,
         progress="searching",
     )
-    if threshold.searches * fpir < 1:
-        warn(
-            f"the gallery has {threshold.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
-            f"threshold {threshold.cosine:.4f} may as well be {threshold.ci95[0]:.4f} or {threshold.ci95[1]:.4f}"
-        )
+    if warning := threshold.warning(fpir):
+        warn(warning)
     errors = [match.error for match in matches if match.decision is Decision.ERROR]
     warn_first(errors, "--json lists")
     counts = Counter(match.decision.value for match in matches)
@@ -171,7 +161,12 @@ def search(
         "percentile": lambda match: _number(match.percentile, 0),
         "reasons": lambda match: in_words(match.reasons),
     }
-    _print_rows("matches", matches, Match, summary, columns, out, json, first=_most_telling)
+
+    def most_telling(match: Match) -> int:
+        """Sorts those who were found first, then the unknown, then what says nothing."""
+        return [*Decision].index(match.decision)
+
+    _print_rows("matches", matches, Match, summary, columns, out, json, first=most_telling)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -182,9 +177,7 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
 
     Example: facerts gallery list people.npz
     """
-    from facerts.galleries import open_gallery
-
-    known = open_gallery(place)
+    known = _open(place)
     content, people = known.summary(), known.image_counts()
     summary = {"people": content.people, "images": content.images, "model": content.model}
     if json:
@@ -215,13 +208,14 @@ def check(
         reason_percentile: So is an image with a reason, such as blurred, below this percentile.
         missed: Share of other people's images that may stay unnoticed, above 0 and below 1.
     """
-    from facerts.galleries import Finding, Limits, check_gallery
+    from facerts.galleries import Finding, Limits
 
-    known = _open(place, out).read()
-    findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
+    known = _open(place, out)
+    findings = known.check(Limits(percentile, reason_percentile, missed))
+    content = known.summary()
     summary = {
-        "people": len(known.people),
-        "images": len(known.enrollments),
+        "people": content.people,
+        "images": content.images,
         "suspicious": len(findings),
         "reasons": dict(Counter(finding.reason.value for finding in findings)),
     }
@@ -255,11 +249,10 @@ def best(
         k: Number of images of each person.
         copy: Folder to copy them to, with one subfolder for each person.
     """
-    from facerts.galleries import BestImage, best_images, copy_images
+    from facerts.galleries import BestImage, copy_images
 
-    known = _open(place, out).read()
-    images = best_images(known, k)
-    summary = {"people": len(known.people)}
+    images = _open(place, out).best(k)
+    summary = {"people": len({image.person for image in images})}
     if copy is not None:
         summary["copied"] = len(copy_images(images, copy))
     columns: Columns[BestImage] = {
@@ -292,14 +285,7 @@ def add(
     Args:
         person: Person of the images; by default images are in one subfolder for each person.
     """
-    from facerts.galleries import open_gallery
-
-    known = open_gallery(place)
-    scorer = options.open()
-    enrolled = known.add(
-        scorer, images, person=person, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
-    )
-    _end_enrollment(enrolled, known.name, json)
+    _enroll(place, options, acceptance, images, json, person=person)
 
 
 @gallery.command()
@@ -320,11 +306,11 @@ def remove(
         image: Path of an image to remove, as enrolled; may be repeated.
         from_: Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.
     """
-    from facerts.galleries import open_gallery, read_findings
+    from facerts.galleries import read_findings
 
     if not people and not image and from_ is None:
         raise typer.BadParameter("give the names of people, --image or --from")
-    known = open_gallery(place)
+    known = _open(place)
     findings = read_findings(from_) if from_ is not None else []
     removed = known.remove(people=people or [], paths=image or [], findings=findings)
     result = {
@@ -345,9 +331,23 @@ def remove(
     fields_table(result)
 
 
-def _end_enrollment(enrolled: Enrolled, name: str, json: bool) -> None:
+def _enroll(
+    place: str,
+    options: ScorerOptions,
+    acceptance: EnrollmentOptions,
+    images: Sequence[str],
+    json: bool,
+    person: str | None = None,
+    *,
+    replace: bool = False,
+) -> None:
     from facerts.scoring.reasons import REJECTING
 
+    known, scorer = _open(place), options.open()
+    minimum = acceptance.min_quality_of(scorer)
+    enrolled = known.add(
+        scorer, images, person=person, replace=replace, min_quality=minimum, progress="enrolling"
+    )
     rejected = enrolled.rejected
     problems = [f"{each.path}: not enrolled: {each.why}" for each in rejected]
     warn_first(problems, "--json lists")
@@ -362,7 +362,7 @@ def _end_enrollment(enrolled: Enrolled, name: str, json: bool) -> None:
         ),
         "enrolled_with_reasons": dict(enrolled.reasons),
         "people_without_an_image": list(enrolled.without_image),
-        "file": name,
+        "file": known.name,
     }
     if json:
         print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
@@ -406,21 +406,14 @@ def _print_rows(
     fields_table(summary | ({} if out is None else {"file": str(out)}))
 
 
-def _most_telling(match: Match) -> int:
-    """Sorts those who were found first, then the unknown, then what says nothing."""
-    from facerts.galleries import Decision
-
-    return [*Decision].index(match.decision)
-
-
-def _open(place: str, out: Path | None) -> StoredGallery:
+def _open(place: str, out: Path | None = None) -> Gallery:
     """Open a gallery, once it is clear that rows can be written."""
-    from facerts.galleries import open_gallery
+    from facerts.galleries import Gallery
     from facerts.scoring.sinks import check_sink
 
     if out is not None:
         check_sink(out)
-    return open_gallery(place)
+    return Gallery(place)
 
 
 def _joined(reasons: Sequence[str], *before: str) -> str:

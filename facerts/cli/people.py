@@ -330,13 +330,13 @@ def to_gallery(
         k: Number of faces of each person.
         named_only: Leave out people without a name; otherwise they are called person-12.
     """
-    from facerts.galleries import open_gallery
+    from facerts.galleries import Gallery
     from facerts.people import gallery_of_people, read_people
 
-    place = open_gallery(out)
-    gallery = gallery_of_people(read_people(folder), k, named_only=named_only)
-    place.write(gallery)
-    result = {"people": len(gallery.people), "images": len(gallery.enrollments), "file": place.name}
+    place = Gallery(out)
+    images = gallery_of_people(read_people(folder), k, named_only=named_only).read()
+    place.replace(images)
+    result = {"people": len(images.people), "images": len(images), "file": place.name}
     print_json(result) if json else fields_table(result)
 
 

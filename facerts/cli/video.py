@@ -128,16 +128,12 @@ def video(
 def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
     """A gallery of this model, as it is now."""
     from facerts.clips import TrackSearch
-    from facerts.galleries import open_gallery
+    from facerts.galleries import Gallery
 
-    gallery = open_gallery(place).read()
+    gallery = Gallery(Gallery(place).read())
     gallery.check_model(scorer)
-    threshold = gallery.threshold(fpir)
-    if threshold.searches * fpir < 1:
-        warn(
-            f"the gallery has {threshold.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
-            f"threshold {threshold.cosine:.4f} may as well be {threshold.ci95[0]:.4f} or {threshold.ci95[1]:.4f}"
-        )
+    if warning := gallery.threshold(fpir).warning(fpir):
+        warn(warning)
     return TrackSearch(gallery, fpir)
 
 

@@ -51,7 +51,7 @@ SUFFIXES = (
 
 @dataclass(frozen=True)
 class TrackSearch:
-    """A gallery in which the person of each track is searched for.
+    """A gallery in memory, in which the person of each track is searched for.
 
     Attributes:
         fpir: share of searches for people who are not in the gallery that may find somebody.
@@ -89,7 +89,7 @@ class VideoTask:
         """Everything that results depend on besides the clips and the model, as JSON values."""
         gallery = None
         if self.search is not None:
-            enrolled = self.search.gallery
+            enrolled = self.search.gallery.read()
             digest = hashlib.sha256(np.ascontiguousarray(enrolled.templates).tobytes())
             digest.update("\0".join(enrolled.people.tolist()).encode("utf-8", "surrogatepass"))
             gallery = [digest.hexdigest(), self.search.fpir]

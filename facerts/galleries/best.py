@@ -10,7 +10,7 @@ import numpy as np
 
 from facerts.datasets.folder import Files, is_image_name
 from facerts.errors import DataError
-from facerts.galleries.gallery import Gallery
+from facerts.galleries.enrollments import Enrollments
 from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.scoring.copies import write_copy
@@ -36,13 +36,13 @@ class BestImage:
     reasons: tuple[str, ...]
 
 
-def best_images(gallery: Gallery, k: int = 1) -> list[BestImage]:
+def best_images(images: Enrollments, k: int = 1) -> list[BestImage]:
     """The ``k`` best images of each person: good, and like the person's other images."""
-    images, own = gallery.enrollments, gallery.own_cosines()
+    own = images.own_cosines()
     score = images.weight * np.nan_to_num(own, nan=1.0)
     quality = np.nan_to_num(images.quality, nan=0.0)
-    order = np.lexsort((-quality, -score, gallery.row))
-    rank = np.arange(len(order)) - np.searchsorted(gallery.row[order], gallery.row[order])
+    order = np.lexsort((-quality, -score, images.row))
+    rank = np.arange(len(order)) - np.searchsorted(images.row[order], images.row[order])
     return [
         BestImage(
             str(images.person[row]),

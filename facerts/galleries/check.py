@@ -8,21 +8,28 @@ person (Z-norm; Auckenthaler et al., "Score normalization for text-independent s
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from statistics import NormalDist
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.pairwise import EmbeddingSubset, nearest_before
+from facerts.errors import DataError
 from facerts.galleries.best import best_images, number_or_none
-from facerts.galleries.enroll import Enrollments
-from facerts.galleries.findings import Finding, Listed, Reason
-from facerts.galleries.gallery import Gallery
-from facerts.galleries.person_name import normal_name
+from facerts.galleries.enrollments import Enrollments
+from facerts.io.files import regular
+from facerts.io.json_file import parse_json
 from facerts.scoring.reasons import NOT_A_FACE
+from facerts.scoring.sinks import from_cell
 
+# A report of this size has millions of rows.
+MAX_REPORT_BYTES = 1 << 30
 # Images and people that stand for all when cosines of strangers are sampled: up to four million comparisons.
 SAMPLE = 2000
 # Weight of an image that looks like another person's when the other images of its person are checked once more.
@@ -32,6 +39,54 @@ ROUNDS = 3
 POOLED = 10
 # With fewer people, too little is known of how alike different people are to tell one person with two names.
 MIN_PEOPLE = 20
+
+
+class Reason(str, Enum):
+    """What is wrong with an enrollment."""
+
+    NOT_A_FACE = "no recognizable face"
+    POOR = "poor image"
+    ANOTHER_PERSON = "another person"
+    SAME_PERSON = "same person under two names"
+    SAME_IMAGE = "same image twice"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A suspicious enrollment.
+
+    Attributes:
+        person: the person under whose name it is enrolled.
+        path: the image; empty if the finding is about all of the person's images.
+        false_alarms: estimated share of correct enrollments (for two names: of people) that look at least this
+            suspicious, 0 to 1.
+        own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+        other_person: the most similar other person, or the other name; None if there is nobody else.
+        other_cosine: cosine similarity to that person's template; for the same image, to that image.
+        other_path: the other image, if the same image is enrolled twice.
+    """
+
+    person: str
+    path: str
+    reason: Reason
+    false_alarms: float
+    own_cosine: float | None = None
+    other_person: str | None = None
+    other_cosine: float | None = None
+    other_path: str | None = None
+    quality: float | None = None
+    percentile: float | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Listed(NamedTuple):
+    """What a row of a report is about; the reason is empty if people made the report."""
+
+    person: str
+    path: str
+    reason: str
+
+
 # What a person's last image may be: something is better than nothing, and where each image is unlike the others, the
 # check cannot say which is wrong.
 KEPT_IF_LAST = (Reason.POOR, Reason.ANOTHER_PERSON)
@@ -62,72 +117,59 @@ class Limits:
     same_image: float = 0.95
 
 
-def check_gallery(gallery: Gallery, limits: Limits | None = None) -> list[Finding]:
+def check_images(images: Enrollments, limits: Limits | None = None) -> list[Finding]:
     """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first.
 
     People under two names are found among ``MIN_PEOPLE`` people or more, other people's images among two.
     """
     limits = limits or Limits()
     findings = []
-    if len(gallery.people) >= MIN_PEOPLE:
-        findings += _same_person(gallery, limits.people)
-    findings += _same_image(gallery, limits.same_image)
-    findings += _suspicious_images(gallery, limits)
+    if len(images.people) >= MIN_PEOPLE:
+        findings += _same_person(images, limits.people)
+    findings += _same_image(images, limits.same_image)
+    findings += _suspicious_images(images, limits)
     order = {reason: number for number, reason in enumerate(Reason)}
     return sorted(findings, key=lambda each: (order[each.reason], each.false_alarms, each.person, each.path))
 
 
-def correct_gallery(
-    gallery: Gallery, findings: Sequence[Finding | Listed]
-) -> tuple[Gallery, list[tuple[str, str]]]:
-    """The gallery without what a check found, and the images that were kept, by person and path.
+def listed_entries(images: Enrollments, listed: Sequence[Listed]) -> tuple[set[str], set[tuple[str, str]]]:
+    """What a correction removes: people, and images by person and path.
 
-    The best image of a person who would have none is kept, unless it is not a face or is there twice.
-    """
-    people, images, kept = listed_entries(gallery, findings)
-    return gallery.remove(people=people, images=images), kept
-
-
-def listed_entries(
-    gallery: Gallery, findings: Sequence[Finding | Listed]
-) -> tuple[set[str], set[tuple[str, str]], list[tuple[str, str]]]:
-    """What a correction removes: people, and images by person and path; and the listed images that it keeps.
+    The best image of a person who would have none stays, unless it is not a face or is there twice.
 
     Args:
-        gallery: at least all images of the people that are listed.
+        images: at least all images of the people that are listed.
     """
-    findings = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
-    people = {finding.person for finding in findings if not finding.path}
-    images = {(finding.person, finding.path) for finding in findings if finding.path}
-    final = {(finding.person, finding.path) for finding in findings if finding.reason not in KEPT_IF_LAST}
-    left = {person for person, path in gallery.entries if (person, path) not in images} | people
+    people = {each.person for each in listed if not each.path}
+    entries = {(each.person, each.path) for each in listed if each.path}
+    final = {(each.person, each.path) for each in listed if each.reason not in KEPT_IF_LAST}
+    left = {person for person, path in images.entries if (person, path) not in entries} | people
     kept: dict[str, str] = {}
-    for image in best_images(gallery, len(gallery.enrollments)):
+    for image in best_images(images, len(images)):
         if image.person not in left and (image.person, image.path) not in final:
             kept.setdefault(image.person, image.path)
-    return people, images - set(kept.items()), sorted(kept.items())
+    return people, entries - set(kept.items())
 
 
-def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
-    images = gallery.enrollments
+def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
     poor, no_face, alarms = _poor_images(images, limits)
-    several = len(gallery.people) > 1
+    several = len(images.people) > 1
     if several:
-        mean, spread = stranger_spread(gallery)
-        strangers = _strangers(gallery, mean, spread)
+        mean, spread = stranger_spread(images)
+        strangers = _strangers(images, mean, spread)
         limit = float(np.quantile(strangers, 1 - limits.missed))
     else:
         mean, spread, strangers, limit = np.zeros(1), np.ones(1), np.zeros(1), -np.inf
     weight = images.weight
     for _ in range(ROUNDS):
-        own = gallery.own_cosines(weight)
-        likeness = (own - mean[gallery.row]) / spread[gallery.row]
+        own = images.own_cosines(weight)
+        likeness = (own - mean[images.row]) / spread[images.row]
         unlike = likeness < limit
         weight = images.weight * np.where(poor | unlike, SUSPECT_WEIGHT, 1.0)
     alarms = np.where(unlike, np.fmin(alarms, _false_alarms(likeness, strangers)), alarms)
     no_face |= poor & unlike
     rows = np.flatnonzero(poor | unlike)
-    person, cosine = gallery.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
+    person, cosine = images.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
     return [
         Finding(
             str(images.person[row]),
@@ -135,7 +177,7 @@ def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
             Reason.NOT_A_FACE if no_face[row] else Reason.POOR if poor[row] else Reason.ANOTHER_PERSON,
             round(float(alarms[row]), 4),
             number_or_none(own[row]),
-            str(gallery.people[other]) if several else None,
+            str(images.people[other]) if several else None,
             number_or_none(other_cosine) if several else None,
             None,
             number_or_none(images.quality[row]),
@@ -159,29 +201,30 @@ def _poor_images(
     return poor, no_face, np.where(poor, np.where(has_reason, with_reason, share), np.nan)
 
 
-def stranger_spread(gallery: Gallery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def stranger_spread(images: Enrollments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation ``(P,)`` of the cosines of other people's images to each template."""
-    images = gallery.enrollments.embedding.astype(np.float64)
-    templates = gallery.templates.astype(np.float64)
-    own = np.sum(images * templates[gallery.row], axis=1)
-    total = templates @ images.sum(axis=0) - np.bincount(gallery.row, own)
-    squares = np.sum(templates @ (images.T @ images) * templates, axis=1) - np.bincount(gallery.row, own**2)
-    count = len(images) - np.bincount(gallery.row)
+    embedding = images.embedding.astype(np.float64)
+    templates = images.templates.astype(np.float64)
+    own = np.sum(embedding * templates[images.row], axis=1)
+    total = templates @ embedding.sum(axis=0) - np.bincount(images.row, own)
+    squares = np.sum(templates @ (embedding.T @ embedding) * templates, axis=1)
+    squares -= np.bincount(images.row, own**2)
+    count = len(images) - np.bincount(images.row)
     mean = (total + POOLED * total.sum() / count.sum()) / (count + POOLED)
     square = (squares + POOLED * squares.sum() / count.sum()) / (count + POOLED)
     return mean, np.sqrt(np.maximum(square - mean**2, 1e-12))
 
 
 def _strangers(
-    gallery: Gallery, mean: NDArray[np.float64], spread: NDArray[np.float64]
+    images: Enrollments, mean: NDArray[np.float64], spread: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Cosines of images to the templates of other people, in standard deviations, in ascending order."""
     random = np.random.default_rng(0)
-    rows = random.permutation(len(gallery.enrollments))[:SAMPLE]
-    people = random.permutation(len(gallery.people))[:SAMPLE]
-    cosines = gallery.enrollments.embedding[rows] @ gallery.templates[people].T
+    rows = random.permutation(len(images))[:SAMPLE]
+    people = random.permutation(len(images.people))[:SAMPLE]
+    cosines = images.embedding[rows] @ images.templates[people].T
     cosines = (cosines - mean[people]) / spread[people]
-    return np.sort(cosines[gallery.row[rows][:, None] != people[None]])
+    return np.sort(cosines[images.row[rows][:, None] != people[None]])
 
 
 def _false_alarms(own: NDArray[np.floating], strangers: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -199,37 +242,37 @@ def _false_alarms(own: NDArray[np.floating], strangers: NDArray[np.floating]) ->
     return np.clip((below - wrong * stranger) / (1 - wrong), 0, 1)
 
 
-def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
+def _same_person(images: Enrollments, rate: float) -> list[Finding]:
     """People whose templates are more alike than those of different people, the smaller one of each pair.
 
     Cosines of different people are close to a normal distribution. Its median and its 99% quantile hardly move where
     a few people have two names, as those are few among all pairs.
     """
-    people = len(gallery.people)
+    people = len(images.people)
     some = np.random.default_rng(0).permutation(people)[:SAMPLE]
-    cosines = (gallery.templates[some] @ gallery.templates[some].T)[np.triu_indices(len(some), 1)]
+    cosines = (images.templates[some] @ images.templates[some].T)[np.triu_indices(len(some), 1)]
     middle, high = np.quantile(cosines, [0.5, 0.99])
     spread = max((high - middle) / NORMAL.inv_cdf(0.99), 1e-6)
     limit = float(middle + spread * NORMAL.inv_cdf(1 - rate / (people - 1)))
-    order = np.argsort(-np.bincount(gallery.row), kind="stable")
+    order = np.argsort(-np.bincount(images.row), kind="stable")
     findings = []
-    for kept, gone, cosine in _alike(gallery.templates, order, limit, "comparing people"):
+    for kept, gone, cosine in _alike(images.templates, order, limit, "comparing people"):
         by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
         findings.append(
             Finding(
-                str(gallery.people[gone]),
+                str(images.people[gone]),
                 "",
                 Reason.SAME_PERSON,
                 round(by_chance, 4),
-                other_person=str(gallery.people[kept]),
+                other_person=str(images.people[kept]),
                 other_cosine=number_or_none(cosine),
             )
         )
     return findings
 
 
-def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
-    images, own = gallery.enrollments, gallery.own_cosines()
+def _same_image(images: Enrollments, minimum: float) -> list[Finding]:
+    own = images.own_cosines()
     # The less like its person is to be removed; an only image has nothing to be like.
     order = np.argsort(-np.nan_to_num(own, nan=-1.0), kind="stable")
     return [
@@ -263,3 +306,41 @@ def _alike(
     gone = np.flatnonzero(cosine >= minimum)
     rows = order[nearest[gone]].tolist(), order[gone].tolist(), cosine[gone].tolist()
     return zip(*rows, strict=True)
+
+
+def read_findings(path: Path) -> list[Listed]:
+    """The people and images that a report of a check lists."""
+    try:
+        if path.stat().st_size > MAX_REPORT_BYTES:
+            raise DataError(
+                f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
+            )
+        with open(path, encoding="utf-8", newline="", opener=regular) as file:
+            rows = _json_rows(file, path) if path.suffix == ".jsonl" else _csv_rows(file)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
+    if not all(
+        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
+        for row in rows
+    ):
+        raise DataError(
+            f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
+        )
+    return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
+
+
+def _json_rows(file: IO[str], path: Path) -> list[Any]:
+    return [parse_json(line, path) for line in file if line.strip()]
+
+
+def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
+    rows = csv.reader(file)
+    header = next(rows, [])
+    columns = {name: header.index(name) for name in Listed._fields if name in header}
+    return [
+        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
+        for row in rows
+        if row
+    ]

@@ -1,87 +1,33 @@
-"""Images of people to enrollments: what a gallery holds of each image, and why others were rejected."""
+"""Images to faces that are searched for or enrolled, and why others were rejected."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.datasets.open_source import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, ModelError
+from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
-from facerts.io.npz import ArrayType
-from facerts.metrics.pooling import face_weights
-from facerts.scoring.inputs import Color, ImageInputs, lazy_inputs
-from facerts.scoring.reasons import REASONS, in_order, in_words
+from facerts.scoring.face import Face, scored_face
+from facerts.scoring.inputs import BytesLike, Color, ImageInputs, is_pil, lazy_inputs
+from facerts.scoring.prepare import LazyImage
+from facerts.scoring.reasons import in_words
+from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
-Images = str | Path | Sequence[str | Path] | Source
+Faces: TypeAlias = "ImageInputs | Face | Iterable[Face]"
 # Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
 ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
-# Between the reasons of an image.
-SEPARATOR = ";"
-# The arrays of ``Enrollments`` besides that of the people.
-IMAGE_ARRAYS = {
-    "path": ArrayType(np.str_, ("images",)),
-    "embedding": ArrayType(np.float32, ("images", "numbers")),
-    "quality": ArrayType(np.float32, ("images",), nan=True),
-    "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
-    "reasons": ArrayType(np.str_, ("images",)),
-}
-
-
-@dataclass(frozen=True)
-class Enrollments:
-    """Images of people, one row each.
-
-    Attributes:
-        person: ``(N,)`` text, the person of each image.
-        path: ``(N,)`` text, where the image was found.
-        embedding: ``(N, d) float32`` of unit length.
-        quality: ``(N,) float32``; NaN if the model has none.
-        percentile: ``(N,) float32``, 0 to 100, the percentage of the calibration faces with lower quality; NaN if the
-            model is not calibrated.
-        reasons: ``(N,)`` text, what makes each image poor, see ``facerts.scoring.reasons``; joined by ``;``, empty for
-            none.
-    """
-
-    person: NDArray[np.str_]
-    path: NDArray[np.str_]
-    embedding: NDArray[np.float32]
-    quality: NDArray[np.float32]
-    percentile: NDArray[np.float32]
-    reasons: NDArray[np.str_]
-
-    def __len__(self) -> int:
-        return len(self.path)
-
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
-        """Select rows."""
-        return Enrollments(*(values[rows] for values in vars(self).values()))
-
-    def joined(self, other: Enrollments) -> Enrollments:
-        """These rows, then the others."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Enrollments(*(np.concatenate(pair) for pair in pairs))
-
-    def reasons_of(self, row: int) -> tuple[str, ...]:
-        """The reasons of one image, most important first."""
-        return tuple(filter(None, str(self.reasons[row]).split(SEPARATOR)))
-
-    @property
-    def weight(self) -> NDArray[np.float64]:
-        """``(N,)`` weight of each image in its person's template, above 0 and at most 1."""
-        return face_weights(self.percentile)
-
-    @property
-    def entries(self) -> list[tuple[str, str]]:
-        """Person and path of each image."""
-        return list(zip(self.person.tolist(), self.path.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -103,28 +49,69 @@ class Rejected:
         return self.error or in_words(self.reasons)
 
 
-def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
-    """Check what somebody else stored of faces."""
-    check_unit_length(embedding)
-    for text in np.unique(reasons).tolist():
-        given = text.split(SEPARATOR) if text else []
-        if list(in_order(set(given) & set(REASONS))) != given:
-            raise Error(f"the reasons of a face are {text[:100]!r}")
-
-
-def check_unit_length(embedding: NDArray[np.float32]) -> None:
-    """Check embeddings that somebody else stored."""
-    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
-    if not np.all(np.abs(norms - 1) < 1e-3):
-        raise Error("an embedding is not of unit length")
-
-
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
     """The model's threshold of quality for a share of its calibration faces; None if it was not calibrated for that."""
     try:
         return scorer.threshold(keep)
     except ModelError:
         return None
+
+
+def scored_faces(
+    scorer: Scorer,
+    images: Any,
+    keep: float,
+    min_quality: float | None,
+    *,
+    by_content: bool = False,
+    **options: Any,
+) -> Iterator[ScoredFace]:
+    """The faces of images, or faces that the scorer has returned, accepted or not.
+
+    Args:
+        keep: share of the calibration faces that the model's threshold keeps, where there is no ``min_quality``.
+        by_content: name those without a path by the SHA-256 of their content.
+        options: of ``Scorer.score_each``.
+    """
+    if min_quality is None:
+        min_quality = default_threshold(scorer, keep)
+    one = (
+        isinstance(images, str | BytesLike | np.ndarray | Mapping)
+        or is_pil(images)
+        or hasattr(images, "read")
+    )
+    given = list(images) if isinstance(images, Iterable) and not one else [images]
+    if any(isinstance(each, Face) for each in given):
+        row_builder = scorer.row_builder(min_quality=min_quality)
+        return (scored_face(_checked(face, scorer, by_content=by_content), row_builder) for face in given)
+    if not isinstance(images, Source):
+        for each in given:
+            _check_image(each)
+        images = lazy_inputs(images if one else given, options["color"], by_content=by_content)
+    return scorer.score_each(images, min_quality=min_quality, **options)
+
+
+def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
+    """A face of the scorer's model."""
+    if not isinstance(face, Face):
+        raise Error(f"give images or faces, not both: there is a {type(face).__name__} among the faces")
+    if face.model_sha256 != scorer.recognizer.sha256:
+        raise ModelError(
+            f"{face!r} is of another model ({face.model_sha256[:12]}…), and cannot be compared with faces of "
+            f"{scorer.recognizer.name} ({scorer.recognizer.sha256[:12]}…); take faces of that model's scorer"
+        )
+    if by_content and re.fullmatch(r"image \d+", face.path):
+        return replace(face, path=f"image {hashlib.sha256(face.crop.tobytes()).hexdigest()[:16]}")
+    return face
+
+
+def _check_image(image: object) -> None:
+    # None is what cv2.imread returns for a file that it cannot read, which others must not suffer from.
+    known = isinstance(image, str | Path | BytesLike | np.ndarray | LazyImage | None)
+    if not (known or is_pil(image) or hasattr(image, "read")):
+        raise Error(
+            f"an image must be a path, bytes, an array, a PIL image or a facerts.Face, not {type(image).__name__}"
+        )
 
 
 def people_of(source: Source) -> list[str]:
@@ -142,84 +129,60 @@ def people_of(source: Source) -> list[str]:
     return [names[label] for label in source.labels.tolist()]
 
 
-def enroll_images(
+def enroll(
     scorer: Scorer,
-    images: Images | ImageInputs,
+    images: Any,
     *,
     person: str | None = None,
     min_quality: float | None = None,
     color: Color = "RGB",
     progress: str = "",
 ) -> tuple[Enrollments, tuple[Rejected, ...]]:
-    """Score the largest face of each image, and keep those that are good enough to be enrolled.
-
-    Args:
-        images: images with identities: a folder with one subfolder for each person, records, tar shards; with
-            ``person``, those of ``Scorer.score``, all of that person. An image without a path is named by the SHA-256
-            of its content.
-        min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its calibration
-            faces, if it has one; -inf for none. What is not a face is rejected too, unless this is -inf.
-        color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-    """
-    if min_quality is None:
-        min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
-    if person is None:
-        source = images if isinstance(images, Source) else open_source(images)  # type: ignore[arg-type]
-        return enroll(scorer, source, people_of(source), min_quality, progress=progress)
-    named = lazy_inputs(images, color, by_content=True)
-    people = [person_name(person)] * len(named)
-    return enroll(scorer, named, people, min_quality, color=color, progress=progress)
-
-
-def check_model(scorer: Scorer, model: str, sha256: str) -> None:
-    """Refuse a model other than a gallery's.
-
-    Args:
-        model: name of the gallery's model.
-        sha256: SHA-256 of its file.
-    """
-    if scorer.recognizer.sha256 != sha256:
-        raise ModelError(
-            f"the gallery is of the model {model} ({sha256[:12]}…), and embeddings of "
-            f"{scorer.recognizer.name} ({scorer.recognizer.sha256[:12]}…) cannot be compared with it; give that model "
-            "with --model, or build the gallery again"
-        )
-
-
-def enroll(
-    scorer: Scorer,
-    images: ImageInputs,
-    people: Sequence[str],
-    min_quality: float | None,
-    *,
-    color: Color = "RGB",
-    progress: str = "",
-) -> tuple[Enrollments, tuple[Rejected, ...]]:
-    """Score the largest face of each image.
-
-    Args:
-        people: the person of each image.
-        min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
-            -inf.
-    """
+    """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
+    if person is None and not isinstance(images, Source):
+        images = open_source(_paths(images))
+    people = people_of(images) if person is None else repeat(person_name(person))
+    faces = scored_faces(
+        scorer,
+        images,
+        ENROLLMENT_KEEP,
+        min_quality,
+        by_content=True,
+        largest=True,
+        color=color,
+        progress=progress,
+    )
     kept, rejected = [], []
-    faces = scorer.score_each(images, min_quality=min_quality, largest=True, color=color, progress=progress)
-    for person, face in zip(people, faces, strict=True):
+    for name, face in zip(people, faces, strict=person is None):
         row, embedding = face.row, face.embedding
         if embedding is None or row.rejected:
-            rejected.append(Rejected(person, row.path, row.reasons, row.error))
+            rejected.append(Rejected(name, row.path, row.reasons, row.error))
         else:
             joined = SEPARATOR.join(row.reasons)
-            kept.append((person, row.path, embedding, row.quality, row.percentile, joined))
+            kept.append((name, row.path, embedding, row.quality, row.percentile, joined))
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].why}" if rejected else ""
-        raise DataError(f"none of the {len(people)} images can be enrolled{first}")
-    people, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
-    return Enrollments(
-        np.array(people, dtype=str),
+        raise DataError(f"none of the {len(rejected)} images can be enrolled{first}")
+    names, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
+    enrolled = Enrollments(
+        np.array(names, dtype=str),
         np.array(paths, dtype=str),
         np.stack(embeddings).astype(np.float32),
         np.array(quality, dtype=np.float32),
         np.array(percentile, dtype=np.float32),
         np.array(reasons, dtype=str),
-    ), tuple(rejected)
+        scorer.recognizer.name,
+        scorer.recognizer.sha256,
+    )
+    return enrolled.in_order(), tuple(rejected)
+
+
+def _paths(images: Any) -> Any:
+    """Where images with people are."""
+    several = images if isinstance(images, list | tuple) else [images]
+    if not all(isinstance(each, str | Path) for each in several):
+        raise Error(
+            "give the person of these images, such as person='anna'; without one, images are taken from a folder with "
+            "one subfolder for each person"
+        )
+    return images

@@ -1,238 +1,343 @@
-"""A gallery: people, their templates, and the images that these were made of."""
+"""A gallery of known people: enroll them, search for them, and keep poor and wrong images out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
-from facerts.embedding.search import find
-from facerts.errors import DataError, ModelError
-from facerts.galleries.enroll import (
-    Enrollments,
-    Images,
-    Rejected,
-    check_model,
-    enroll_images,
-)
-from facerts.galleries.match import Match, match_faces
-from facerts.galleries.people_search import PeopleSearch
-from facerts.galleries.person_name import normal_name, person_name
-from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
-from facerts.metrics.pooling import pool
-from facerts.scoring.inputs import Color, ImageInputs
+from facerts.datasets.source import Source
+from facerts.errors import DataError, Error, MissingExtraError, ModelError
+from facerts.galleries.best import BestImage, best_images
+from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_entries
+from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
+from facerts.galleries.enrollments import SEPARATOR, Enrollments
+from facerts.galleries.match import Match, is_usable, match_of
+from facerts.galleries.person_name import normal_name
+from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
+from facerts.galleries.unmated import SearchThreshold, check_rate
+from facerts.scoring.inputs import Color
+from facerts.scoring.prepare import storable
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
-# Images that stand for all when a gallery is so large that comparing each with every person would take long.
-MAX_SEARCHES = 20_000
-KEPT_THRESHOLDS = 64
-TOO_FEW = "a gallery of one person has no others to compare with; enroll at least two people"
-NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed"
+SCHEMES = ("postgresql:", "postgres:")
 
 
 @dataclass(frozen=True)
-class Gallery(PeopleSearch):
-    """People to search for. It never changes: ``add`` and ``remove`` return another one, so threads may share it.
+class Enrolled:
+    """What came of enrolling images.
 
     Attributes:
-        model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
-        enrollments: the images, ordered by person.
-        rejected: images that ``build`` or ``add`` did not enroll; not saved.
+        people: number of people in the gallery now.
+        images: number of images in it.
+        reasons: number of the images that were enrolled with each reason, see ``facerts.scoring.reasons``.
+        rejected: images that were not enrolled.
+        without_image: people who have no image in the gallery, as all of theirs were rejected.
+    """
+
+    people: int
+    images: int
+    reasons: Mapping[str, int]
+    rejected: tuple[Rejected, ...]
+    without_image: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed from a gallery.
+
+    Attributes:
+        entries: person and path of the images that were removed, in order.
+        gone: people who have no image any more.
+        kept: images that were listed but kept, as their person would have none; by person and path.
+        people: number of people in the gallery now.
+        images: number of images in it.
+    """
+
+    entries: tuple[tuple[str, str], ...]
+    gone: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    people: int
+    images: int
+
+
+class Gallery:
+    """People to search for, in a file, in a database, or in memory; threads may share it.
+
+    A file is read once, and written anew with each change. Of a database, each call sees what others have written.
+
+    Args:
+        place: an ``.npz`` file, or the address of a database such as ``postgresql://user@host/database?gallery=people``,
+            neither of which need exist yet; or the images themselves, to be kept in memory.
+
+    Attributes:
+        name: the file, or the address of the database without a password.
 
     Examples:
         >>> from pathlib import Path
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
-        >>> from facerts.galleries import best_images, read_gallery, write_gallery
         >>> write_synthetic_faces(Path("people"), identities=4, images=4)
         >>> scorer = facerts.load()
-        >>> write_gallery("people.npz", Gallery.build(scorer, "people", min_quality=-9))
-        >>> gallery = read_gallery("people.npz")
-        >>> len(gallery.people), len(gallery.enrollments)
+        >>> people = facerts.Gallery.create("people.npz", scorer, "people", min_quality=-9)
+        >>> people.summary().people, people.summary().images
         (4, 16)
-        >>> best = best_images(gallery)[0]
-        >>> (match,) = gallery.search(scorer, best.path, min_quality=-9, fpir=0.1)
+        >>> best = people.best()[0]
+        >>> (match,) = people.search(scorer, best.path, min_quality=-9, fpir=0.1)
         >>> match.person == best.person
         True
     """
 
-    model: str
-    model_sha256: str
-    enrollments: Enrollments
-    rejected: tuple[Rejected, ...] = ()
+    def __init__(self, place: str | Path | Enrollments) -> None:
+        self._store = _open_store(place)
+        self.name = self._store.name
+
+    def __repr__(self) -> str:
+        return f"<Gallery {self.name}>"
 
     @classmethod
-    def build(
+    def create(
         cls,
+        place: str | Path,
         scorer: Scorer,
-        images: Images,
-        *,
-        min_quality: float | None = None,
-        progress: str = "",
-    ) -> Gallery:
-        """Enroll the largest face of each image.
-
-        Args:
-            scorer: the model, and the detector for photos.
-            images: images with identities: a folder with one subfolder for each person, records, tar shards.
-            min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
-                calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless
-                this is -inf.
-        """
-        enrolled, rejected = enroll_images(scorer, images, min_quality=min_quality, progress=progress)
-        return cls.from_enrollments(scorer.recognizer.name, scorer.recognizer.sha256, enrolled, rejected)
-
-    @classmethod
-    def from_enrollments(
-        cls, model: str, sha256: str, enrollments: Enrollments, rejected: tuple[Rejected, ...] = ()
-    ) -> Gallery:
-        """A gallery of embeddings that were computed elsewhere, in any order; spellings of one name are one person."""
-        given, row = np.unique(enrollments.person, return_inverse=True)
-        person = np.array([*map(person_name, given.tolist())], dtype=str)[row]
-        order = np.argsort(person, kind="stable")
-        return cls(model, sha256, replace(enrollments, person=person).take(order), rejected)
-
-    @cached_property
-    def people(self) -> NDArray[np.str_]:
-        """``(P,)`` names of the people, in order."""
-        return np.unique(self.enrollments.person)
-
-    @cached_property
-    def row(self) -> NDArray[np.int64]:
-        """``(N,)`` row in ``people`` of each image."""
-        return np.searchsorted(self.people, self.enrollments.person).astype(np.int64)
-
-    @cached_property
-    def templates(self) -> NDArray[np.float32]:
-        """``(P, d)`` of unit length: the mean of each person's embeddings, weighted by quality."""
-        return pool(self.enrollments.embedding, self.row, weights=self.enrollments.weight)
-
-    def own_cosines(self, weight: NDArray[np.floating] | None = None) -> NDArray[np.float32]:
-        """``(N,)`` cosine of each image to the template of its person's other images; NaN for an only image."""
-        weight = self.enrollments.weight if weight is None else weight
-        own = np.full(len(self.row), np.nan, dtype=np.float32)
-        for rows in rows_by_label(self.row):
-            if len(rows) > 1:
-                own[rows] = leave_one_out_cosines(self.enrollments.embedding[rows], weight[rows])
-        return own
-
-    def nearest_others(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The most similar other person to each of some images, as rows in ``people``, and the cosines."""
-        if len(self.people) < 2:
-            raise DataError(TOO_FEW)
-        return nearest_other_rows(self.templates, self.enrollments.embedding[rows], self.row[rows])
-
-    def threshold(self, fpir: float) -> SearchThreshold:
-        check_rate(fpir)
-        return self._threshold(fpir)
-
-    @cached_property
-    def _threshold(self) -> Callable[[float], SearchThreshold]:
-        total = len(self.enrollments)
-        rows = sampled_rows(total)
-        scores = self.nearest_others(rows)[1]
-        # A threshold takes longer than a search, and the requests of a service ask for few different rates.
-        return lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, self.row[rows], len(self.people)))
-
-    def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
-        size = self.templates.shape[1]
-        return match_faces(faces, size, self.threshold(fpir).cosine, partial(self.nearest_people, k=k))
-
-    def nearest_people(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
-        """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
-        nearest = find(self.templates, probes, k, "numpy")
-        names = self.people[nearest.templates].tolist()
-        return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
-
-    def add(
-        self,
-        scorer: Scorer,
-        images: ImageInputs,
+        images: Faces | Source,
         *,
         person: str | None = None,
         min_quality: float | None = None,
         color: Color = "RGB",
         progress: str = "",
     ) -> Gallery:
-        """This gallery with more images; an image that is enrolled already, by its path, is enrolled anew.
+        """A gallery of these images, in place of what is there; see ``add``, which says what was rejected."""
+        gallery = cls(place)
+        gallery.add(
+            scorer,
+            images,
+            person=person,
+            replace=True,
+            min_quality=min_quality,
+            color=color,
+            progress=progress,
+        )
+        return gallery
+
+    def add(
+        self,
+        scorer: Scorer,
+        images: Faces | Source,
+        *,
+        person: str | None = None,
+        replace: bool = False,
+        min_quality: float | None = None,
+        color: Color = "RGB",
+        progress: str = "",
+    ) -> Enrolled:
+        """Enroll the largest face of each image; one that is enrolled already, by its path, is enrolled anew.
 
         Args:
-            images: see ``build``; with ``person``, those of ``Scorer.score``, all of that person. An image without a
-                path is named by the SHA-256 of its content.
-            min_quality: see ``build``.
+            scorer: the model, and the detector for photos.
+            images: images with identities: a folder with one subfolder for each person, records, tar shards. With
+                ``person``, all that ``Scorer.score`` takes, or faces that the scorer has returned; those without a path
+                are named by the SHA-256 of their content.
+            person: the person of all images.
+            replace: put them in place of what is there, if anything is.
+            min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
+                calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless this is
+                -inf.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+            progress: what a progress bar says; empty for none.
+        """
+        with self._store.reserved(replace=replace):
+            if not replace:
+                self.check_model(scorer)
+            new, rejected = enroll(
+                scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
+            )
+            return self._put(new, rejected, replace=replace)
+
+    def merge(self, images: Enrollments) -> Enrolled:
+        """Add images that were enrolled elsewhere with the same model."""
+        with self._store.reserved(replace=False):
+            return self._put(images.in_order())
+
+    def replace(self, images: Enrollments) -> None:
+        """Put images, such as those of another gallery, in place of what is there, if anything is."""
+        with self._store.reserved(replace=True):
+            self._store.replace(images.in_order())
+
+    def remove(
+        self,
+        *,
+        people: Iterable[str] = (),
+        paths: Iterable[str] = (),
+        findings: Iterable[Finding | Listed] = (),
+    ) -> Removed:
+        """Remove people with all their images, images by their paths, and what a check found.
+
+        The best image of a person who would have none is kept if it is only among the findings, unless it is not a
+        face or is there twice.
+        """
+        listed = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
+        whole, stored = [*map(normal_name, people)], {*map(storable, paths)}
+
+        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], None]:
+            missing = stored - set(known.path.tolist())
+            by_path = [entry for entry in known.entries if entry[1] in stored] + [
+                ("", path) for path in missing
+            ]
+            gone = [
+                *listed,
+                *(Listed(name, "", "") for name in whole),
+                *(Listed(*each, "") for each in by_path),
+            ]
+            return known.rows_of(*listed_entries(known, gone)), None
+
+        concerned = [*whole, *(each.person for each in listed)]
+        with self._store.reserved(replace=False):
+            before, after, left = self._store.change(concerned, stored, edit)
+        still_there = set(after.entries)
+        return Removed(
+            tuple(sorted(set(before.entries) - still_there)),
+            tuple(sorted(set(before.people.tolist()) - set(after.people.tolist()))),
+            tuple(sorted({(each.person, each.path) for each in listed} & still_there)),
+            left.people,
+            left.images,
+        )
+
+    def search(
+        self,
+        scorer: Scorer,
+        images: Faces | Source,
+        *,
+        fpir: float = 0.01,
+        k: int = 1,
+        min_quality: float | None = None,
+        largest: bool = False,
+        color: Color = "RGB",
+        progress: str = "",
+    ) -> list[Match]:
+        """The most similar people of each face in each image, and whether the first is a match.
+
+        Args:
+            images: all that ``Scorer.score`` takes, or faces that the scorer has returned.
+            fpir: see ``threshold``.
+            k: number of candidates of each face.
+            min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
+                threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
+            largest: search only for the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
+            progress: what a progress bar says; empty for none.
         """
         self.check_model(scorer)
-        new, rejected = enroll_images(
-            scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
+        faces = scored_faces(
+            scorer, images, PROBE_KEEP, min_quality, largest=largest, color=color, progress=progress
         )
-        return self.merged(Gallery(self.model, self.model_sha256, new, rejected))
+        return self.match([*faces], fpir=fpir, k=k)
 
-    def merged(self, other: Gallery) -> Gallery:
-        """This gallery with the images of another; those that are in both, by person and path, are the other's."""
-        if other.model_sha256 != self.model_sha256:
-            raise ModelError(
-                f"galleries of different models cannot be merged: {self.model} ({self.model_sha256[:12]}…) and "
-                f"{other.model} ({other.model_sha256[:12]}…)"
-            )
-        sizes = self.enrollments.embedding.shape[1], other.enrollments.embedding.shape[1]
-        if sizes[0] != sizes[1]:
-            raise DataError(f"embeddings of {sizes[0]} and {sizes[1]} numbers cannot be in one gallery")
-        kept = self.enrollments.take(~self._among(set(other.entries)))
-        joined = kept.joined(other.enrollments)
-        return Gallery.from_enrollments(self.model, self.model_sha256, joined, other.rejected)
+    def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
+        """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
+        threshold, content = self.threshold(fpir).cosine, self.summary()
+        usable = [face for face in faces if is_usable(face)]
+        for face in usable:
+            _check_model(content, "the model of this face", face.row.model_sha256)
+        found: Iterable[Sequence[tuple[str, float]]] = ()
+        if usable:
+            probes = np.array([face.embedding for face in usable], dtype=np.float32)
+            _check_size(content, probes)
+            found = self._store.search(probes, k)
+        candidates = iter(found)
+        return [match_of(face, next(candidates) if is_usable(face) else (), threshold) for face in faces]
 
-    def remove(self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()) -> Gallery:
-        """This gallery without people, or without images, each given by person and path."""
-        gone = self.rows_of(people=people, images=images)
-        if gone.all():
-            raise DataError(NOBODY_LEFT)
-        return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
+    def threshold(self, fpir: float) -> SearchThreshold:
+        """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
 
-    def rows_of(
-        self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()
-    ) -> NDArray[np.bool_]:
-        """``(N,)`` which images are those of people, or are given by person and path."""
-        names, entries = {*map(normal_name, people)}, {(normal_name(name), path) for name, path in images}
-        known = set(self.entries)
-        missing = sorted(names - set(self.people.tolist())) + [path for _, path in sorted(entries - known)]
-        if missing:
-            raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
-        return self._among(entries) | np.isin(self.enrollments.person, sorted(names) or [""])
+        Args:
+            fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
+        """
+        check_rate(fpir)
+        return self._store.threshold(fpir)
+
+    def check(self, limits: Limits | None = None) -> list[Finding]:
+        """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first."""
+        return check_images(self.read(), limits)
+
+    def best(self, k: int = 1) -> list[BestImage]:
+        """The ``k`` best images of each person: good, and like the person's other images."""
+        return best_images(self.read(), k)
+
+    def summary(self) -> GallerySummary:
+        """What is in the gallery."""
+        return self._store.summary()
+
+    def image_counts(self) -> dict[str, int]:
+        """The number of images of each person, ordered by name."""
+        return self._store.image_counts()
+
+    def read(self) -> Enrollments:
+        """All images, by person; those of a database are read into memory."""
+        return self._store.read()
 
     def check_model(self, scorer: Scorer) -> None:
-        check_model(scorer, self.model, self.model_sha256)
+        """Refuse a model other than the gallery's, whose embeddings cannot be compared."""
+        if not isinstance(scorer, Scorer):
+            raise Error(f"give a scorer first, as facerts.load() opens it, not a {type(scorer).__name__}")
+        _check_model(self.summary(), scorer.recognizer.name, scorer.recognizer.sha256)
 
-    @property
-    def entries(self) -> list[tuple[str, str]]:
-        """Person and path of each image."""
-        return self.enrollments.entries
+    def close(self) -> None:
+        """Close the connections to a database; the next call opens one again."""
+        self._store.close()
 
-    def _among(self, entries: set[tuple[str, str]]) -> NDArray[np.bool_]:
-        return np.array([entry in entries for entry in self.entries], dtype=bool)
+    def _put(
+        self, new: Enrollments, rejected: tuple[Rejected, ...] = (), *, replace: bool = False
+    ) -> Enrolled:
+        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], Enrollments]:
+            _check_model(known, new.model, new.model_sha256)
+            _check_size(known, new.embedding)
+            return known.among(new.entries), new
+
+        names = {each.person for each in rejected}
+        if replace:
+            self._store.replace(new)
+            after, people, images = new, len(new.people), len(new)
+        else:
+            _, after, content = self._store.change({*names, *new.people.tolist()}, (), edit)
+            people, images = content.people, content.images
+        reasons = Counter(
+            reason for each in new.reasons.tolist() for reason in each.split(SEPARATOR) if reason
+        )
+        return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
 
 
-def sampled_rows(total: int, most: int = MAX_SEARCHES) -> NDArray[np.int64]:
-    """Rows of the images that stand for all when strangers are compared, evenly spread."""
-    return np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
+def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) -> None:
+    if content.model_sha256 != sha256:
+        raise ModelError(
+            f"the gallery is of the model {content.model} ({content.model_sha256[:12]}…), and embeddings of {name} "
+            f"({sha256[:12]}…) cannot be compared with it; give that model with --model, or build the gallery again"
+        )
 
 
-def nearest_other_rows(
-    templates: NDArray[np.float32], embedding: NDArray[np.float32], own: NDArray[np.integer]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The row of the most similar template of another person to each image, and the cosine.
+def _check_size(content: GallerySummary | Enrollments, probes: NDArray[np.float32]) -> None:
+    size = content.size if isinstance(content, GallerySummary) else content.embedding.shape[1]
+    if probes.shape[1] != size:
+        raise DataError(
+            f"the gallery's embeddings have {size} numbers, and those of its model have {probes.shape[1]}; build it "
+            "again"
+        )
 
-    Args:
-        templates: ``(P, d)`` of unit length, two or more.
-        embedding: ``(N, d)`` of unit length.
-        own: ``(N,)`` row of the template of each image's person.
-    """
-    nearest = find(templates, embedding, 2, "numpy")
-    second = (nearest.templates[:, 0] == own).astype(np.int64)
-    each = np.arange(len(embedding))
-    return nearest.templates[each, second], nearest.scores[each, second]
+
+def _open_store(place: str | Path | Enrollments) -> Store:
+    if isinstance(place, Enrollments):
+        return MemoryStore(place.in_order())
+    if not str(place).startswith(SCHEMES):
+        return FileStore(place)
+    try:
+        from facerts.galleries.postgres_store import PostgresStore
+    except ImportError as error:
+        raise MissingExtraError(
+            "a gallery in a database needs psycopg and pgvector: pip install 'facerts[postgres]'"
+        ) from error
+    return PostgresStore(place)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-from numpy.typing import NDArray
-
-from facerts.errors import DataError
 from facerts.scoring.row_builder import ScoredFace
 
 
@@ -48,59 +44,36 @@ class Match:
     error: str | None = None
 
 
-# The k most similar people to each of some probes ``(n, d)``, with their cosines, best first.
-Nearest = Callable[[NDArray[np.float32]], Sequence[Sequence[tuple[str, float]]]]
+def is_usable(face: ScoredFace) -> bool:
+    """Whether a face can be searched for; those that were rejected are too poor."""
+    return face.embedding is not None and not face.row.rejected
 
 
-def match_faces(faces: Sequence[ScoredFace], size: int, threshold: float, nearest: Nearest) -> list[Match]:
-    """The outcome of a search for each face.
+def match_of(face: ScoredFace, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
+    """The outcome for a face.
 
     Args:
-        faces: scored by the model of the gallery; those that were rejected are too poor.
-        size: numbers of the gallery's embeddings.
+        candidates: the people who are most like it, best first; none if it cannot be searched for.
         threshold: minimum cosine similarity of a match.
-        nearest: finds the people who are most like the others.
     """
-    usable = [face for face in faces if face.embedding is not None and not face.row.rejected]
-    candidates: Sequence[Sequence[tuple[str, float]]] = []
-    if usable:
-        probes = np.array([face.embedding for face in usable], dtype=np.float32)
-        if probes.shape[1] != size:
-            raise DataError(
-                f"the gallery's embeddings have {size} numbers, and those of its model have {probes.shape[1]}; build "
-                "it again"
-            )
-        candidates = nearest(probes)
-    best = iter(candidates)
-    return [
-        _match(face, tuple(next(best)), threshold)
-        if face.embedding is not None and not face.row.rejected
-        else _no_match(face)
-        for face in faces
-    ]
-
-
-def _match(face: ScoredFace, candidates: tuple[tuple[str, float], ...], threshold: float) -> Match:
-    person, cosine = candidates[0]
-    decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
-    found = _without_person(face, decision)
-    return replace(found, person=person, cosine=cosine, threshold=threshold, candidates=candidates)
-
-
-def _no_match(face: ScoredFace) -> Match:
-    if face.embedding is not None:
-        return _without_person(face, Decision.TOO_POOR)
-    return _without_person(face, Decision.NO_FACE if face.row.error is None else Decision.ERROR)
-
-
-def _without_person(face: ScoredFace, decision: Decision) -> Match:
     row = face.row
+    person, cosine = candidates[0] if candidates else (None, None)
+    if cosine is not None:
+        decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
+    elif face.embedding is not None:
+        decision = Decision.TOO_POOR
+    else:
+        decision = Decision.NO_FACE if row.error is None else Decision.ERROR
     return Match(
         row.path,
         row.face,
         decision,
-        percentile=row.percentile,
-        quality=row.quality,
-        reasons=row.reasons,
-        error=row.error,
+        person,
+        cosine,
+        threshold if candidates else None,
+        row.percentile,
+        row.quality,
+        tuple(candidates),
+        row.reasons,
+        row.error,
     )

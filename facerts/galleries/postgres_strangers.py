@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from typing_extensions import LiteralString
 
 from facerts.errors import DataError, Error, WriteError
-from facerts.galleries.enroll import check_unit_length
-from facerts.galleries.gallery import KEPT_THRESHOLDS, MAX_SEARCHES, TOO_FEW, nearest_other_rows, sampled_rows
+from facerts.galleries.enrollments import (
+    KEPT_THRESHOLDS,
+    MAX_SEARCHES,
+    TOO_FEW,
+    check_unit_length,
+    nearest_other_rows,
+    sampled_rows,
+)
 from facerts.galleries.postgres_connections import (
     CANDIDATES,
     Connection,
@@ -27,7 +33,7 @@ from facerts.galleries.postgres_connections import (
     set_index_search,
 )
 from facerts.galleries.postgres_tables import GalleryState, PostgresTables
-from facerts.galleries.unmated import SearchThreshold, check_rate, search_threshold
+from facerts.galleries.unmated import SearchThreshold, search_threshold
 
 STALE = 0.01
 # Images that stand for all where there is an index. Strangers are searched for as others are, so that the share of them
@@ -94,7 +100,6 @@ class PostgresStrangers:
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate."""
-        check_rate(fpir)
         with self._lock:
             return self._fitting_sample().threshold(fpir)
 

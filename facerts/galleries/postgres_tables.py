@@ -10,8 +10,8 @@ from psycopg.rows import dict_row
 from typing_extensions import LiteralString
 
 from facerts.errors import DataError
-from facerts.galleries.postgres_address import PostgresAddress
-from facerts.galleries.postgres_connections import Connection
+from facerts.galleries.postgres_connections import Connection, PostgresAddress
+from facerts.galleries.store import GallerySummary
 
 FORMAT = "facerts.postgres/1"
 # Vectors of up to this size fit into a page, and are compared much faster where they lie in the rows themselves.
@@ -28,7 +28,7 @@ TABLES = {
     "sample bigint NOT NULL, sample_changes bigint, sample_people bigint",
     "people": "id bigint NOT NULL, name text NOT NULL, template vector({size}) NOT NULL",
     "enrollments": "id bigint NOT NULL, person bigint NOT NULL, path text NOT NULL, embedding vector({size}) NOT NULL, "
-    "quality real, percentile real, reasons text NOT NULL, weight double precision NOT NULL",
+    "quality real, percentile real, reasons text NOT NULL",
     "strangers": "enrollment bigint NOT NULL, nearest bigint NOT NULL, cosine real NOT NULL",
 }
 COLUMNS = """
@@ -40,6 +40,11 @@ COUNTS = """
 SELECT (SELECT count(*) FROM {schema}.people), count(DISTINCT people.id), count(people.id), count(*)
 FROM {schema}.enrollments LEFT JOIN {schema}.people ON person = people.id
 """
+DEFAULTS = """
+ALTER TABLE {schema}.new_people ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE {schema}.new_enrollments ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE {schema}.new_people ALTER template SET STORAGE {storage};
+"""
 # Made when the tables have been filled. Names and paths may be longer than an ordinary index takes; a hash takes all.
 CONSTRAINTS = """
 ALTER TABLE {schema}.new_people ADD PRIMARY KEY (id);
@@ -48,7 +53,6 @@ ALTER TABLE {schema}.new_strangers ADD PRIMARY KEY (enrollment);
 ALTER TABLE {schema}.new_people ADD EXCLUDE USING hash (name WITH =);
 CREATE INDEX ON {schema}.new_enrollments (person);
 CREATE INDEX ON {schema}.new_enrollments USING hash (path);
-CREATE INDEX ON {schema}.new_enrollments (reasons) WHERE reasons <> '';
 CREATE INDEX ON {schema}.new_strangers (nearest);
 ALTER TABLE {schema}.new_enrollments ADD FOREIGN KEY (person) REFERENCES {schema}.new_people ON DELETE CASCADE;
 ALTER TABLE {schema}.new_strangers ADD FOREIGN KEY (enrollment) REFERENCES {schema}.new_enrollments ON DELETE CASCADE;
@@ -64,11 +68,10 @@ UPDATE {schema}.{prefix}about SET indexed = true;
 
 
 @dataclass(frozen=True)
-class GalleryState:
+class GalleryState(GallerySummary):
     """What a gallery says of itself.
 
     Attributes:
-        size: number of numbers of an embedding.
         indexed: whether an index finds templates.
         changes: number of images that were ever added or removed.
         sample: counts the changes of the sample of strangers, from a number that another build does not have.
@@ -76,11 +79,6 @@ class GalleryState:
         sample_people: ``people`` then.
     """
 
-    model: str
-    model_sha256: str
-    size: int
-    people: int
-    images: int
     indexed: bool
     changes: int
     sample: int
@@ -177,8 +175,8 @@ class PostgresTables:
         for table, columns in TABLES.items():
             text: LiteralString = "CREATE TABLE {schema}.{table} ({columns})"
             connection.execute(self.statement(text, table=f"new_{table}", columns=columns.format(size=size)))
-        text = "ALTER TABLE {schema}.new_people ALTER COLUMN template SET STORAGE {storage}"
-        connection.execute(self.statement(text, storage="PLAIN" if size <= MAX_INLINE else "EXTERNAL"))
+        storage = "PLAIN" if size <= MAX_INLINE else "EXTERNAL"
+        connection.execute(self.statement(DEFAULTS, storage=storage))
 
     def put_in_place(self, connection: Connection, size: int, *, index: bool) -> None:
         """Complete tables that have been filled, in place of the gallery that is there."""

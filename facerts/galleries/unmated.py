@@ -36,6 +36,16 @@ class SearchThreshold:
     ci95: Interval
     searches: int
 
+    def warning(self, fpir: float) -> str:
+        """What to know of a threshold at a rate that so few searches hardly tell; empty if they do."""
+        if self.searches * fpir >= 1:
+            return ""
+        low, high = self.ci95
+        return (
+            f"the gallery has {self.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
+            f"threshold {self.cosine:.4f} may as well be {low:.4f} or {high:.4f}"
+        )
+
 
 def check_rate(fpir: float) -> None:
     """Refuse a false positive identification rate that is not above 0 and below 1."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ImageError
-from facerts.galleries.enroll import SEPARATOR
+from facerts.galleries.enrollments import SEPARATOR
 from facerts.images import decode, encode_jpeg
 from facerts.io.files import atomic_write, sync_names, writing
 from facerts.people.found_faces import (

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.galleries.enroll import SEPARATOR, check_faces
+from facerts.galleries.enrollments import SEPARATOR, check_faces
 from facerts.io.files import atomic_write
 from facerts.io.npz import ArrayType, read_npz, typed_arrays
 from facerts.scoring.prepare import storable

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import Error, did_you_mean
 from facerts.galleries.best import best_images
-from facerts.galleries.enroll import Enrollments
-from facerts.galleries.gallery import Gallery
+from facerts.galleries.enrollments import Enrollments
 from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints, PersonKnown
 from facerts.people.found_faces import FoundFaces, Rows
@@ -238,11 +237,8 @@ class People:
         if not len(rows):
             return {}
         numbers = self.groups.group[rows].astype(str)
-        gallery = Gallery.from_enrollments(
-            self.found.model, self.found.model_sha256, _enrollments(self.found, rows, numbers)
-        )
         ordered: dict[int, list[int]] = {}
-        for image in best_images(gallery, len(rows)):
+        for image in best_images(_enrollments(self.found, rows, numbers), len(rows)):
             ordered.setdefault(int(image.person), []).append(int(image.path))
         return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
 
@@ -374,6 +370,8 @@ def _enrollments(found: FoundFaces, rows: Rows, names: NDArray[np.str_]) -> Enro
         found.quality[rows],
         found.percentile[rows],
         found.reasons[rows],
+        found.model,
+        found.model_sha256,
     )
 
 

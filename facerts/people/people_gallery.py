@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from facerts.errors import Error
-from facerts.galleries.enroll import Enrollments
+from facerts.galleries.enrollments import Enrollments
 from facerts.galleries.gallery import Gallery
 from facerts.people.people import People, Person
 
 
 def gallery_of_people(people: People, k: int = 5, *, named_only: bool = False) -> Gallery:
-    """A gallery of the best faces of each person, without poor and ignored ones.
+    """A gallery in memory, of the best faces of each person, without poor and ignored ones.
 
     Args:
         people: of ``find_people``, with its corrections.
@@ -36,8 +36,10 @@ def gallery_of_people(people: People, k: int = 5, *, named_only: bool = False) -
         found.quality[rows],
         found.percentile[rows],
         found.reasons[rows],
+        found.model,
+        found.model_sha256,
     )
-    return Gallery.from_enrollments(found.model, found.model_sha256, enrollments)
+    return Gallery(enrollments)
 
 
 def shown_people(people: People, *, named_only: bool = False) -> list[Person]:

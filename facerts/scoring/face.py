@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError
-from facerts.scoring.reasons import in_words
-from facerts.scoring.row_builder import ScoredFace
+from facerts.scoring.reasons import BELOW_THRESHOLD, in_words
+from facerts.scoring.row import Row
+from facerts.scoring.row_builder import RowBuilder, ScoredFace
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class Face:
         uncertainty: as the model's method defines it.
         accepted: whether the quality reaches the threshold and the face is one; None without a threshold.
         reasons: what makes the face poor, most important first, see ``facerts.scoring.Row``.
+        model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with this one.
     """
 
     path: str
@@ -46,6 +48,7 @@ class Face:
     uncertainty: float | None
     accepted: bool | None
     reasons: tuple[str, ...]
+    model_sha256: str
 
     def __repr__(self) -> str:
         percentile = "" if self.percentile is None else f", percentile {int(self.percentile)}"
@@ -78,4 +81,22 @@ def face_of(scored: ScoredFace) -> Face | None:
         row.uncertainty,
         row.accepted,
         row.reasons,
+        row.model_sha256,
     )
+
+
+def scored_face(face: Face, row_builder: RowBuilder) -> ScoredFace:
+    """A face as the scored face that it was, accepted or not by another threshold."""
+    accepted, reasons = row_builder.decide(
+        face.quality, tuple(reason for reason in face.reasons if reason != BELOW_THRESHOLD)
+    )
+    row = Row(
+        face.path,
+        face=face.number,
+        percentile=face.percentile,
+        quality=face.quality,
+        accepted=accepted,
+        reasons=reasons,
+        model_sha256=face.model_sha256,
+    )
+    return ScoredFace(row, face.crop, face.embedding, face.norm, found=1)

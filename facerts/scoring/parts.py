@@ -301,18 +301,18 @@ class FaceModel:
 
     @property
     def name(self) -> str:
-        """Name of the model of the quality, or of the recognizer without one."""
-        return str(self.models[0].name)
+        """Name of the recognizer, or of the quality without one."""
+        return str(self.models[-1].name)
 
     @property
     def method(self) -> str:
         """How it was trained."""
-        return str(self.models[0].method)
+        return str(self.models[-1].method)
 
     @property
     def sha256(self) -> str:
         """SHA-256 of its file."""
-        return str(self.models[0].sha256)
+        return str(self.models[-1].sha256)
 
     @property
     def provider(self) -> str:

@@ -50,9 +50,17 @@ class RowBuilder:
         """The rows of an image: one per face, or one with the reason why there is none."""
         if outputs is None or not image.crops:
             return [ScoredFace(self._without_face(image))]
-        if self.min_quality is not None and outputs.quality is None:
-            raise ModelError(f"{self.model.name} has no quality, so faces cannot be accepted by quality")
         return list(self._faces(image, outputs))
+
+    def decide(self, quality: float | None, reasons: tuple[str, ...]) -> tuple[bool | None, tuple[str, ...]]:
+        """Whether a face is accepted, and its reasons with the one why not."""
+        if self.min_quality is None:
+            return None, reasons
+        if quality is None:
+            raise ModelError(f"{self.model.name} has no quality, so faces cannot be accepted by quality")
+        below = quality < self.min_quality
+        accepted = not below and (NOT_A_FACE not in reasons or self.min_quality == -math.inf)
+        return accepted, reasons + (BELOW_THRESHOLD,) * below
 
     def _without_face(self, image: PreparedImage) -> Row:
         if image.error is not None:
@@ -84,11 +92,7 @@ class RowBuilder:
         reasons: tuple[str, ...],
     ) -> Row:
         quality = _to_float(outputs.quality, face)
-        accepted = None
-        if self.min_quality is not None and quality is not None:
-            below = quality < self.min_quality
-            accepted = not below and (NOT_A_FACE not in reasons or self.min_quality == -math.inf)
-            reasons += (BELOW_THRESHOLD,) * below
+        accepted, reasons = self.decide(quality, reasons)
         percentile = (
             None if self.calibration is None or quality is None else self.calibration.percentile(quality)
         )

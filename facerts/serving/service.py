@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.embedding import FaceOutputs
-from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Match, StoredGallery, open_gallery
+from facerts.errors import Error, ModelError
+from facerts.galleries import Gallery, Match
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
+from facerts.scoring import LazyImage, MatchRule, Row, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
 from facerts.serving import schemas
@@ -84,10 +85,10 @@ class Service:
             detector(black[0])
         self.row_builder = self._row_builder(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
-        self.gallery: StoredGallery | None = None
+        self.gallery: Gallery | None = None
         self.search_row_builder = self.row_builder
         if settings.gallery is not None:
-            self.gallery = self._open_gallery(settings.gallery, outputs.embedding.shape[1])
+            self.gallery = self._open_gallery(settings.gallery, outputs.embedding[0])
             if self.row_builder.min_quality is None:
                 self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
@@ -101,17 +102,12 @@ class Service:
             on_batch=metrics.batch.observe,
         )
 
-    def _open_gallery(self, place: str | Path, embedding_size: int) -> StoredGallery:
-        gallery = open_gallery(place)
+    def _open_gallery(self, place: str | Path, embedding: NDArray[np.float32]) -> Gallery:
+        gallery = Gallery(place)
         gallery.check_model(self.scorer)
-        size = gallery.summary().size
-        if size != embedding_size:
-            raise DataError(
-                f"{gallery.name}: its embeddings have {size} numbers, and those of its model have "
-                f"{embedding_size}; build it again"
-            )
-        # Computed now rather than with the first request; and there may be too few people.
-        gallery.threshold(self.settings.fpir)
+        # Computed now rather than with the first request; and the gallery may not be one to search in.
+        face = ScoredFace(Row("", model_sha256=self.scorer.recognizer.sha256), None, embedding)
+        gallery.match([face], fpir=self.settings.fpir)
         return gallery
 
     @property
@@ -181,8 +177,6 @@ class Service:
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
         with gallery_errors():
-            # A database may have been built again with another model since.
-            await in_thread(gallery.check_model, self.scorer)
             matches = await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k))
             threshold = await in_thread(gallery.threshold, fpir)
         for match in matches:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from facerts.galleries import open_gallery, read_gallery
+from facerts.galleries import Gallery
 from tests.command import run
 from tests.people.photos import open_scorer, write_people
 from tests.postgres_server import Server
@@ -81,10 +81,10 @@ def test_people_are_found_corrected_copied_and_enrolled(
     assert printed(capsys)["copied"] == len(anna) == len(list((tmp_path / "sorted" / "Anna").iterdir()))
     gallery = tmp_path / "people.npz"
     assert run("people", "to-gallery", out, "--out", gallery, "-k", "1", "--json") == 0
-    assert printed(capsys)["people"] == len(read_gallery(gallery).people)
+    assert printed(capsys)["people"] == Gallery(gallery).summary().people
     address = postgres.address(gallery="of_photos")
     assert run("people", "to-gallery", out, "--out", address, "-k", "1", "--json") == 0
-    assert open_gallery(printed(capsys)["file"]).read().entries == read_gallery(gallery).entries
+    assert Gallery(printed(capsys)["file"]).read().entries == Gallery(gallery).read().entries
     assert run("gallery", "search", gallery, photos / "p0_0.png", *model, "--fpir", "0.5", "--json") == 0
     assert printed(capsys)["matches"][0]["decision"] == "match"
     for arguments in (("list", out), ("show", out, "Anna")):

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_paths
 from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import open_gallery, write_gallery
+from facerts.galleries import Gallery
 from facerts.scoring import Row, ScoredFace, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
@@ -115,7 +116,7 @@ def test_json_and_other_tables(
 def test_people_are_searched_for_in_a_gallery(
     scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_gallery(tmp_path / "people.npz", color_gallery())
+    Gallery(tmp_path / "people.npz").replace(color_gallery())
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
     rows = read_table(tmp_path / "tracks" / "tracks.csv")
@@ -124,11 +125,11 @@ def test_people_are_searched_for_in_a_gallery(
     assert {row["fpir"] for row in rows} == {"0.01"}
     assert "Rosa" in capsys.readouterr().out
     address = postgres.address(gallery="of_clips")
-    open_gallery(address).write(color_gallery())
+    Gallery(address).replace(color_gallery())
     options = ["--gallery", address, "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
     assert read_table(tmp_path / "again" / "tracks.csv") == rows
-    write_gallery(tmp_path / "others.npz", color_gallery("another", "d" * 64))
+    Gallery(tmp_path / "others.npz").replace(color_gallery("another", "d" * 64))
     assert (
         run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
     )
@@ -324,11 +325,11 @@ def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
 
 
 def test_settings_tell_galleries_apart() -> None:
-    one, other = color_gallery(), color_gallery()
-    other.templates[0] *= -1
+    images = color_gallery()
+    one, other = Gallery(images), Gallery(replace(images, person=images.person[::-1]))
     settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]
     assert json.dumps(settings[0]) != json.dumps(settings[1])
     settings = [VideoTask(search=TrackSearch(one, fpir)).settings() for fpir in (0.01, 0.02)]
     assert settings[0] != settings[1]
-    assert VideoTask(search=TrackSearch(color_gallery())).settings() == settings[0]
+    assert VideoTask(search=TrackSearch(Gallery(color_gallery()))).settings() == settings[0]
     assert json.dumps(VideoTask().settings())

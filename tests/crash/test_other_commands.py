@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.galleries import read_gallery
+from facerts.galleries import Gallery
 from facerts.hub import catalog
 from facerts.hub.catalog import in_catalog
 from facerts.hub.installed import find_installed, used_model
@@ -40,7 +40,7 @@ CACHE = {"FACERTS_CACHE": "cache"}
 
 def enrolled(folder: Path) -> Any:
     path = folder / "gallery.npz"
-    return read_gallery(path).entries if path.exists() else None
+    return Gallery(path).read().entries if path.exists() else None
 
 
 def installed(folder: Path) -> Any:

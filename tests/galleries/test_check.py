@@ -13,21 +13,21 @@ import pytest
 from facerts.errors import DataError
 from facerts.galleries import (
     Finding,
+    Gallery,
     Limits,
     Listed,
     Reason,
-    check_gallery,
-    correct_gallery,
+    check_images,
     read_findings,
 )
 from facerts.galleries.check import stranger_spread
 from facerts.scoring import open_sink
-from tests.galleries.test_gallery import SIZE, draw, gallery_of, unit
+from tests.galleries.test_gallery import SIZE, draw, unit
 
 
 def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
     images = draw(60, 4, spread=0.5)
-    assert check_gallery(gallery_of(images)) == []
+    assert check_images(images) == []
     random = np.random.default_rng(5)
     strange = unit(random.normal(size=(3, SIZE)))
     images.embedding[[0, 41]] = strange[:2]  # p000/0, p010/1
@@ -36,7 +36,7 @@ def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
     images.embedding[81] = images.embedding[48]  # p020/1 is p012/0
     names = images.person.copy()
     names[[100, 101]] = "q025"  # half of p025
-    found = check_gallery(gallery_of(replace(images, person=names)))
+    found = check_images(replace(images, person=names))
     by_reason = {
         reason: {(entry.person, entry.path) for entry in found if entry.reason is reason} for reason in Reason
     }
@@ -63,7 +63,7 @@ def test_limits_are_those_that_were_given() -> None:
     images = draw(60, 4, spread=0.5)
     images.percentile[:] = np.linspace(0, 100, 240)
     images.reasons[::2] = "noisy"
-    found = check_gallery(gallery_of(images), Limits(percentile=5, reason_percentile=20))
+    found = check_images(images, Limits(percentile=5, reason_percentile=20))
     expected = (images.percentile < 5) | ((images.percentile < 20) & (np.arange(240) % 2 == 0))
     assert {entry.path for entry in found} == set(images.path[expected].tolist())
 
@@ -72,7 +72,7 @@ def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown() 
     images = draw(60, 4, spread=0.5)
     images.percentile[:8] = [50, 8, 8, 0.4, 12, np.nan, np.nan, 50]
     images.reasons[:8] = ["blurred", "blurred;noisy", "", "", "noisy", "blurred", "", "not_a_face;blurred"]
-    found = {entry.path: entry for entry in check_gallery(gallery_of(images))}
+    found = {entry.path: entry for entry in check_images(images)}
     assert {path: (entry.reason, entry.reasons) for path, entry in found.items()} == {
         "p000/1.jpg": (Reason.POOR, ("blurred", "noisy")),
         "p000/3.jpg": (Reason.POOR, ()),
@@ -103,15 +103,16 @@ def test_a_persons_last_face_is_kept_but_no_other_image() -> None:
         Listed("p005", "", Reason.SAME_PERSON),
         *(Listed("p005", path, Reason.POOR) for path in paths[10:]),
     ]
-    left, kept = correct_gallery(gallery_of(images), findings)
-    assert kept == [("p000", paths[1]), ("p001", paths[2])]
-    assert left.enrollments.path.tolist() == [paths[1], paths[2], paths[7]]
+    gallery = Gallery(images)
+    assert gallery.remove(findings=findings).kept == (("p000", paths[1]), ("p001", paths[2]))
+    assert gallery.read().path.tolist() == [paths[1], paths[2], paths[7]]
 
 
 def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one() -> None:
     findings = [Listed("p000", "p000/0.jpg", Reason.SAME_IMAGE), Listed("p000", "p000/0.jpg", Reason.POOR)]
-    left, kept = correct_gallery(gallery_of(draw(2, 1)), findings)
-    assert (left.people.tolist(), kept) == (["p001"], [])
+    gallery = Gallery(draw(2, 1))
+    assert gallery.remove(findings=findings).kept == ()
+    assert [*gallery.image_counts()] == ["p001"]
 
 
 def test_each_image_and_each_name_is_listed_once_however_often_it_is_there() -> None:
@@ -120,7 +121,7 @@ def test_each_image_and_each_name_is_listed_once_however_often_it_is_there() -> 
     images.embedding[[1, 2, 41]] = images.embedding[0]
     names = images.person.copy()
     names[[100, 101]], names[102] = "q025", "r025"
-    found = check_gallery(gallery_of(replace(images, person=names)), Limits(missed=0.999))
+    found = check_images(replace(images, person=names), Limits(missed=0.999))
     assert [(entry.path, entry.other_path) for entry in found if entry.reason is Reason.SAME_IMAGE] == [
         ("p000/1.jpg", "p000/0.jpg"),
         ("p000/2.jpg", "p000/0.jpg"),
@@ -135,11 +136,11 @@ def test_one_or_two_people_are_checked_too() -> None:
     alone = draw(1, 3)
     alone.percentile[0] = 0
     alone.embedding[2] = alone.embedding[1]
-    assert [entry.reason for entry in check_gallery(gallery_of(alone))] == [Reason.POOR, Reason.SAME_IMAGE]
+    assert [entry.reason for entry in check_images(alone)] == [Reason.POOR, Reason.SAME_IMAGE]
     images = draw(2, 6, spread=0.4)
     images.percentile[:] = 100
     images.embedding[3] *= -1
-    assert [entry.path for entry in check_gallery(gallery_of(images))] == ["p000/3.jpg"]
+    assert [entry.path for entry in check_images(images)] == ["p000/3.jpg"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -178,7 +179,7 @@ def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
     images = draw(30, 6, spread=0.5)
     images.percentile[:] = 100
     images.embedding[:2] = -images.embedding[2:4]
-    found = check_gallery(gallery_of(images))
+    found = check_images(images)
     own = {entry.path: entry.own_cosine for entry in found if entry.reason is Reason.ANOTHER_PERSON}
     assert set(own) == {"p000/0.jpg", "p000/1.jpg"}
     rest = images.embedding[1:6].astype(np.float64).T @ [0.05, 1, 1, 1, 1]
@@ -193,23 +194,23 @@ def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody
     images.embedding[:4] = unit(common + 0.4 * images.embedding[:4])
     stranger = unit(unit(np.random.default_rng(9).normal(size=SIZE)) + 0.5 * common)
     images.embedding[2] = stranger
-    (found,) = check_gallery(gallery_of(images), Limits(same_image=0.999))
+    (found,) = check_images(images, Limits(same_image=0.999))
     assert (found.path, found.reason) == ("p000/2.jpg", Reason.ANOTHER_PERSON)
     # It is more like this person than most images are like a stranger.
-    strangers = images.embedding[4:] @ gallery_of(images).templates.T
+    strangers = images.embedding[4:] @ images.templates.T
     of_others = strangers[np.arange(60)[None] != np.repeat(np.arange(1, 60), 4)[:, None]]
     assert found.own_cosine is not None
     assert found.own_cosine > np.quantile(of_others, 0.92)
 
 
 def test_the_cosines_of_strangers_are_those_of_one_person_and_ten_of_all() -> None:
-    gallery = gallery_of(draw(4, 3))
+    images = draw(4, 3)
     cosines = [
-        (gallery.enrollments.embedding @ template)[gallery.enrollments.person != person].astype(np.float64)
-        for person, template in zip(gallery.people, gallery.templates, strict=True)
+        (images.embedding @ template)[images.person != person].astype(np.float64)
+        for person, template in zip(images.people, images.templates, strict=True)
     ]
     pooled = np.concatenate(cosines)
-    mean, spread = stranger_spread(gallery)
+    mean, spread = stranger_spread(images)
     for person, own in enumerate(cosines):
         first = (own.sum() + 10 * pooled.mean()) / (len(own) + 10)
         second = ((own**2).sum() + 10 * (pooled**2).mean()) / (len(own) + 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 import facerts
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import (
-    BestImage,
-    Decision,
-    Enrollments,
-    Gallery,
-    best_images,
-    copy_images,
-    read_gallery,
-    write_gallery,
-)
+from facerts.galleries import BestImage, Decision, Enrollments, Gallery, Listed, best_images, copy_images
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.images import encode_png
 from facerts.scoring import Row, ScoredFace, Scorer
@@ -35,6 +27,7 @@ from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
 from tests.hostile.bounded import read_bounded
+from tests.postgres_server import Server
 
 SIZE = 64
 
@@ -50,20 +43,16 @@ def draw(people: int, images: int, *, seed: int = 0, spread: float = 0.7) -> Enr
     percentile = random.uniform(5, 100, count).astype(np.float32)
     embedding = faces.reshape(count, SIZE).astype(np.float32)
     reasons = np.full(count, "", dtype="<U40")
-    return Enrollments(names, paths, embedding, percentile / 100, percentile, reasons)
+    return Enrollments(names, paths, embedding, percentile / 100, percentile, reasons, "drawn", "a" * 64)
 
 
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def gallery_of(images: Enrollments) -> Gallery:
-    return Gallery.from_enrollments("drawn", "a" * 64, images)
-
-
 def faces_of(embedding: NDArray[np.float32]) -> list[ScoredFace]:
     return [
-        ScoredFace(Row(f"{row}.jpg", face=0, quality=0.5), None, vector)
+        ScoredFace(Row(f"{row}.jpg", face=0, quality=0.5, model_sha256="a" * 64), None, vector)
         for row, vector in enumerate(embedding)
     ]
 
@@ -85,14 +74,14 @@ def test_a_template_is_the_mean_of_a_persons_embeddings_weighted_by_quality() ->
     images.percentile[:4] = [3, 15, 30, 90]
     weights = np.array([0.1, 0.5, 1, 1])[:, None]
     expected = unit((images.embedding[:4].astype(np.float64) * weights).sum(axis=0))
-    np.testing.assert_allclose(gallery_of(images).templates[0], expected, atol=1e-6)
+    np.testing.assert_allclose(images.templates[0], expected, atol=1e-6)
     unknown = replace(images, percentile=np.full(12, np.nan, dtype=np.float32))
     plain = unit(images.embedding[4:8].astype(np.float64).sum(axis=0))
-    np.testing.assert_allclose(gallery_of(unknown).templates[1], plain, atol=1e-6)
+    np.testing.assert_allclose(unknown.templates[1], plain, atol=1e-6)
 
 
 def test_as_many_strangers_are_found_as_was_asked_for() -> None:
-    gallery = gallery_of(draw(200, 4))
+    gallery = Gallery(draw(200, 4))
     strangers = draw(1500, 1, seed=1).embedding
     for fpir, minimum, maximum in ((0.1, 0.06, 0.14), (0.02, 0.007, 0.035)):
         matches = gallery.match(faces_of(strangers), fpir=fpir)
@@ -119,26 +108,26 @@ def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people(
 
 
 def test_a_threshold_continues_the_highest_scores_of_people_among_the_others() -> None:
-    gallery = gallery_of(draw(6, 5, spread=1.5))
-    cosines = gallery.enrollments.embedding.astype(np.float64) @ gallery.templates.T.astype(np.float64)
+    images = draw(6, 5, spread=1.5)
+    cosines = images.embedding.astype(np.float64) @ images.templates.T.astype(np.float64)
     cosines[np.arange(30), np.arange(30) // 5] = -1
     highest = np.sort(cosines.max(axis=1))[::-1]
     for fpir in (0.2, 0.1):
         rate = 1 - (1 - fpir) ** (5 / 6)  # among five others instead of six
         excess = (highest[:10] - highest[10]).mean()
         expected = highest[10] + excess * np.log(10 / 30 / rate)
-        assert gallery.threshold(fpir).cosine == pytest.approx(float(expected), abs=1e-6)
+        assert Gallery(images).threshold(fpir).cosine == pytest.approx(float(expected), abs=1e-6)
 
 
 def test_a_search_says_match_unknown_or_too_poor() -> None:
     images = draw(50, 3)
-    gallery = gallery_of(images)
+    gallery = Gallery(images)
     known, stranger, poor = faces_of(
         np.vstack([images.embedding[6], draw(1, 1, seed=9).embedding[0], images.embedding[9]])
     )
     faces = [
         # Before the others, whose candidates it must not take.
-        replace(poor, row=Row("poor.jpg", face=0, quality=-3.0, accepted=False, reasons=("blurred",))),
+        replace(poor, row=Row("poor.jpg", face=0, accepted=False, reasons=("blurred",))),
         # A dog, without a threshold for quality.
         replace(known, row=Row("dog.jpg", face=0, reasons=("not_a_face",))),
         known,
@@ -153,10 +142,10 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
     assert [match.reasons for match in matches[:4]] == [("blurred",), ("not_a_face",), (), ("no_face",)]
     assert [len(match.candidates) for match in matches] == [0, 0, 3, 0, 0, 3]
     for match, embedding in ((matches[2], known.embedding), (matches[5], stranger.embedding)):
-        assert match.cosine == pytest.approx(float((gallery.templates @ embedding).max()), abs=1e-6)
+        assert match.cosine == pytest.approx(float((images.templates @ embedding).max()), abs=1e-6)
     assert matches[4].error == "broken.jpg: not an image"
     with ThreadPoolExecutor(4) as pool:
-        fresh = gallery_of(images)
+        fresh = Gallery(images)
         for again in pool.map(lambda _: fresh.match(faces, fpir=0.01, k=3), range(8)):
             assert again == matches
 
@@ -164,11 +153,11 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
 def test_rates_that_are_possible_and_not() -> None:
     for fpir in (0, 1, -0.1, math.nan):
         with pytest.raises(Error, match="not above 0 and below 1"):
-            gallery_of(draw(3, 2)).threshold(fpir)
+            Gallery(draw(3, 2)).threshold(fpir)
     with pytest.raises(DataError, match="at least two people"):
-        gallery_of(draw(1, 3)).threshold(0.1)
+        Gallery(draw(1, 3)).threshold(0.1)
     # The rarest have a threshold beyond all scores.
-    common, rare, rarer = (gallery_of(draw(20, 3)).threshold(fpir).cosine for fpir in (0.01, 1e-6, 1e-17))
+    common, rare, rarer = (Gallery(draw(20, 3)).threshold(fpir).cosine for fpir in (0.01, 1e-6, 1e-17))
     assert common < rare < rarer < math.inf
 
 
@@ -177,32 +166,30 @@ def test_the_best_images_are_good_and_like_the_others() -> None:
     images.percentile[:] = 100
     images.percentile[0] = 6
     images.embedding[1] = unit(np.random.default_rng(3).normal(size=SIZE))
-    best = best_images(gallery_of(images), 2)
+    best = best_images(images, 2)
     ranks = [("p000", 1), ("p000", 2), ("p001", 1), ("p001", 2)]
     assert [(image.person, image.rank) for image in best] == ranks
     assert {image.path for image in best[:2]} == {"p000/2.jpg", "p000/3.jpg"}
     rest = images.embedding[[4, 5, 6]].astype(np.float64).sum(axis=0)
-    own = {image.path: image.own_cosine for image in best_images(gallery_of(images), 4)}
+    own = {image.path: image.own_cosine for image in best_images(images, 4)}
     assert own["p001/3.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[7]), abs=1e-4)
 
 
 def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None:
     images = draw(5, 3)
     images.reasons[[2, 7]] = ["blurred", "not_a_face;blurred"]
-    gallery = gallery_of(images)
-    write_gallery(tmp_path / "g.npz", gallery)
-    again = read_gallery(tmp_path / "g.npz")
-    assert (again.model, again.model_sha256, again.entries) == ("drawn", "a" * 64, gallery.entries)
-    np.testing.assert_array_equal(again.templates, gallery.templates)
+    Gallery(tmp_path / "g.npz").replace(images)
+    again = Gallery(tmp_path / "g.npz").read()
+    assert (again.model, again.model_sha256, again.entries) == ("drawn", "a" * 64, images.entries)
+    np.testing.assert_array_equal(again.templates, images.templates)
     arrays = np.load(tmp_path / "g.npz", allow_pickle=False)
     assert str(arrays["format"]) == "facerts.gallery/1"
-    assert arrays["people"][arrays["person"]].tolist() == gallery.enrollments.person.tolist()
-    np.testing.assert_array_equal(arrays["templates"], gallery.templates)
+    assert arrays["people"][arrays["person"]].tolist() == images.person.tolist()
+    np.testing.assert_array_equal(arrays["templates"], images.templates)
     assert arrays["reasons"].tolist() == [*["", "", "blurred"], *[""] * 4, "not_a_face;blurred", *[""] * 7]
-    assert again.enrollments.reasons_of(7) == ("not_a_face", "blurred")
-    assert again.enrollments.reasons_of(0) == ()
+    assert (again.reasons_of(7), again.reasons_of(0)) == (("not_a_face", "blurred"), ())
     with pytest.raises(Error, match="npz"):
-        write_gallery(tmp_path / "g.bin", gallery)
+        Gallery(tmp_path / "g.bin").replace(images)
 
 
 @pytest.mark.parametrize(
@@ -235,12 +222,12 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
     ],
 )
 def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, problem: str) -> None:
-    write_gallery(tmp_path / "g.npz", gallery_of(draw(2, 3)))
+    Gallery(tmp_path / "g.npz").replace(draw(2, 3))
     arrays = dict(np.load(tmp_path / "g.npz"))
     del arrays[name]
     np.savez(tmp_path / "g.npz", **arrays, **({} if value is None else {name: value}))
     with pytest.raises(DataError, match=f"g.npz.*{problem}"):
-        read_gallery(tmp_path / "g.npz")
+        Gallery(tmp_path / "g.npz").read()
 
 
 def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
@@ -257,11 +244,11 @@ def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
 def test_what_is_written_can_be_read_again_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("facerts.galleries.gallery_file.MAX_BYTES", 0)
+    monkeypatch.setattr("facerts.galleries.store.MAX_BYTES", 0)
     path = tmp_path / "g.npz"
     images = draw(1, 1).take(np.zeros(300, dtype=int))
-    write_gallery(path, gallery_of(images))
-    assert len(read_gallery(path).enrollments) == 300
+    Gallery(path).replace(images)
+    assert Gallery(path).summary().images == 300
     before = path.read_bytes()
     long = replace(
         images,
@@ -270,60 +257,192 @@ def test_what_is_written_can_be_read_again_or_is_refused(
         reasons=np.full(300, ""),
     )
     with pytest.raises(Error, match=r"g\.npz: nothing was written.* texts of up to 211 letters"):
-        write_gallery(path, gallery_of(long))
+        Gallery(path).replace(long)
     assert path.read_bytes() == before
 
 
 def test_paths_that_other_files_cannot_store_are_escaped(tmp_path: Path) -> None:
     odd = replace(draw(2, 1), path=np.array(["\ud800.jpg", "c\0d.jpg"]))
-    write_gallery(tmp_path / "g.npz", gallery_of(odd))
-    assert read_gallery(tmp_path / "g.npz").enrollments.path.tolist() == ["\\ud800.jpg", "c\\x00d.jpg"]
+    Gallery(tmp_path / "g.npz").replace(odd)
+    assert Gallery(tmp_path / "g.npz").read().path.tolist() == ["\\ud800.jpg", "c\\x00d.jpg"]
 
 
-def test_people_and_images_come_and_go(scorer: Scorer, people: Path, tmp_path: Path) -> None:
-    gallery = Gallery.build(scorer, people)
+@pytest.fixture(params=["memory", "file", "database"])
+def gallery(
+    request: pytest.FixtureRequest, postgres: Server, tmp_path: Path, scorer: Scorer, people: Path
+) -> Gallery:
+    """A gallery of four people with three images each."""
+    if request.param == "memory":
+        return Gallery(Gallery.create(tmp_path / "kept.npz", scorer, people).read())
+    place = tmp_path / "g.npz" if request.param == "file" else postgres.address(gallery="any")
+    return Gallery.create(place, scorer, people)
+
+
+def test_people_and_images_come_and_go(
+    gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path
+) -> None:
     names = sorted(path.name for path in people.iterdir())
-    assert gallery.people.tolist() == names
+    assert gallery.image_counts() == dict.fromkeys(names, 3)
+    before = gallery.read()
     paths = sorted(str(path) for path in people.rglob("*.jpg"))
-    assert sorted(path for _, path in gallery.entries) == paths
-    crop = facerts.images.read(paths[0])
-    expected = scorer.embed([crop]).embedding[0]
-    row = gallery.enrollments.path.tolist().index(paths[0])
-    np.testing.assert_allclose(gallery.enrollments.embedding[row], expected, atol=1e-5)
+    assert sorted(before.path.tolist()) == paths
+    expected = scorer.embed([facerts.images.read(paths[0])]).embedding[0]
+    np.testing.assert_allclose(before.embedding[before.path.tolist().index(paths[0])], expected, atol=1e-5)
 
     write_synthetic_faces(tmp_path / "more", identities=1, images=2, seed=9)
+    (tmp_path / "more" / "broken.jpg").write_bytes(b"no image")
     more = [str(path) for path in sorted((tmp_path / "more").rglob("*.jpg"))]
-    added = gallery.add(scorer, more, person="new")
-    assert added.entries == sorted([*gallery.entries, *(("new", path) for path in more)])
-    assert added.add(scorer, more, person="new").entries == added.entries
-    assert len(gallery.entries) == 12
+    for _ in range(2):  # an image that is enrolled already is enrolled anew
+        added = gallery.add(scorer, more, person="new")
+        assert (added.people, added.images, len(added.rejected), added.without_image) == (5, 14, 1, ())
+    added_entries = {("new", path) for path in more if "broken" not in path}
+    assert set(gallery.read().entries) == {*before.entries, *added_entries}
+    with pytest.raises(DataError, match="none of the 3 images can be enrolled"):
+        gallery.add(scorer, more, person="nobody", min_quality=math.inf)
+    found = gallery.search(scorer, more, fpir=0.5, min_quality=-math.inf)
+    assert [match.decision.value for match in found] == ["error", "match", "match"]
 
-    left = added.remove(people=[names[0]], images=[("new", more[1])])
-    assert left.people.tolist() == sorted([*names[1:], "new"])
-    assert ("new", more[0]) in left.entries
-    assert ("new", more[1]) not in left.entries
-    with pytest.raises(DataError, match="nobody is not in the gallery"):
-        added.remove(people=["nobody"])
-    with pytest.raises(DataError, match="every image"):
-        gallery.remove(people=names)
+    for options, problem in (
+        ({"people": [names[0], "nobody"]}, "nobody is not in the gallery; nothing was removed"),
+        ({"paths": [paths[0], "gone.jpg"]}, "gone.jpg is not in the gallery"),
+        ({"findings": [Listed(names[0], "gone.jpg", "")]}, "gone.jpg is not in the gallery"),
+        ({"people": [*names, "new"]}, "remove every image"),
+    ):
+        with pytest.raises(DataError, match=problem):
+            gallery.remove(**options)  # type: ignore[arg-type]
+    last = max(added_entries)
+    removed = gallery.remove(people=[names[0]], paths=[last[1]])
+    assert (removed.people, removed.images, removed.gone, len(removed.entries)) == (4, 10, (names[0],), 4)
+    assert gallery.image_counts() == {**dict.fromkeys(names[1:], 3), "new": 1}
+    assert last not in gallery.read().entries
 
 
-def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path) -> None:
-    qualities = Gallery.build(scorer, people).enrollments.quality
+def test_another_models_images_and_faces_are_refused(
+    gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path
+) -> None:
+    model = write_embedder(tmp_path / "other.onnx", seed=7)
+    write_description(model)
+    other = facerts.load(model, detector="none")
+    for use in (gallery.search, gallery.add):
+        with pytest.raises(ModelError, match=r"gallery is of the model model .*cannot be compared"):
+            use(other, people)
+    (face,) = other.faces(draw_face(1, 0))
+    before = gallery.read()
+    for ask in (lambda: gallery.search(scorer, face), lambda: gallery.add(scorer, [face], person="Ann")):
+        with pytest.raises(ModelError, match="<Face 0 of image 0> is of another model"):
+            ask()
+    with pytest.raises(ModelError, match="cannot be compared"):
+        gallery.merge(replace(before, model_sha256="b" * 64))
+    with pytest.raises(DataError, match=r"have 8 numbers, .* have 7; build it again"):
+        gallery.merge(replace(before, embedding=before.embedding[:, :-1]))
+    with pytest.raises(ModelError, match="cannot be compared"):
+        gallery.match(faces_of(before.embedding))
+    short = faces_of(before.embedding[:, :-1])
+    sha256 = scorer.recognizer.sha256
+    with pytest.raises(DataError, match=r"have 8 numbers, .* have 7; build it again"):
+        gallery.match([replace(face, row=replace(face.row, model_sha256=sha256)) for face in short])
+    assert gallery.read().entries == before.entries
+    # Created again, it is of the other model.
+    gallery.add(other, people, replace=True)
+    assert gallery.summary().model_sha256 == other.recognizer.sha256
+
+
+def test_images_come_as_a_scorer_takes_them_and_as_its_faces(gallery: Gallery, scorer: Scorer) -> None:
+    frames = [draw_face(90, 0), draw_face(90, 1)]
+    png = encode_png(frames[0])
+
+    def add(images: Any, **options: Any) -> int:
+        """How many images of Ann there are then."""
+        gallery.add(scorer, images, person="Ann", min_quality=-math.inf, **options)
+        return gallery.image_counts()["Ann"]
+
+    assert [add(frames[:1]), add(frames[1]), add(frames)] == [1, 2, 2]
+    # The bytes of a file are not the pixels of a frame, but the same bytes are the same image.
+    assert [add([png, *frames]), add(io.BytesIO(png)), add(Image.fromarray(frames[0]))] == [3, 3, 3]
+    bgr = np.ascontiguousarray(frames[0][..., ::-1])
+    gallery.remove(people=["Ann"])
+    assert add(bgr, color="BGR") == 1
+    (match,) = gallery.search(scorer, frames[0], min_quality=-math.inf, fpir=0.1)
+    assert match.person == "Ann"
+    assert match.cosine == pytest.approx(1, abs=1e-5)
+
+
+def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(
+    gallery: Gallery, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [draw_face(90, 0), draw_face(90, 1), draw_face(91, 0)]
+    faces = [*scorer.faces(images)]
+    expected = gallery.search(scorer, images, min_quality=-math.inf, fpir=0.1)
+    poor = gallery.search(scorer, images, min_quality=math.inf, fpir=0.1)
+
+    def fail(*_: object, **__: object) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(Scorer, "score_each", fail)
+    for given in (faces, tuple(faces), iter(faces)):
+        assert gallery.search(scorer, given, min_quality=-math.inf, fpir=0.1) == expected
+    assert gallery.search(scorer, faces, min_quality=math.inf, fpir=0.1) == poor
+    assert {match.decision for match in poor} == {Decision.TOO_POOR}
+    # Faces of images without a path are known by their crops.
+    for _ in range(2):
+        assert gallery.add(scorer, faces[:2], person="Ann", min_quality=-math.inf).images == 14
+    (match,) = gallery.search(scorer, faces[0], min_quality=-math.inf, fpir=0.1)
+    assert match.person == "Ann"
+    with pytest.raises(DataError, match=r"none of the 2 images can be enrolled, first image .*: noisy"):
+        gallery.add(scorer, faces[:2], person="Ann", min_quality=math.inf)
+
+
+WRONG: dict[str, tuple[Callable[[Gallery, Scorer], object], str]] = {
+    "a number": (lambda gallery, scorer: gallery.search(scorer, 7), "an image must be a path, .*, not int"),
+    "a dict": (lambda gallery, scorer: gallery.search(scorer, {"a": 1}), "an image must be .*, not dict"),
+    "a row": (
+        lambda gallery, scorer: gallery.search(scorer, scorer.score(draw_face(0, 0))),
+        r"a facerts\.Face, not Row",
+    ),
+    "no scorer": (
+        lambda gallery, scorer: gallery.search("photo.jpg", "photo.jpg"),
+        "give a scorer first.* not a str",
+    ),
+    "faces among images": (
+        lambda gallery, scorer: gallery.search(scorer, [*scorer.faces(draw_face(0, 0)), draw_face(0, 1)]),
+        "give images or faces, not both: there is a ndarray",
+    ),
+    "faces of nobody": (
+        lambda gallery, scorer: gallery.add(scorer, [*scorer.faces(draw_face(0, 0))]),
+        "give the person of these images",
+    ),
+    "frames of nobody": (
+        lambda gallery, scorer: gallery.add(scorer, draw_face(0, 0)),
+        "give the person of these images",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer: Scorer, wrong: str) -> None:
+    images = replace(draw(3, 2), model_sha256=scorer.recognizer.sha256)
+    use, problem = WRONG[wrong]
+    with pytest.raises(Error, match=problem):
+        use(Gallery(images), scorer)
+
+
+def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path, tmp_path: Path) -> None:
+    gallery = Gallery.create(tmp_path / "g.npz", scorer, people)
+    qualities = gallery.read().quality
     middle = float(np.median(qualities))
-    gallery = Gallery.build(scorer, people, min_quality=middle)
-    assert len(gallery.entries) == int((qualities >= middle).sum())
-    assert all("below_threshold" in image.reasons for image in gallery.rejected)
-    assert {image.why for image in gallery.rejected} >= {"below the threshold"}
-    assert len(gallery.entries) + len(gallery.rejected) == 12
+    enrolled = gallery.add(scorer, people, replace=True, min_quality=middle)
+    assert enrolled.images == int((qualities >= middle).sum()) == 12 - len(enrolled.rejected)
+    assert {image.why for image in enrolled.rejected} >= {"below the threshold"}
+    assert {*enrolled.without_image, *gallery.image_counts()} == {path.name for path in people.iterdir()}
     with pytest.raises(DataError, match="none of the 12 images can be enrolled"):
-        Gallery.build(scorer, people, min_quality=1e9)
+        gallery.add(scorer, people, replace=True, min_quality=1e9)
     with pytest.raises(DataError, match="one subfolder of images for each person"):
-        Gallery.build(scorer, next(people.iterdir()))
+        gallery.add(scorer, next(people.iterdir()), replace=True)
+    assert gallery.summary().images == enrolled.images
 
 
 def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
-    scorer: Scorer, people: Path, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = min(str(path) for path in people.rglob("*.jpg"))
 
@@ -336,30 +455,15 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
 
     score_each = Scorer.score_each
     monkeypatch.setattr(Scorer, "score_each", with_reasons)
-    gallery = Gallery.build(scorer, people)
-    (rejected,) = gallery.rejected
+    gallery = Gallery(tmp_path / "g.npz")
+    enrolled = gallery.add(scorer, people, replace=True)
+    (rejected,) = enrolled.rejected
     assert (rejected.path, rejected.why) == (first, "not a face; blurred")
-    assert rejected.reasons == ("not_a_face", "blurred")
-    assert set(gallery.enrollments.reasons.tolist()) == {"noisy"}
-    everything = Gallery.build(scorer, people, min_quality=-math.inf)
-    assert len(everything.entries) == 12
-    row = everything.enrollments.path.tolist().index(first)
-    assert everything.enrollments.reasons[row] == "not_a_face;blurred"
-    reasons = {image.path: image.reasons for image in best_images(everything, 3)}
+    assert enrolled.reasons == {"noisy": 11}
+    enrolled = gallery.add(scorer, people, min_quality=-math.inf)
+    assert enrolled.reasons == {"noisy": 11, "not_a_face": 1, "blurred": 1}
+    reasons = {image.path: image.reasons for image in gallery.best(3)}
     assert reasons[first] == ("not_a_face", "blurred")
-
-
-def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "other.onnx", seed=7)
-    write_description(model)
-    gallery = Gallery.build(facerts.load(model, detector="none"), people)
-    for use in (gallery.search, gallery.add):
-        with pytest.raises(ModelError, match="cannot be compared"):
-            use(scorer, people)
-    own = Gallery.build(scorer, people)
-    short = replace(own.enrollments, embedding=own.enrollments.embedding[:, :-1])
-    with pytest.raises(DataError, match=r"have 7 numbers, .* have 8; build it again"):
-        replace(own, enrollments=short).search(scorer, people)
 
 
 def test_any_name_of_a_person_becomes_a_folder_of_the_copies(tmp_path: Path) -> None:
@@ -379,40 +483,3 @@ def test_copies_are_found_whatever_the_names_of_images(tmp_path: Path) -> None:
         [BestImage("Ann", 1, storable(str(image)), 1.0, None, None, ())], tmp_path / "best"
     )
     assert (copied.name, copied.read_bytes()) == (image.name, b"image")
-
-
-def test_frames_are_added_under_names_of_their_content(scorer: Scorer, people: Path) -> None:
-    gallery = Gallery.build(scorer, people, min_quality=-math.inf)
-    frames = [draw_face(90, 0), draw_face(90, 1)]
-    more = gallery.add(scorer, frames[:1], person="Ann", min_quality=-math.inf)
-    more = more.add(scorer, frames[1], person="Ann", min_quality=-math.inf)
-    assert len(more.entries) == len(gallery.entries) + 2
-    again = more.add(scorer, [encode_png(frames[0]), *frames], person="Ann", min_quality=-math.inf)
-    # The bytes of a file are not the pixels of a frame, but the same frames are the same images.
-    assert len(again.entries) == len(gallery.entries) + 3
-    files = [io.BytesIO(encode_png(frame)) for frame in frames]
-    assert (
-        len(gallery.add(scorer, files, person="Ann", min_quality=-math.inf).entries)
-        == len(gallery.entries) + 2
-    )
-    assert (
-        len(
-            {
-                path
-                for _, path in gallery.add(
-                    scorer,
-                    [io.BytesIO(encode_png(frame)) for frame in frames],
-                    person="Ann",
-                    min_quality=-math.inf,
-                ).entries
-            }
-        )
-        == len(gallery.entries) + 2
-    )
-    bgr = np.ascontiguousarray(frames[0][..., ::-1])
-    turned = gallery.add(scorer, bgr, person="Ann", min_quality=-math.inf, color="BGR")
-    of_ann = more.enrollments.embedding[[entry[0] == "Ann" for entry in more.entries]]
-    of_turned = turned.enrollments.embedding[[entry[0] == "Ann" for entry in turned.entries]]
-    assert float((of_ann @ of_turned[0]).max()) == pytest.approx(1, abs=1e-5)
-    (match,) = more.search(scorer, bgr, color="BGR", min_quality=-math.inf, fpir=0.1)
-    assert match.person == "Ann"

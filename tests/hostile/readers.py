@@ -41,11 +41,11 @@ def read_table(path: Path) -> None:
 
 
 def read_gallery(path: Path) -> None:
-    from facerts import galleries
+    from facerts import Gallery
 
-    gallery = galleries.read_gallery(path)
-    galleries.check_gallery(gallery)
-    galleries.best_images(gallery, 2)
+    gallery = Gallery(path)
+    gallery.check()
+    gallery.best(2)
     gallery.threshold(0.01)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from facerts.errors import Error, ModelError, WriteError
-from facerts.galleries import Decision
+from facerts.galleries import Decision, Gallery
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Row, ScoredFace, Scorer, Track
 from facerts.scoring.shots import CropStore, HeldShot, add_shot
@@ -105,7 +105,7 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     assert set(poor.reasons) >= {"below_threshold"}
     assert poor.quality == pytest.approx(0.31, abs=0.01)
     assert "below the threshold" in repr(poor) or "under exposed" in repr(poor)
-    matches = color_gallery().match([poor.as_face(), good.as_face()], fpir=0.5)
+    matches = Gallery(color_gallery()).match([poor.as_face(), good.as_face()], fpir=0.5)
     assert [match.decision for match in matches] == [Decision.TOO_POOR, Decision.MATCH]
     assert matches[1].person == "Rosa"
 

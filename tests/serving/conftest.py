@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
-from facerts.galleries import Gallery, write_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
@@ -120,7 +120,7 @@ def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> 
         for image in range(IMAGES):
             path = folder / "people" / name / f"{image}.png"
             path.write_bytes(encode_png(variant(person, image)))
-    write_gallery(folder / "people.npz", Gallery.build(searcher, folder / "people", min_quality=-1))
+    Gallery.create(folder / "people.npz", searcher, folder / "people", min_quality=-1)
     return folder / "people.npz"
 
 
@@ -132,7 +132,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
     for person in range(3):
         (folder / "people" / f"{person}").mkdir(parents=True)
         (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
-    write_gallery(folder / "g.npz", Gallery.build(scorer, folder / "people", min_quality=-9))
+    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
     with running(scorer, Settings(gallery=folder / "g.npz")) as client:
         yield client
 

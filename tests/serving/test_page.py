@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.galleries import read_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.images.align import align
 from facerts.scoring import Scorer
@@ -202,7 +202,7 @@ def test_a_gallery_names_the_person_of_each_face(
         tab.wait("model !== null")
         choose(tab, files)
         # The name of a person is text and nothing else.
-        matches = read_gallery(gallery_file).search(searcher, [*map(str, files)], fpir=0.2)
+        matches = Gallery(gallery_file).search(searcher, [*map(str, files)], fpir=0.2)
         assert [match.person for match in matches[:2]] == ["Anna", "<b>Frida"]
         assert tab.run("[...document.querySelectorAll('.who')].map((cell) => cell.innerText)") == [
             f"Anna, {matches[0].cosine:.2f}",

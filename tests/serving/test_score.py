@@ -46,7 +46,7 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
     unknown = dict.fromkeys(("box", "points", "det_score", "accepted"))
     assert image.pop("faces") == [{**unknown, **scores, "reasons": ["noisy"]}]
     assert image == {"name": None, "width": 112, "height": 112, "found": 1, "error": None}
-    sha256 = scorer.recognizer.opened.sha256
+    sha256 = scorer.recognizer.sha256
     assert answer == {"model": "bright", "model_sha256": sha256, "min_quality": None, "images": [image]}
     assert faces(post(client, data))[0][0]["embedding"] is None
 
@@ -223,7 +223,7 @@ def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(cli
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:
     expected = {
         "name": "bright",
-        "sha256": scorer.recognizer.opened.sha256,
+        "sha256": scorer.recognizer.sha256,
         "detector": "BrightSquares",
         "has_quality": True,
         "min_quality": None,

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError, ModelError
-from facerts.galleries import Enrollments, Gallery, open_gallery, read_gallery, write_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from tests.galleries.test_gallery import unit
 from tests.postgres_server import postgres_server
 from tests.serving.conftest import (
     NAMES,
@@ -46,7 +45,7 @@ def test_candidates_and_decisions_are_those_of_the_gallery(
     probes = [encode_png(variant(person, 4)) for person in range(10)]
     for number, probe in enumerate(probes):
         (tmp_path / f"{number}.png").write_bytes(probe)
-    gallery = read_gallery(gallery_file)
+    gallery = Gallery(gallery_file)
     for fpir in (0.3, 0.2):
         answer = search(client, *probes, fpir=fpir, k=3).json()
         assert answer["fpir"] == fpir
@@ -110,13 +109,13 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
     client: httpx.Client, searcher: Scorer, gallery_file: Path
 ) -> None:
     body = client.get("/v1/model").json()["gallery"]
-    assert body.pop("threshold") == read_gallery(gallery_file).threshold(0.2).cosine
+    assert body.pop("threshold") == Gallery(gallery_file).threshold(0.2).cosine
     assert body == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
     for path in ("/", "/docs", "/openapi.json", "/v1/model", "/metrics"):
         assert not [name for name in NAMES if name in client.get(path).text]
     with running(searcher, Settings(gallery=gallery_file)) as other:
         threshold = other.get("/v1/model").json()["gallery"]["threshold"]
-        assert threshold == read_gallery(gallery_file).threshold(0.01).cosine
+        assert threshold == Gallery(gallery_file).threshold(0.01).cosine
         assert search(other, crop(200)).json()["threshold"] == threshold
 
 
@@ -128,42 +127,20 @@ def test_without_a_gallery(searcher: Scorer) -> None:
         assert "no gallery to search in; start it with --gallery" in response.json()["error"]
 
 
-def one_each(names: list[str], size: int = 8) -> Enrollments:
-    """An image of each person, with random embeddings."""
-    embedding = unit(np.random.default_rng(0).normal(size=(len(names), size))).astype(np.float32)
-    quality = np.full(len(names), 50, dtype=np.float32)
-    reasons = np.full(len(names), "")
-    return Enrollments(np.array(names), np.array(names), embedding, quality, quality, reasons)
-
-
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     searcher: Scorer, scorer: Scorer, gallery_file: Path, tmp_path: Path
 ) -> None:
-    def built(name: str, people: list[str], size: int = 8) -> None:
-        gallery = Gallery.from_enrollments(
-            "searcher", searcher.recognizer.opened.sha256, one_each(people, size)
-        )
-        write_gallery(tmp_path / name, gallery)
-
-    built("one.npz", ["a"])
-    built("wide.npz", ["a", "b"], 9)
+    images = Gallery(gallery_file).read()
+    wide = np.eye(9, dtype=np.float32)[np.arange(len(images)) % 9]
+    Gallery(tmp_path / "one.npz").replace(images.take(images.person == NAMES[0]))
+    Gallery(tmp_path / "wide.npz").replace(replace(images, embedding=wide))
     (tmp_path / "text.npz").write_text("no gallery")
     for model, path, error, message in (
-        (
-            scorer,
-            gallery_file,
-            ModelError,
-            "gallery is of the model searcher .*embeddings of bright .*--model",
-        ),
+        (scorer, gallery_file, ModelError, "of the model searcher .*embeddings of bright .*--model"),
         (searcher, tmp_path / "gone.npz", DataError, "gone"),
         (searcher, tmp_path / "text.npz", DataError, r"text\.npz"),
         (searcher, tmp_path / "one.npz", DataError, "at least two people"),
-        (
-            searcher,
-            tmp_path / "wide.npz",
-            DataError,
-            "its embeddings have 9 numbers, and those of its model have 8",
-        ),
+        (searcher, tmp_path / "wide.npz", DataError, "have 9 numbers, and those of its model have 8"),
     ):
         with pytest.raises(error, match=message):
             build(model, Settings(gallery=path))
@@ -180,29 +157,29 @@ def test_a_gallery_in_a_database_is_searched_as_it_is_now(
     with postgres_server() as server:
         server.execute("CREATE EXTENSION vector")
         address = server.address(gallery="people", password="s3cr3t")
-        known = read_gallery(gallery_file)
-        gallery = open_gallery(address)
-        gallery.write(known)
+        known, gallery = Gallery(gallery_file), Gallery(address)
+        images = known.read()
+        gallery.replace(images)
         probe = encode_png(variant(0, 4))
         with running(searcher, Settings(gallery=address, fpir=0.2)) as client:
             (face,) = search(client, probe).json()["images"][0]["faces"]
             (match,) = known.search(searcher, probe, fpir=0.2)
             assert face["decision"] == match.decision.value == "match"
             assert face["candidates"][0]["person"] == match.person
-            assert client.get("/v1/model").json()["gallery"]["people"] == len(known.people)
+            assert client.get("/v1/model").json()["gallery"]["people"] == len(images.people)
             gallery.remove(people=[str(match.person)])
             (face,) = search(client, probe).json()["images"][0]["faces"]
             assert face["candidates"][0]["person"] != match.person
-            assert client.get("/v1/model").json()["gallery"]["people"] == len(known.people) - 1
+            assert client.get("/v1/model").json()["gallery"]["people"] == len(images.people) - 1
             # Neither another model's embeddings nor where the database is reach a client.
-            gallery.write(replace(known, model_sha256="b" * 64))
+            gallery.replace(replace(images, model_sha256="b" * 64))
             assert problem(search(client, probe)) == (503, "busy")
             server.stop()
             for answer in (search(client, probe), client.get("/v1/model")):
                 assert problem(answer) == (503, "busy")
                 assert "postgres" not in answer.text
             server.start()
-            gallery.write(known)
+            gallery.replace(images)
             assert search(client, probe).json()["images"][0]["faces"][0]["decision"] == "match"
     assert "cannot be reached" in caplog.text
     assert "s3cr3t" not in caplog.text

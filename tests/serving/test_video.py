@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from facerts.errors import Error, ModelError
-from facerts.galleries import write_gallery
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
@@ -26,7 +26,7 @@ from tests.serving.conftest import started
 @pytest.fixture(scope="module")
 def gallery_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gallery") / "people.npz"
-    write_gallery(path, color_gallery())
+    Gallery(path).replace(color_gallery())
     return path
 
 

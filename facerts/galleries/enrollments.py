@@ -1,0 +1,201 @@
+"""What a gallery holds of each image, and what follows from it: templates, and how alike strangers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
+from facerts.embedding.search import find
+from facerts.errors import DataError, Error
+from facerts.galleries.person_name import normal_name, person_name
+from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.io.npz import ArrayType
+from facerts.metrics.pooling import face_weights, pool
+from facerts.scoring.prepare import storable
+from facerts.scoring.reasons import REASONS, in_order
+
+# Images that stand for all when a gallery is so large that comparing each with every person would take long.
+MAX_SEARCHES = 20_000
+KEPT_THRESHOLDS = 64
+TOO_FEW = "a gallery of one person has no others to compare with; enroll at least two people"
+# Between the reasons of an image.
+SEPARATOR = ";"
+# The arrays of ``Enrollments`` besides that of the people.
+IMAGE_ARRAYS = {
+    "path": ArrayType(np.str_, ("images",)),
+    "embedding": ArrayType(np.float32, ("images", "numbers")),
+    "quality": ArrayType(np.float32, ("images",), nan=True),
+    "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
+    "reasons": ArrayType(np.str_, ("images",)),
+}
+
+
+@dataclass(frozen=True)
+class Enrollments:
+    """Images of people, one row each.
+
+    Attributes:
+        person: ``(N,)`` text, the person of each image.
+        path: ``(N,)`` text, where the image was found.
+        embedding: ``(N, d) float32`` of unit length.
+        quality: ``(N,) float32``; NaN if the model has none.
+        percentile: ``(N,) float32``, 0 to 100, the percentage of the calibration faces with lower quality; NaN if the
+            model is not calibrated.
+        reasons: ``(N,)`` text, what makes each image poor, see ``facerts.scoring.reasons``; joined by ``;``, empty for
+            none.
+        model: name of the model.
+        model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
+    """
+
+    person: NDArray[np.str_]
+    path: NDArray[np.str_]
+    embedding: NDArray[np.float32]
+    quality: NDArray[np.float32]
+    percentile: NDArray[np.float32]
+    reasons: NDArray[np.str_]
+    model: str
+    model_sha256: str
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
+        """Select rows."""
+        return self._with({name: getattr(self, name)[rows] for name in ("person", *IMAGE_ARRAYS)})
+
+    def in_order(self) -> Enrollments:
+        """The images by person, with names and paths as they are stored; spellings of one name are one person."""
+        given, row = np.unique(self.person, return_inverse=True)
+        person = np.array([*map(person_name, given.tolist())], dtype=str)[row]
+        path = np.array([*map(storable, self.path.tolist())], dtype=str)
+        return replace(self, person=person, path=path).take(np.argsort(person, kind="stable"))
+
+    def changed(self, gone: NDArray[np.bool_], added: Enrollments | None = None) -> Enrollments:
+        """These images without some, and with others."""
+        left = self.take(~gone)
+        if added is None:
+            return left
+        columns = {
+            name: np.concatenate([getattr(left, name), getattr(added, name)])
+            for name in ("person", *IMAGE_ARRAYS)
+        }
+        return self._with(columns).in_order()
+
+    def _with(self, columns: dict[str, Any]) -> Enrollments:
+        return replace(self, **columns)
+
+    def reasons_of(self, row: int) -> tuple[str, ...]:
+        """The reasons of one image, most important first."""
+        return tuple(filter(None, str(self.reasons[row]).split(SEPARATOR)))
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """``(N,)`` weight of each image in its person's template, above 0 and at most 1."""
+        return face_weights(self.percentile)
+
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """Person and path of each image."""
+        return list(zip(self.person.tolist(), self.path.tolist(), strict=True))
+
+    @cached_property
+    def people(self) -> NDArray[np.str_]:
+        """``(P,)`` names of the people, in order."""
+        return np.unique(self.person)
+
+    @cached_property
+    def row(self) -> NDArray[np.int64]:
+        """``(N,)`` row in ``people`` of each image."""
+        return np.searchsorted(self.people, self.person).astype(np.int64)
+
+    @cached_property
+    def templates(self) -> NDArray[np.float32]:
+        """``(P, d)`` of unit length: the mean of each person's embeddings, weighted by quality."""
+        return pool(self.embedding, self.row, weights=self.weight)
+
+    def own_cosines(self, weight: NDArray[np.floating] | None = None) -> NDArray[np.float32]:
+        """``(N,)`` cosine of each image to the template of its person's other images; NaN for an only image."""
+        weight = self.weight if weight is None else weight
+        own = np.full(len(self), np.nan, dtype=np.float32)
+        for rows in rows_by_label(self.row):
+            if len(rows) > 1:
+                own[rows] = leave_one_out_cosines(self.embedding[rows], weight[rows])
+        return own
+
+    def nearest_others(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The most similar other person to each of some images, as rows in ``people``, and the cosines."""
+        if len(self.people) < 2:
+            raise DataError(TOO_FEW)
+        return nearest_other_rows(self.templates, self.embedding[rows], self.row[rows])
+
+    @cached_property
+    def threshold(self) -> Callable[[float], SearchThreshold]:
+        """The minimum cosine of a match, at a false positive identification rate."""
+        rows = sampled_rows(len(self))
+        scores = self.nearest_others(rows)[1]
+        # A threshold takes longer than a search, and the requests of a service ask for few different rates.
+        return lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, self.row[rows], len(self.people)))
+
+    def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
+        """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
+        nearest = find(self.templates, probes, k, "numpy")
+        names = self.people[nearest.templates].tolist()
+        return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
+
+    def among(self, entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
+        """``(N,)`` which images are given by person and path."""
+        wanted = set(entries)
+        return np.array([entry in wanted for entry in self.entries], dtype=bool)
+
+    def rows_of(self, people: Iterable[str], entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
+        """``(N,)`` which images are those of people, or are given by person and path."""
+        names = {*map(normal_name, people)}
+        wanted = {(normal_name(name), path) for name, path in entries}
+        missing = sorted(names - set(self.people.tolist()))
+        missing += [path for _, path in sorted(wanted - set(self.entries))]
+        if missing:
+            raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
+        return self.among(wanted) | np.isin(self.person, sorted(names) or [""])
+
+
+def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
+    """Check what somebody else stored of faces."""
+    check_unit_length(embedding)
+    for text in np.unique(reasons).tolist():
+        given = text.split(SEPARATOR) if text else []
+        if list(in_order(set(given) & set(REASONS))) != given:
+            raise Error(f"the reasons of a face are {text[:100]!r}")
+
+
+def check_unit_length(embedding: NDArray[np.float32]) -> None:
+    """Check embeddings that somebody else stored."""
+    norms = np.linalg.norm(embedding.astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        raise Error("an embedding is not of unit length")
+
+
+def sampled_rows(total: int, most: int = MAX_SEARCHES) -> NDArray[np.int64]:
+    """Rows of the images that stand for all when strangers are compared, evenly spread."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
+
+
+def nearest_other_rows(
+    templates: NDArray[np.float32], embedding: NDArray[np.float32], own: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The row of the most similar template of another person to each image, and the cosine.
+
+    Args:
+        templates: ``(P, d)`` of unit length, two or more.
+        embedding: ``(N, d)`` of unit length.
+        own: ``(N,)`` row of the template of each image's person.
+    """
+    nearest = find(templates, embedding, 2, "numpy")
+    second = (nearest.templates[:, 0] == own).astype(np.int64)
+    each = np.arange(len(embedding))
+    return nearest.templates[each, second], nearest.scores[each, second]
