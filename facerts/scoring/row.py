@@ -28,6 +28,7 @@ class Row:
         smaller_faces: number of faces in the image without a row, as they are smaller than the minimum that was asked
             for; None without one.
         reasons: what makes the face poor, most important first, and why it was rejected: not_a_face or below_threshold.
+        model_sha256: of the file of the recognizer; without one, of the quality.
     """
 
     # Rows read back from a file must not have other fields.
