@@ -73,7 +73,7 @@ def read_faces(
             left_out.append(face.row.error)
             continue
         quality[row] = face.row.quality
-        vectors[row] = face.embedding if embed else None
+        vectors[row] = face.vector if embed else None
     faceless = dict.fromkeys(source.without_face()) if isinstance(source, AlignedPhotos) else {}
     rows = [row for row in quality if row not in faceless]
     if not rows:

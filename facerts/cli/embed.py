@@ -30,7 +30,7 @@ def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = Fals
     failed = [entry.row.error for entry in scored if entry.row.error is not None]
     for problem in failed:
         warn(problem)
-    embedded = sum(entry.embedding is not None for entry in scored)
+    embedded = sum(entry.vector is not None for entry in scored)
     result = {"embedded": embedded, "failed": len(failed), "file": str(out)}
     print_json(result) if json else fields_table(result)
     if failed:

@@ -13,7 +13,7 @@ import typer
 
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, RawOutput, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
-from facerts.cli.shared_options import Images, Json, QualityOptions
+from facerts.cli.shared_options import Images, Json, Keep, QualityOptions
 from facerts.io.console import stderr
 from facerts.io.progress import progress_bar
 
@@ -33,7 +33,7 @@ def score(
     options: QualityOptions,
     largest: Annotated[bool, typer.Option("--largest")] = False,
     min_quality: float | None = None,
-    keep: float | None = None,
+    keep: Keep = None,
     save_crops: Path | None = None,
     copy_accepted: Path | None = None,
     copy_rejected: Path | None = None,
@@ -53,8 +53,8 @@ def score(
             --json. By default, a table shows the first 50 rows.
         largest: Score only the largest face of each photo.
         min_quality: Accept faces with at least this quality.
-        keep: Accept faces above the threshold that keeps this share of the model's calibration faces: 0.95 accepts
-            those from the 5th percentile on. What is not a face is rejected.
+        keep: Accept faces above the threshold that keeps this share of good faces; 0.95 by default, if the quality is
+            calibrated; none for no decision. What is not a face is rejected.
         save_crops: Folder to save the aligned crops in, as PNG.
         copy_accepted: Folder to copy images with an accepted face to.
         copy_rejected: Folder to copy images without an accepted face to.
@@ -77,10 +77,10 @@ def score(
     if not to_file and (resume or engine == "ray"):
         raise typer.BadParameter("--resume and --engine ray require --out FILE")
     copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
-    if min_quality is None and keep is None and (copy_accepted or copy_rejected):
-        raise typer.BadParameter("--copy-accepted and --copy-rejected require --keep or --min-quality")
+    if keep == "none" and (copy_accepted or copy_rejected):
+        raise typer.BadParameter("--copy-accepted and --copy-rejected need a decision; leave out --keep none")
     scorer = options.open()
-    task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
+    task = Task(scorer.min_quality(min_quality, keep), largest, copies)
     source = open_images(paths)
     # The workers compute on what this machine chose, so that all rows are of one kind.
     provider = scorer.model(embed=False).provider

@@ -34,6 +34,18 @@ Detector = Annotated[
         "are not 112 x 112, the size of an aligned crop; none: every image is an aligned crop.",
     ),
 ]
+
+
+def _share(text: str) -> float | str:
+    if text == "none":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no share of the faces, such as 0.95, and not none") from None
+
+
+Keep = Annotated[Any, typer.Option(parser=_share, metavar="SHARE|none")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Provider = Annotated[
     list[str] | None,

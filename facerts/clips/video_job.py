@@ -240,6 +240,7 @@ class VideoJob:
         """
         written = []
         for rank, shot in enumerate(track.best, 1):
+            assert shot.crop is not None
             path = Path(CROPS, self.names[number], f"track{track.number:04d}_{rank}.png")
             with atomic_write(self.out / path, sync_name=False) as file:
                 file.write(encode_png(shot.crop))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ class AutoDetector:
         self._open_detector = open_detector
         self._opening: Future[Detector] | None = None
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AutoDetector, (self._open_detector, self.identity.removeprefix("auto, "))
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
         """The faces of a photo, the largest first; None if the image is itself an aligned crop."""

@@ -13,10 +13,11 @@ MODEL = np.array(
 _FIT = np.linalg.pinv(MODEL - MODEL.mean(axis=0))
 
 
-def head_pose(points: ArrayLike) -> tuple[float, float]:
-    """Yaw and pitch in degrees, -90 to 90, under scaled orthographic projection of a mean head.
+def head_pose(points: ArrayLike) -> tuple[float, float, float]:
+    """Yaw, pitch and roll in degrees, under scaled orthographic projection of a mean head.
 
-    Yaw is positive if the nose points to the right of the image, pitch if it points down.
+    Yaw, -90 to 90, is positive if the nose points to the right of the image, pitch if it points down; roll, -180 to
+    180, if the head is turned clockwise in the image.
 
     Args:
         points: ``(5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
@@ -29,9 +30,11 @@ def head_pose(points: ArrayLike) -> tuple[float, float]:
     landmarks = np.asarray(points, dtype=np.float64)
     projection = _FIT @ (landmarks - landmarks.mean(axis=0))
     if not projection.any():
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     left, _, right = np.linalg.svd(projection.T, full_matrices=False)
+    rotation = left @ right
     # The depth axis of the head in the image: where the nose points.
-    x, y = (left @ right)[:, 2]
+    x, y = rotation[:, 2]
     yaw, pitch = np.arctan2(x, np.sqrt(max(0.0, 1.0 - x * x - y * y))), np.arcsin(np.clip(y, -1.0, 1.0))
-    return float(np.degrees(yaw)), float(np.degrees(pitch))
+    roll = np.arctan2(rotation[1, 0], rotation[0, 0])
+    return float(np.degrees(yaw)), float(np.degrees(pitch)), float(np.degrees(roll))

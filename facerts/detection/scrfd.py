@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -93,6 +94,12 @@ class SCRFD:
     ) -> None:
         self._model = Path(model)
         self._threshold = threshold
+        self._settings: dict[str, Any] = {
+            "threshold": threshold,
+            "size": size,
+            "providers": providers,
+            "threads": threads,
+        }
         with scratch_folder() as scratch:
             file = _find_in_pack(self._model, scratch) if is_pack(self._model) else self._model
             self._session = open_session(file, providers=providers, threads=threads, photos=True)
@@ -110,6 +117,9 @@ class SCRFD:
         self._full = self._make_scale(size, sides)
         self._coarse = self._make_scale(math.ceil(size / COARSE_FACTOR), sides) if size > LARGE else None
         self.identity = f"scrfd {digest}, threshold {threshold:g}, side {size}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._settings), (self._model,)
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         candidates = self._search(image, self._full)

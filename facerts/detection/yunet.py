@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -60,6 +62,12 @@ class YuNet:
     ) -> None:
         self._model = Path(model)
         self._threshold = threshold
+        self._settings: dict[str, Any] = {
+            "threshold": threshold,
+            "size": size,
+            "providers": providers,
+            "threads": threads,
+        }
         self._size = size
         try:
             content = read_file(self._model)
@@ -89,6 +97,9 @@ class YuNet:
         # OpenCV's own runtime gives slightly different digits, so the identity names the runtime.
         digest = hashlib.sha256(content).hexdigest()
         self.identity = f"yunet {digest} in ONNX Runtime, threshold {threshold:g}, side {size}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._settings), (self._model,)
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         height, width = image.shape[:2]

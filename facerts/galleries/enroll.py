@@ -17,11 +17,9 @@ from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
-from facerts.scoring.face import Face, scored_face
+from facerts.scoring.face import Face, embedded
 from facerts.scoring.inputs import BytesLike, Color, ImageInputs, is_pil, lazy_inputs
-from facerts.scoring.prepare import LazyImage
 from facerts.scoring.reasons import in_words
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
 Faces: TypeAlias = "ImageInputs | Face | Iterable[Face]"
@@ -65,7 +63,7 @@ def scored_faces(
     *,
     by_content: bool = False,
     **options: Any,
-) -> Iterator[ScoredFace]:
+) -> Iterator[Face]:
     """The faces of images, or faces that the scorer has returned, accepted or not.
 
     Args:
@@ -83,10 +81,9 @@ def scored_faces(
     given = list(images) if isinstance(images, Iterable) and not one else [images]
     if any(isinstance(each, Face) for each in given):
         row_builder = scorer.row_builder(min_quality=min_quality)
-        return (scored_face(_checked(face, scorer, by_content=by_content), row_builder) for face in given)
+        checked = embedded([_checked(face, scorer, by_content=by_content) for face in given])
+        return (row_builder.decided(face) for face in checked)
     if not isinstance(images, Source):
-        for each in given:
-            _check_image(each)
         images = lazy_inputs(images if one else given, options["color"], by_content=by_content)
     return scorer.score_each(images, min_quality=min_quality, **options)
 
@@ -100,18 +97,10 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
             f"{face!r} is of another model ({face.model_sha256[:12]}…), and cannot be compared with faces of "
             f"{scorer.recognizer.name} ({scorer.recognizer.sha256[:12]}…); take faces of that model's scorer"
         )
-    if by_content and re.fullmatch(r"image \d+", face.path):
-        return replace(face, path=f"image {hashlib.sha256(face.crop.tobytes()).hexdigest()[:16]}")
+    if by_content and re.fullmatch(r"image \d+", face.image):
+        name = hashlib.sha256(b"" if face.crop is None else face.crop.tobytes()).hexdigest()[:16]
+        return replace(face, row=replace(face.row, path=f"image {name}"))
     return face
-
-
-def _check_image(image: object) -> None:
-    # None is what cv2.imread returns for a file that it cannot read, which others must not suffer from.
-    known = isinstance(image, str | Path | BytesLike | np.ndarray | LazyImage | None)
-    if not (known or is_pil(image) or hasattr(image, "read")):
-        raise Error(
-            f"an image must be a path, bytes, an array, a PIL image or a facerts.Face, not {type(image).__name__}"
-        )
 
 
 def people_of(source: Source) -> list[str]:
@@ -154,7 +143,7 @@ def enroll(
     )
     kept, rejected = [], []
     for name, face in zip(people, faces, strict=person is None):
-        row, embedding = face.row, face.embedding
+        row, embedding = face.row, face.vector
         if embedding is None or row.rejected:
             rejected.append(Rejected(name, row.path, row.reasons, row.error))
         else:

@@ -20,9 +20,9 @@ from facerts.galleries.match import Match, is_usable, match_of
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
 from facerts.galleries.unmated import SearchThreshold, check_rate
+from facerts.scoring.face import Face
 from facerts.scoring.inputs import Color
 from facerts.scoring.prepare import storable
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
 SCHEMES = ("postgresql:", "postgres:")
@@ -238,7 +238,7 @@ class Gallery:
         )
         return self.match([*faces], fpir=fpir, k=k)
 
-    def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
+    def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
         threshold, content = self.threshold(fpir).cosine, self.summary()
         usable = [face for face in faces if is_usable(face)]
@@ -246,7 +246,7 @@ class Gallery:
             _check_model(content, "the model of this face", face.row.model_sha256)
         found: Iterable[Sequence[tuple[str, float]]] = ()
         if usable:
-            probes = np.array([face.embedding for face in usable], dtype=np.float32)
+            probes = np.array([face.vector for face in usable], dtype=np.float32)
             _check_size(content, probes)
             found = self._store.search(probes, k)
         candidates = iter(found)

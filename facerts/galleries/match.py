@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from facerts.scoring.row_builder import ScoredFace
+from facerts.scoring.face import Face
 
 
 class Decision(str, Enum):
@@ -44,12 +44,12 @@ class Match:
     error: str | None = None
 
 
-def is_usable(face: ScoredFace) -> bool:
+def is_usable(face: Face) -> bool:
     """Whether a face can be searched for; those that were rejected are too poor."""
-    return face.embedding is not None and not face.row.rejected
+    return face.vector is not None and not face.row.rejected
 
 
-def match_of(face: ScoredFace, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
+def match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
     """The outcome for a face.
 
     Args:
@@ -60,7 +60,7 @@ def match_of(face: ScoredFace, candidates: Sequence[tuple[str, float]], threshol
     person, cosine = candidates[0] if candidates else (None, None)
     if cosine is not None:
         decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
-    elif face.embedding is not None:
+    elif face.vector is not None:
         decision = Decision.TOO_POOR
     else:
         decision = Decision.NO_FACE if row.error is None else Decision.ERROR

@@ -24,7 +24,7 @@ from facerts.detection import Detection, Detector, open_detector
 from facerts.errors import Error, ImageError, ModelError, did_you_mean
 from facerts.images.align import align
 from facerts.onnx.providers import AUTO, CPU
-from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer, load
+from facerts.scoring import Face, LazyImage, RowBuilder, Scorer, load
 from facerts.scoring.inputs import pixels_problem
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import PreparedImage, prepare
@@ -279,7 +279,7 @@ def read_bgr(img: BgrImage, name: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(img[..., ::-1])
 
 
-def to_faces(scored: list[ScoredFace]) -> list[FaceDict]:
+def to_faces(scored: list[Face]) -> list[FaceDict]:
     """The faces of one scored photo.
 
     Raises:
@@ -291,8 +291,8 @@ def to_faces(scored: list[ScoredFace]) -> list[FaceDict]:
     return [_face(entry) for entry in scored if entry.row.face is not None]
 
 
-def _face(entry: ScoredFace) -> FaceDict:
-    row, unit = entry.row, entry.embedding
+def _face(entry: Face) -> FaceDict:
+    row, unit = entry.row, entry.vector
     assert unit is not None
     return FaceDict(
         bbox=np.array(row.box, dtype=np.float32),

@@ -154,11 +154,11 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         embedding, quality = [], []
         for (entry,) in scored:
             row = entry.row
-            if entry.embedding is None and self.unreadable == "error":
+            if entry.vector is None and self.unreadable == "error":
                 reason = row.error or f"{row.path}: {in_words(row.reasons)}"
                 raise ImageError(f"{reason}; leave it out, or set unreadable='nan' for a row of NaN")
             missing = np.full(empty.shape[1], np.nan, dtype=np.float32)
-            embedding.append(missing if entry.embedding is None else entry.embedding)
+            embedding.append(missing if entry.vector is None else entry.vector)
             quality.append(np.nan if row.quality is None else row.quality)
         return np.stack(embedding) if embedding else empty, np.array(quality, dtype=np.float32)
 

@@ -34,8 +34,8 @@ from facerts.people.found_faces import (
     read_found_faces,
     write_found_faces,
 )
+from facerts.scoring.face import Face
 from facerts.scoring.prepare import LazyImage, storable
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 
 # Images that an interruption may lose.
@@ -75,7 +75,7 @@ class FindJob:
     crops: Path
     _tables: list[FoundFaces] = field(default_factory=list)
     _photos: list[Photo] = field(default_factory=list)
-    _faces: list[list[ScoredFace]] = field(default_factory=list)
+    _faces: list[list[Face]] = field(default_factory=list)
     _scored: int = 0
 
     def run(
@@ -107,7 +107,7 @@ class FindJob:
                 waiting.append((index, photo))
                 yield LazyImage(source.location(index), partial(_load, source, index, photo.sha256))
 
-        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder())
+        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder_at(None))
         try:
             for faces in scored:
                 _, photo = waiting.popleft()
@@ -156,9 +156,9 @@ class FindJob:
     def _blocks(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("[0-9]*.npz") if path.stem.isdecimal())
 
-    def _add(self, photo: Photo, faces: list[ScoredFace]) -> None:
+    def _add(self, photo: Photo, faces: list[Face]) -> None:
         self._photos.append(photo)
-        self._faces.append([face for face in faces if face.embedding is not None])
+        self._faces.append([face for face in faces if face.vector is not None])
         self._scored += 1
         if len(self._photos) >= BLOCK_SIZE:
             self._write_block()
@@ -183,10 +183,10 @@ class FindJob:
         self._tables.append(table)
         self._photos, self._faces = [], []
 
-    def _table(self, photos: Sequence[Photo], faces: Sequence[Sequence[ScoredFace]]) -> FoundFaces:
+    def _table(self, photos: Sequence[Photo], faces: Sequence[Sequence[Face]]) -> FoundFaces:
         flat = [(image, face) for image, of_image in enumerate(faces) for face in of_image]
         rows = [face.row for _, face in flat]
-        embeddings = [face.embedding for _, face in flat if face.embedding is not None]
+        embeddings = [face.vector for _, face in flat if face.vector is not None]
         size = self.scorer.recognizer.description.embedding_size or 1
         nothing = np.zeros((0, size), dtype=np.float32)
         return FoundFaces(

@@ -10,7 +10,7 @@ from facerts.scoring.parts import Quality, Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.row_builder import RowBuilder
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.shots import Shot
 from facerts.scoring.sinks import open_sink
@@ -28,7 +28,6 @@ __all__ = [
     "Recognizer",
     "Row",
     "RowBuilder",
-    "ScoredFace",
     "Scorer",
     "Shot",
     "Task",

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.scoring.face import Face
 from facerts.scoring.inputs import Color, ImageInput, lazy_inputs
 from facerts.scoring.reasons import in_words
 from facerts.scoring.row import Row
@@ -31,18 +32,22 @@ PERCENTILE, TRACK = "percentile ", "track "
 
 
 def annotate(
-    image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB", titles: Sequence[str] | None = None
+    image: ImageInput,
+    faces: Sequence[Face | Row],
+    *,
+    color: Color = "RGB",
+    titles: Sequence[str] | None = None,
 ) -> Pixels:
-    """An image with the faces that rows say are in it.
+    """An image with its faces drawn in.
 
     Boxes and labels are green for accepted faces, orange for rejected ones, and blue without a threshold. The label of
     an aligned crop, or of an image without a face, stands below the image.
 
     Args:
         image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
-        rows: its faces.
+        faces: its faces, or their rows.
         color: order of the channels of an array: "RGB", or "BGR" for those of OpenCV.
-        titles: of each row, a line that stands above the others, such as a name; None for none.
+        titles: of each face, a line that stands above the others, such as a name; None for none.
 
     Returns:
         ``(H', W', 3) uint8`` RGB: a copy of the image, enlarged by a whole number if its sides are below 448 pixels,
@@ -55,11 +60,12 @@ def annotate(
         >>> import facerts
         >>> from facerts.datasets.synthetic import draw_face
         >>> face = draw_face(0, 0)
-        >>> annotated = facerts.annotate(face, facerts.load().score(face, keep=0.95))
+        >>> annotated = facerts.annotate(face, facerts.load().faces(face))
         >>> annotated.shape[1]
         448
     """
     (given,) = lazy_inputs([image], color)
+    rows = [face.row if isinstance(face, Face) else face for face in faces]
     pixels = given.load()
     factor = max(1, math.ceil(MIN_SIDE / max(pixels.shape[:2])))
     canvas = pixels.copy() if factor == 1 else _enlarged(pixels, factor)

@@ -13,7 +13,7 @@ from facerts.images import decode, encode_jpeg, encode_png
 from facerts.io.file_names import safe_path
 from facerts.io.files import atomic_write, remove_unfinished, writing
 from facerts.scoring.annotate import annotate
-from facerts.scoring.row_builder import ScoredFace
+from facerts.scoring.face import Face
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Copies:
         for folder in filter(None, vars(self).values()):
             remove_unfinished(folder)
 
-    def save(self, source: Source, index: int, faces: Sequence[ScoredFace]) -> list[Path]:
+    def save(self, source: Source, index: int, faces: Sequence[Face]) -> list[Path]:
         """Save the copies of one image.
 
         Returns:

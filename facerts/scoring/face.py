@@ -1,102 +1,131 @@
-"""A face that was found and scored, with everything that is known of it."""
+"""A face that was found in an image, with everything that is known of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import ImageError
-from facerts.scoring.reasons import BELOW_THRESHOLD, in_words
+from facerts.errors import ModelError
+from facerts.scoring.reasons import in_words
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import RowBuilder, ScoredFace
+
+if TYPE_CHECKING:
+    from facerts.scoring.parts import Recognizer
+
+_COLUMNS = frozenset(field.name for field in fields(Row))
 
 
-@dataclass(frozen=True, eq=False)
+class Pose(NamedTuple):
+    """Rotation of a head in degrees, see ``facerts.detection.pose``."""
+
+    yaw: float
+    pitch: float
+    roll: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Face:
-    """One face of an image; what the model or the detector does not give is None.
+    """One face of an image, or an image without a face.
+
+    Every column of its row is an attribute, too: ``quality``, ``percentile``, ``accepted``, ``verdict``, ``reasons``,
+    ``det_score``, ``uncertainty``.
 
     Attributes:
-        path: the image's path; "image 0", "image 1", … for images without one.
-        number: of the face in its image, largest first.
-        box: ``(4,) float64``, left, top, right and bottom in pixels; None for an aligned crop, as are ``points`` and
-            ``det_score``.
-        points: ``(5, 2) float64``, x and y of the eyes, the nose and the corners of the mouth, in pixels.
-        det_score: the detector's, 0 to 1.
-        crop: ``(112, 112, 3) uint8`` RGB, aligned.
-        embedding: ``(d,) float32`` of unit length.
-        norm: length of the embedding before normalization.
-        percentile: the quality as the percentage, 0 to 100, of the faces used for calibration that scored lower.
-        quality: higher is better.
-        uncertainty: as the model's method defines it.
-        accepted: whether the quality reaches the threshold and the face is one; None without a threshold.
-        reasons: what makes the face poor, most important first, see ``facerts.scoring.Row``.
-        model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with this one.
+        row: what is written of it.
+        crop: ``(112, 112, 3) uint8`` RGB, aligned; None without a face.
+        vector: ``(d,) float32`` of unit length; None if it was not computed, see ``embedding``.
+        norm: length of the embedding before normalization; None if it is not known.
+        found: number of faces in the image, those that were not scored included.
+        recognizer: computes the embedding when it is first read; None if nobody can.
     """
 
-    path: str
-    number: int
-    box: NDArray[np.float64] | None
-    points: NDArray[np.float64] | None
-    det_score: float | None
-    crop: NDArray[np.uint8]
-    embedding: NDArray[np.float32]
-    norm: float | None
-    percentile: float | None
-    quality: float | None
-    uncertainty: float | None
-    accepted: bool | None
-    reasons: tuple[str, ...]
-    model_sha256: str
+    row: Row
+    crop: NDArray[np.uint8] | None = None
+    vector: NDArray[np.float32] | None = None
+    norm: float | None = None
+    found: int = 0
+    recognizer: Recognizer | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _COLUMNS:
+            return getattr(self.row, name)
+        raise AttributeError(f"a Face has no {name!r}")
 
     def __repr__(self) -> str:
-        percentile = "" if self.percentile is None else f", percentile {int(self.percentile)}"
-        poor = f", {in_words(self.reasons)}" if self.reasons else ""
-        return f"<Face {self.number} of {self.path}{percentile}{poor}>"
+        row = self.row
+        if row.face is None:
+            return f"<no face in {row.path}: {row.error or in_words(row.reasons)}>"
+        percentile = "" if row.percentile is None else f", percentile {int(row.percentile)}"
+        poor = f", {in_words(row.reasons)}" if row.reasons else ""
+        return f"<Face {row.face} of {row.path}{percentile}{poor}>"
+
+    @property
+    def image(self) -> str:
+        """The image's path; "image 0", "image 1", … for images without one."""
+        return self.row.path
+
+    @property
+    def index(self) -> int | None:
+        """Number of the face in its image, largest first."""
+        return self.row.face
+
+    @property
+    def box(self) -> NDArray[np.float64] | None:
+        """``(4,)`` left, top, right and bottom in pixels; None for an aligned crop."""
+        return None if self.row.box is None else np.array(self.row.box)
+
+    @property
+    def points(self) -> NDArray[np.float64] | None:
+        """``(5, 2)`` x and y of the eyes, the nose and the corners of the mouth, in pixels; None for a crop."""
+        return None if self.row.points is None else np.array(self.row.points).reshape(-1, 2)
+
+    @property
+    def pose(self) -> Pose | None:
+        """Rotation of the head; None for an aligned crop."""
+        return None if self.row.pose is None else Pose(*self.row.pose)
+
+    @property
+    def model_sha256(self) -> str:
+        """SHA-256 of the recognizer's file; embeddings of different recognizers cannot be compared."""
+        return self.row.model_sha256 if self.recognizer is None else self.recognizer.sha256
+
+    @property
+    def embedding(self) -> NDArray[np.float32]:
+        """``(d,) float32`` of unit length."""
+        if self.vector is None:
+            (face,) = embedded([self])
+            object.__setattr__(self, "vector", face.vector)
+        assert self.vector is not None
+        return self.vector
+
+    def similarity(self, other: Face) -> float:
+        """Cosine similarity of two faces, -1 to 1."""
+        if self.model_sha256 != other.model_sha256:
+            raise ModelError(
+                f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer for "
+                "both"
+            )
+        return float(self.embedding.astype(np.float64) @ other.embedding.astype(np.float64))
 
 
-def face_of(scored: ScoredFace) -> Face | None:
-    """The face of a scored image; None if the image has none.
-
-    Raises:
-        ImageError: the image could not be read.
-    """
-    row = scored.row
-    if row.error is not None:
-        raise ImageError(row.error)
-    if row.face is None or scored.crop is None or scored.embedding is None:
-        return None
-    return Face(
-        row.path,
-        row.face,
-        None if row.box is None else np.array(row.box),
-        None if row.points is None else np.array(row.points).reshape(-1, 2),
-        row.det_score,
-        scored.crop,
-        scored.embedding,
-        scored.norm,
-        row.percentile,
-        row.quality,
-        row.uncertainty,
-        row.accepted,
-        row.reasons,
-        row.model_sha256,
-    )
-
-
-def scored_face(face: Face, row_builder: RowBuilder) -> ScoredFace:
-    """A face as the scored face that it was, accepted or not by another threshold."""
-    accepted, reasons = row_builder.decide(
-        face.quality, tuple(reason for reason in face.reasons if reason != BELOW_THRESHOLD)
-    )
-    row = Row(
-        face.path,
-        face=face.number,
-        percentile=face.percentile,
-        quality=face.quality,
-        accepted=accepted,
-        reasons=reasons,
-        model_sha256=face.model_sha256,
-    )
-    return ScoredFace(row, face.crop, face.embedding, face.norm, found=1)
+def embedded(faces: Sequence[Face]) -> list[Face]:
+    """Faces with their embeddings; those that were not computed are one batch of each recognizer."""
+    missing = [at for at, face in enumerate(faces) if face.vector is None and face.crop is not None]
+    known = list(faces)
+    while missing:
+        recognizer = known[missing[0]].recognizer
+        if recognizer is None:
+            raise ModelError(
+                f"{known[missing[0]]!r} has no embedding, and there is no recognizer (--recognizer NAME) to compute it"
+            )
+        now = [at for at in missing if known[at].recognizer is recognizer]
+        crops = [crop for at in now if (crop := known[at].crop) is not None]
+        for at, vector in zip(now, recognizer(np.stack(crops)), strict=True):
+            row = replace(known[at].row, model_sha256=recognizer.sha256)
+            known[at] = replace(known[at], row=row, vector=vector)
+        missing = [at for at in missing if at not in now]
+    return known

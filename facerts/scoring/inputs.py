@@ -88,6 +88,11 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     if isinstance(image, str | Path):
         return LazyImage(str(image), partial(_from_path, image))
     image = _content(image)
+    # None is what cv2.imread returns for a file that it cannot read, which other images must not suffer from.
+    if not (isinstance(image, BytesLike | np.ndarray | None) or is_pil(image)):
+        raise Error(
+            f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
+        )
     if isinstance(image, BytesLike):
         return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
@@ -128,10 +133,6 @@ def _from_path(path: str | Path) -> NDArray[np.uint8]:
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:
     if image is None:
         raise ImageError(f"{name}: None is no image; cv2.imread returns it for a file that it cannot read")
-    if not isinstance(image, np.ndarray):
-        raise ImageError(
-            f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
-        )
     if image.dtype == np.uint8 and image.ndim == 2 and 0 not in image.shape:
         return np.repeat(image[..., None], 3, axis=2)
     pixels = image[..., :3] if image.ndim == 3 and image.shape[2] == 4 else image

@@ -23,6 +23,8 @@ from facerts.onnx.providers import AUTO, CORES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+# Shares of the faces used for calibration that are at least usable, and good.
+USABLE, GOOD = 0.95, 0.8
 # The usual false match rate.
 DEFAULT_FMR = 1e-3
 
@@ -188,6 +190,14 @@ class Quality(ModelPart):
                 "facerts calibrate --groups, on enough faces of the group"
             )
         return threshold.quality
+
+    @property
+    def cutoffs(self) -> tuple[float, float] | None:
+        """The qualities from which faces are usable and good, see ``USABLE``; None if it is not calibrated."""
+        try:
+            return self.threshold(USABLE), self.threshold(GOOD)
+        except ModelError:
+            return None
 
     def share(self, keep: float) -> str | None:
         """The share as the model's description writes it; None if it does not list it."""

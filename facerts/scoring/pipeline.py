@@ -14,8 +14,9 @@ import numpy as np
 from facerts.detection import FaceFinder
 from facerts.embedding.onnx_embedder import outputs_of_crops
 from facerts.io.map_ahead import map_ahead
+from facerts.scoring.face import Face
 from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
-from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.row_builder import RowBuilder
 
 
 def score_images(
@@ -31,7 +32,7 @@ def score_images(
     workers: int | None = None,
     parallel_batches: int = 1,
     block_size: int | None = None,
-) -> Iterator[list[ScoredFace]]:
+) -> Iterator[list[Face]]:
     """Score images in order: for each the rows of its faces, or one row with the reason why there is none.
 
     Args:
@@ -74,7 +75,7 @@ def score_images(
                 yield from batch
 
 
-def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> list[list[ScoredFace]]:
+def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> list[list[Face]]:
     """The rows of each image; the crops of all of them are one batch."""
     crops = [crop for image in images for crop in image.crops]
     if not crops:

@@ -75,7 +75,7 @@ def crop_reasons(crop: NDArray[np.uint8]) -> tuple[str, ...]:
 
 def detection_reasons(detection: Detection, height: int, width: int) -> tuple[str, ...]:
     """Reasons that a detection shows in a photo of a size in pixels."""
-    yaw, _ = head_pose(detection.points)
+    yaw, _, _ = head_pose(detection.points)
     return _names(
         {
             CUT_OFF: share_outside(detection, height, width) > MAX_OUTSIDE,

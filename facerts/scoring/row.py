@@ -20,11 +20,13 @@ class Row:
         points: x and y of the eyes, the nose and the corners of the mouth, from left to right in the image; None for an
             aligned crop.
         det_score: the detector's score, 0 to 1; None for an aligned crop.
+        pose: yaw, pitch and roll of the head in degrees; None for an aligned crop.
         percentile: the quality as the percentage, 0 to 100, of the faces used for calibration that scored lower; None
             if the model is not calibrated.
         quality: higher is better; comparable only within one model.
         uncertainty: as the model's method defines it.
         accepted: whether the quality reaches the threshold and the face is one; None if there is no threshold.
+        verdict: what the quality means: "good", "usable", "poor" or "not a face"; None if the model is not calibrated.
         smaller_faces: number of faces in the image without a row, as they are smaller than the minimum that was asked
             for; None without one.
         reasons: what makes the face poor, most important first, and why it was rejected: not_a_face or below_threshold.
@@ -39,10 +41,12 @@ class Row:
     box: list[float] | None = None
     points: list[float] | None = None
     det_score: float | None = None
+    pose: list[float] | None = None
     percentile: float | None = None
     quality: float | None = None
     uncertainty: float | None = None
     accepted: bool | None = None
+    verdict: str | None = None
     reasons: tuple[str, ...] = ()
     smaller_faces: int | None = None
     error: str | None = None

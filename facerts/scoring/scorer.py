@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.providers import AUTO
-from facerts.scoring.face import Face, face_of
+from facerts.scoring.face import Face, embedded
 from facerts.scoring.inputs import (
     Color,
     ImageInput,
@@ -30,17 +30,19 @@ from facerts.scoring.inputs import (
     lazy_input,
     lazy_inputs,
 )
-from facerts.scoring.parts import FaceModel, Quality, Recognizer, Runtime
+from facerts.scoring.parts import USABLE, FaceModel, Quality, Recognizer, Runtime
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.row_builder import RowBuilder
 from facerts.scoring.swapped_channels import SwappedChannels
 from facerts.scoring.track import Track
-from facerts.scoring.verify import DEFAULT_KEEP, MatchRule, Verification
+from facerts.scoring.verify import MatchRule, Verification
 from facerts.scoring.video_tracks import TrackOptions, VideoTracks, video_detector
 from facerts.video import FrameSource, ReadReport, VideoInput, VideoLimits, open_frames
 
+# A share of the faces; None for the default, "none" for no decision.
+Keep: TypeAlias = float | Literal["none"] | None
 # Share of the calibration faces that are not poor in a video: as of those searched for in galleries.
 TRACK_KEEP = 0.99
 
@@ -109,7 +111,7 @@ class Scorer:
         images: ImageInputs,
         *,
         min_quality: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         largest: bool = False,
         color: Color = "RGB",
     ) -> list[Row]:
@@ -120,8 +122,9 @@ class Scorer:
                 A folder, record directory, shard or list stands for all of its images. Without a detector they are
                 aligned crops, 112 x 112 unless ``resize_crops``.
             min_quality: accept faces with at least this quality.
-            keep: accept faces above the threshold that keeps this share of the model's calibration faces. What is not
-                a face is not accepted either way.
+            keep: accept faces above the threshold that keeps this share of the good faces that the quality was
+                calibrated on; None for 0.95 if it is calibrated, "none" for no decision. What is not a face is not
+                accepted either way.
             largest: only the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
@@ -149,13 +152,14 @@ class Scorer:
         images: ImageInputs,
         *,
         min_quality: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         largest: bool = False,
         color: Color = "RGB",
+        embed: bool = False,
     ) -> list[Face]:
-        """The faces of images, each with its box, points, crop, embedding, quality and reasons.
+        """The faces of images, each with its box, points, pose, crop, quality, verdict and reasons.
 
-        An image without a face gives none.
+        An image without a face gives none, and one that cannot be read raises; ``score`` goes on with the others.
 
         Args:
             images: see ``score``.
@@ -163,10 +167,7 @@ class Scorer:
             keep: see ``score``.
             largest: only the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-
-        Raises:
-            ImageError: an image cannot be read; ``score`` goes on with the others.
-            DataError, ModelError, MissingModelError: as in ``score``.
+            embed: compute embeddings in batches; otherwise each is computed when it is first read.
 
         Examples:
             >>> import facerts
@@ -176,25 +177,27 @@ class Scorer:
             ((112, 112, 3), (128,))
         """
         options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
-        return list(self.iter_faces(images, **options))
+        return list(self.iter_faces(images, embed=embed, **options))
 
-    def iter_faces(self, images: ImageInputs, **options: Any) -> Iterator[Face]:
+    def iter_faces(self, images: ImageInputs, *, embed: bool = False, **options: Any) -> Iterator[Face]:
         """As ``faces``, one by one, for any number of images."""
-        for scored in self.score_each(images, **options):
-            if (face := face_of(scored)) is not None:
-                yield face
+        for face in self.score_each(images, embed=embed, **options):
+            if face.row.error is not None:
+                raise ImageError(face.row.error)
+            if face.crop is not None:
+                yield replace(face, recognizer=self._recognizer)
 
     def score_each(
         self,
         images: ImageInputs,
         *,
         min_quality: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         largest: bool = False,
         color: Color = "RGB",
         embed: bool = True,
         progress: str = "",
-    ) -> Iterator[ScoredFace]:
+    ) -> Iterator[Face]:
         """As ``score``, one by one, for any number of images: rows with crops and embeddings.
 
         Args:
@@ -224,7 +227,7 @@ class Scorer:
         join: bool = True,
         join_seconds: float | None = None,
         min_quality: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         color: Color = "RGB",
         limits: VideoLimits | None = None,
         reconnect: float = 60.0,
@@ -284,7 +287,7 @@ class Scorer:
         options: TrackOptions,
         *,
         min_quality: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         workers: int | None = None,
     ) -> VideoTracks:
         """What ``video`` does, frame by frame.
@@ -305,20 +308,20 @@ class Scorer:
             parallel_batches=self.model().parallel_batches if workers is None else 1,
         )
 
-    def track_row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
+    def track_row_builder(self, *, min_quality: float | None = None, keep: Keep = None) -> RowBuilder:
         """The builder of the rows of a video's faces, which rejects those that are poor."""
-        if min_quality is None and keep is None and self._share(TRACK_KEEP) is not None:
-            keep = TRACK_KEEP
+        if min_quality is None and keep is None:
+            keep = TRACK_KEEP if self._share(TRACK_KEEP) is not None else "none"
         return self.row_builder(min_quality=min_quality, keep=keep)
 
     def verify(
         self,
-        first: ImageInput,
-        second: ImageInput,
+        first: ImageInput | Face,
+        second: ImageInput | Face,
         *,
         fmr: float | None = None,
         threshold: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         min_quality: float | None = None,
         color: Color = "RGB",
     ) -> Verification:
@@ -327,7 +330,7 @@ class Scorer:
         Of a photo with several faces the largest is compared, and ``note`` says so.
 
         Args:
-            first: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
+            first: a path, encoded bytes, an ``(H, W, 3) uint8`` array, a PIL image, or a face of this scorer.
             second: likewise.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
                 model was calibrated for; None for 0.001, or the lowest if that is missing.
@@ -349,14 +352,12 @@ class Scorer:
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         check_color(color)
-        images = [
-            lazy_input(first, "the first image", color),
-            lazy_input(second, "the second image", color),
-        ]
-        (first_face,), (second_face,) = self._watched(
-            images, self.row_builder(min_quality=rule.min_quality), largest=True
-        )
-        return rule.verify(first_face, second_face)
+        row_builder = self.row_builder_at(rule.min_quality)
+        named = (("the first image", first), ("the second image", second))
+        images = [lazy_input(each, name, color) for name, each in named if not isinstance(each, Face)]
+        scored = self._watched(images, row_builder, largest=True)
+        given = [each if isinstance(each, Face) else next(scored)[0] for _, each in named]
+        return rule.verify(*map(row_builder.decided, embedded(given)))
 
     def verify_pairs(
         self,
@@ -364,7 +365,7 @@ class Scorer:
         *,
         fmr: float | None = None,
         threshold: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         min_quality: float | None = None,
         progress: str = "",
     ) -> Iterator[Verification]:
@@ -376,7 +377,7 @@ class Scorer:
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
             lazy_images(Files("pairs", Path(), paths, None)),
-            self.row_builder(min_quality=rule.min_quality),
+            self.row_builder_at(rule.min_quality),
             largest=True,
         )
         if progress:
@@ -390,14 +391,12 @@ class Scorer:
         *,
         fmr: float | None = None,
         threshold: float | None = None,
-        keep: float | None = None,
+        keep: Keep = None,
         min_quality: float | None = None,
     ) -> MatchRule:
         """What ``verify`` decides by."""
         recognizer = self.recognizer
-        if keep is None and min_quality is None and self.quality and self.quality.description.thresholds:
-            keep = DEFAULT_KEEP
-        limit = self.row_builder(min_quality=min_quality, keep=keep).min_quality
+        limit = self.min_quality(min_quality, keep)
         if threshold is not None:
             if not -1 <= threshold <= 1:
                 raise ModelError(
@@ -409,8 +408,8 @@ class Scorer:
         match = recognizer.match_threshold(fmr)
         # Only faces above the limit are compared. The error rate of such pairs is known for the file's own quality.
         errors: MatchThreshold | KeptPairs = match
-        if keep is not None and len(self.model().models) == 1:
-            errors = match.kept.get(self._share(keep) or "", match)
+        if min_quality is None and keep != "none" and len(self.model().models) == 1:
+            errors = match.kept.get(self._share(USABLE if keep is None else keep) or "", match)
         return MatchRule(
             fmr=fmr,
             threshold=match.similarity,
@@ -422,7 +421,7 @@ class Scorer:
 
     def score_lazy(
         self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
-    ) -> Iterator[list[ScoredFace]]:
+    ) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
         model = row_builder.model
         assert isinstance(model, FaceModel)
@@ -437,7 +436,7 @@ class Scorer:
 
     def _watched(
         self, images: Sequence[LazyImage], row_builder: RowBuilder, *, largest: bool
-    ) -> Iterator[list[ScoredFace]]:
+    ) -> Iterator[list[Face]]:
         scored = self.score_lazy(images, row_builder, largest=largest)
         if self.quality is None or all(image.color is None for image in images):
             return scored
@@ -446,18 +445,31 @@ class Scorer:
         return self._swapped_channels.watch(images, scored)
 
     def row_builder(
-        self, *, min_quality: float | None = None, keep: float | None = None, embed: bool = True
+        self, *, min_quality: float | None = None, keep: Keep = None, embed: bool = True
     ) -> RowBuilder:
-        """The builder of rows from the outputs of the models.
+        """The builder of rows from the outputs of the models; see ``score`` for the options.
 
         Args:
             embed: with embeddings, which need the recognizer.
         """
+        return self.row_builder_at(self.min_quality(min_quality, keep), embed=embed)
+
+    def row_builder_at(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
+        """The builder of rows that accepts faces from a quality on; None for no decision."""
+        if self.quality is None:
+            return RowBuilder(self.model(embed=embed), min_quality)
+        calibration, cutoffs = self.quality.description.calibration, self.quality.cutoffs
+        return RowBuilder(self.model(embed=embed), min_quality, calibration, cutoffs)
+
+    def min_quality(self, min_quality: float | None = None, keep: Keep = None) -> float | None:
+        """The quality from which faces are accepted, see ``score``; None for no decision."""
         if min_quality is not None and keep is not None:
             raise ModelError("min_quality and keep both set the threshold; give only one")
-        threshold = min_quality if keep is None else self.threshold(keep)
-        calibration = None if self.quality is None else self.quality.description.calibration
-        return RowBuilder(self.model(embed=embed), threshold, calibration)
+        if min_quality is not None or keep == "none":
+            return min_quality
+        if keep is not None:
+            return self.threshold(keep)
+        return None if self.quality is None or self.quality.cutoffs is None else self.quality.cutoffs[0]
 
     def settings(self, *, embed: bool = True) -> dict[str, str | float | bool | None]:
         """Everything that rows depend on besides the images and the threshold, as JSON values."""
@@ -605,7 +617,7 @@ def verify(
     *,
     fmr: float | None = None,
     threshold: float | None = None,
-    keep: float | None = None,
+    keep: Keep = None,
     min_quality: float | None = None,
     color: Color = "RGB",
 ) -> Verification:

@@ -5,26 +5,24 @@ from __future__ import annotations
 import tempfile
 import weakref
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 
 import numpy as np
 
-from facerts.detection.pose import head_pose
 from facerts.images import CROP_SIZE
 from facerts.io.files import writing
-from facerts.scoring.face import Face, face_of
-from facerts.scoring.row import Row
-from facerts.scoring.row_builder import ScoredFace
+from facerts.scoring.face import Face, Pose
 
 # Two faces of a track are different shots if they are so many seconds apart, or the head has turned by so many degrees.
 MIN_SECONDS = 2.0
 MIN_DEGREES = 15.0
+FRONTAL = Pose(0, 0, 0)
 # Of a crop, in bytes.
 SIZE = CROP_SIZE * CROP_SIZE * 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shot(Face):
     """One of the best faces of a track.
 
@@ -32,7 +30,7 @@ class Shot(Face):
         time: when it was seen, in seconds since the video began.
     """
 
-    time: float
+    time: float = 0.0
 
 
 @dataclass(eq=False)
@@ -44,7 +42,7 @@ class HeldShot:
     """
 
     time: float
-    face: ScoredFace
+    face: Face
     stored: int | None = None
 
     @property
@@ -57,7 +55,7 @@ class HeldShot:
         """Whether the two would be one shot to those who look at them."""
         if abs(self.time - other.time) >= MIN_SECONDS:
             return False
-        turned = np.subtract(_pose(self.face.row), _pose(other.face.row))
+        turned = np.subtract(self.face.pose or FRONTAL, other.face.pose or FRONTAL)[:2]
         return bool(np.abs(turned).max() < MIN_DEGREES)
 
 
@@ -98,9 +96,7 @@ class CropStore:
             self._file.seek(held.stored * SIZE)
             crop = np.frombuffer(self._file.read(SIZE), dtype=np.uint8).copy()
             scored = replace(scored, crop=crop.reshape(CROP_SIZE, CROP_SIZE, 3))
-        face = face_of(scored)
-        assert face is not None
-        return Shot(**vars(face), time=held.time)
+        return Shot(**{field.name: getattr(scored, field.name) for field in fields(Face)}, time=held.time)
 
 
 def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
@@ -120,7 +116,3 @@ def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
     shots.append(new)
     shots.sort(key=lambda shot: shot.rank, reverse=True)
     del shots[most:]
-
-
-def _pose(row: Row) -> tuple[float, float]:
-    return (0.0, 0.0) if row.points is None else head_pose(np.reshape(row.points, (-1, 2)))

@@ -14,9 +14,9 @@ import numpy as np
 from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write, check_writable
 from facerts.io.json_file import json_text
+from facerts.scoring.face import Face
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import ScoredFace
 
 Put = Callable[[Any], None]
 
@@ -198,7 +198,7 @@ def check_embeddings_file(path: str | Path) -> None:
     check_writable(path)
 
 
-def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
+def write_embeddings(path: str | Path, scored: Sequence[Face]) -> None:
     """Write embeddings and scores as arrays.
 
     The arrays are ``paths``, ``faces``, ``embeddings (N, d) float32``, ``quality``, ``uncertainty`` and ``norm``, and
@@ -207,14 +207,14 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
     are NaN for images that were aligned crops.
     """
     check_embeddings_file(path)
-    faces = [entry for entry in scored if entry.embedding is not None]
+    faces = [entry for entry in scored if entry.vector is not None]
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
         raise Error(f"no face was found in any of the {len(scored)} images, so there is nothing to write")
     arrays = {
         "paths": np.array([entry.row.path for entry in faces]),
         "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),
-        "embeddings": np.stack([entry.embedding for entry in faces if entry.embedding is not None]),
+        "embeddings": np.stack([entry.vector for entry in faces if entry.vector is not None]),
         "quality": _floats([entry.row.quality for entry in faces]),
         "uncertainty": _floats([entry.row.uncertainty for entry in faces]),
         "norm": _floats([entry.norm for entry in faces]),

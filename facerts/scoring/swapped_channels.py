@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from facerts.scoring.face import Face
 from facerts.scoring.parts import Quality
 from facerts.scoring.prepare import LazyImage
-from facerts.scoring.row_builder import ScoredFace
 
 # Faces that are looked at before the order is taken for right.
 FACES = 16
@@ -35,16 +35,14 @@ class SwappedChannels:
         self._spread = quantiles[75] - quantiles[25] if quantiles else None
         self._done = not self._spread
 
-    def watch(
-        self, images: Sequence[LazyImage], scored: Iterable[list[ScoredFace]]
-    ) -> Iterator[list[ScoredFace]]:
+    def watch(self, images: Sequence[LazyImage], scored: Iterable[list[Face]]) -> Iterator[list[Face]]:
         """The faces of each image, unchanged; those that come from arrays are looked at."""
         for image, faces in zip(images, scored, strict=True):
             if image.color is not None and not self._done and len(self._gains[image.color]) < FACES:
                 self._see(image.color, faces)
             yield faces
 
-    def _see(self, color: str, faces: Sequence[ScoredFace]) -> None:
+    def _see(self, color: str, faces: Sequence[Face]) -> None:
         seen = [
             (face.crop, face.row.quality)
             for face in faces

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from facerts.io.progress import duration as in_words_of_time
 from facerts.metrics.pooling import face_weights
+from facerts.scoring.face import Face
 from facerts.scoring.reasons import in_order, in_words
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.shots import CropStore, HeldShot, Shot, add_shot
 
 Floats = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Track:
         """How long the face is on screen."""
         return sum(end - start for start, end in self.spans)
 
-    def as_face(self) -> ScoredFace:
+    def as_face(self) -> Face:
         """The template as if it was the embedding of one face, for ``Gallery.match``."""
         row = Row(
             self.path,
@@ -86,7 +86,7 @@ class Track:
             reasons=self.reasons,
             model_sha256=self.model_sha256,
         )
-        return ScoredFace(row, self.best[0].crop if self.best else None, self.template, found=1)
+        return Face(row, self.best[0].crop if self.best else None, self.template, found=1)
 
 
 def _zero() -> Floats:
@@ -143,14 +143,14 @@ class TrackBuilder:
         """
         return self.good_sum / self.good_weight
 
-    def add(self, part: int, time: float, face: ScoredFace, most: int) -> None:
+    def add(self, part: int, time: float, face: Face, most: int) -> None:
         """Add the face of a frame.
 
         Args:
             part: number of the unbroken track.
             most: number of shots to keep.
         """
-        row, embedding = face.row, face.embedding
+        row, embedding = face.row, face.vector
         assert embedding is not None
         begin, end = self.spans.get(part, (time, time))
         self.spans[part] = (begin, max(end, time))

@@ -8,14 +8,12 @@ from typing import Literal
 
 import numpy as np
 
+from facerts.scoring.face import Face
 from facerts.scoring.reasons import NO_FACE, NOT_A_FACE, in_words
-from facerts.scoring.row_builder import ScoredFace
 
 Decision = Literal["same", "different", "inconclusive"]
 
 DEFAULT_FMR = 1e-3
-# Below it the answers were found worthless on held-out people, see docs/results/use.md.
-DEFAULT_KEEP = 0.95
 # Two crops of one image may differ by rounding.
 IDENTICAL = 1 - 1e-5
 
@@ -73,7 +71,7 @@ class MatchRule:
     min_quality: float | None
     model_sha256: str
 
-    def verify(self, first: ScoredFace, second: ScoredFace) -> Verification:
+    def verify(self, first: Face, second: Face) -> Verification:
         """Compare two faces; the result has an error if there is none in one of the images."""
         result = replace(
             self.failed(
@@ -86,9 +84,9 @@ class MatchRule:
             first_faces=None if first.row.error else first.found,
             second_faces=None if second.row.error else second.found,
         )
-        if first.embedding is None or second.embedding is None:
+        if first.vector is None or second.vector is None:
             return result
-        similarity = float(first.embedding.astype(np.float64) @ second.embedding.astype(np.float64))
+        similarity = float(first.vector.astype(np.float64) @ second.vector.astype(np.float64))
         reason = "; ".join([*self._too_poor(first), *self._too_poor(second)]) or None
         notes = [*_several_faces(first), *_several_faces(second)]
         if similarity > IDENTICAL:
@@ -116,7 +114,7 @@ class MatchRule:
             model_sha256=self.model_sha256,
         )
 
-    def _too_poor(self, face: ScoredFace) -> Iterator[str]:
+    def _too_poor(self, face: Face) -> Iterator[str]:
         row = face.row
         if not row.rejected:
             return
@@ -129,13 +127,13 @@ class MatchRule:
             )
 
 
-def _error(face: ScoredFace) -> Iterator[str]:
+def _error(face: Face) -> Iterator[str]:
     if face.row.error is not None:
         yield face.row.error
-    elif face.embedding is None:
+    elif face.vector is None:
         yield f"{face.row.path}: {in_words([NO_FACE])}"
 
 
-def _several_faces(face: ScoredFace) -> Iterator[str]:
+def _several_faces(face: Face) -> Iterator[str]:
     if face.found > 1:
         yield f"{face.row.path}: {face.found} faces, of which the largest is compared"

@@ -13,10 +13,11 @@ import numpy as np
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
+from facerts.scoring.face import Face
 from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
-from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.row_builder import RowBuilder
 from facerts.scoring.shots import CropStore
 from facerts.scoring.track import Track, TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
@@ -71,7 +72,7 @@ class TrackedFrame:
     """
 
     time: float
-    faces: list[ScoredFace]
+    faces: list[Face]
     parts: list[int | None]
     tracks: list[Track]
 
@@ -166,8 +167,8 @@ class VideoTracks:
         ended, self.ended = self.ended, []
         yield from self._given(sorted(ended, key=lambda each: (each.start, sorted(each.spans))))
 
-    def _step(self, time: float, faces: list[ScoredFace]) -> TrackedFrame:
-        found = [face for face in faces if face.embedding is not None]
+    def _step(self, time: float, faces: list[Face]) -> TrackedFrame:
+        found = [face for face in faces if face.vector is not None]
         parts, ended = self._tracker.update(time, [_seen(face) for face in found])
         for number in ended:
             self._end(number)
@@ -234,7 +235,7 @@ def match_cosines(calibration: Calibration | None) -> list[float]:
     return [by_rate[rate] for rate in sorted(by_rate)]
 
 
-def _seen(face: ScoredFace) -> SeenBox:
+def _seen(face: Face) -> SeenBox:
     row = face.row
     assert row.box is not None
-    return SeenBox(np.array(row.box), row.det_score or 0.0, None if row.rejected else face.embedding)
+    return SeenBox(np.array(row.box), row.det_score or 0.0, None if row.rejected else face.vector)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from facerts.galleries import Decision as SearchDecision
 from facerts.galleries import GallerySummary
 from facerts.onnx.contract import Description
-from facerts.scoring import Row, Shot, Track, Verification
+from facerts.scoring import Row, Track, Verification
 from facerts.scoring.reasons import REASONS
 from facerts.scoring.verify import Decision
 from facerts.serving.settings import MIN_FPIR
@@ -303,10 +303,12 @@ class Matches(_Answer):
     """One result for each image, in the order they were sent."""
 
 
-@fields_of(Shot, without=("path", "number", "embedding", "norm", "accepted"))
+@fields_of(Row, without=("path", "face", "smaller_faces", "error", "accepted", "model_sha256"))
 class ShotResult(Schema):
     """One of the best faces of a track."""
 
+    time: float
+    """When it was seen, in seconds since the clip began."""
     crop: str | None
     """The aligned crop, 112 x 112, as PNG in base64; null unless requested."""
 

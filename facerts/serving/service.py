@@ -21,7 +21,7 @@ from facerts.errors import Error, ModelError
 from facerts.galleries import Gallery, Match
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import LazyImage, MatchRule, Row, RowBuilder, ScoredFace, Scorer
+from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, storable
 from facerts.scoring.reasons import NO_FACE, in_words
 from facerts.serving import schemas
@@ -43,7 +43,7 @@ class _ScoredImage:
     """What the response says of an image, and its faces."""
 
     result: ImageResult
-    faces: list[ScoredFace]
+    faces: list[Face]
 
 
 class UnusableImagesError(Error):
@@ -106,7 +106,7 @@ class Service:
         gallery = Gallery(place)
         gallery.check_model(self.scorer)
         # Computed now rather than with the first request; and the gallery may not be one to search in.
-        face = ScoredFace(Row("", model_sha256=self.scorer.recognizer.sha256), None, embedding)
+        face = Face(Row("", model_sha256=self.scorer.recognizer.sha256), None, embedding)
         gallery.match([face], fpir=self.settings.fpir)
         return gallery
 
@@ -298,7 +298,7 @@ class Service:
             height=None if prepared.size is None else prepared.size[0],
             found=prepared.found,
             faces=[
-                schemas.FaceResult.of(face.row, embedding=face.embedding if embedding else None)
+                schemas.FaceResult.of(face.row, embedding=face.vector if embedding else None)
                 for face in scored
                 if face.row.face is not None
             ],

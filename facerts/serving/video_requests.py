@@ -117,5 +117,6 @@ def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackRe
 
 
 def _shot(shot: Shot, options: VideoOptions) -> ShotResult:
+    assert shot.crop is not None
     crop = base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None
-    return ShotResult.of(shot, crop=crop)
+    return ShotResult.of(shot.row, time=shot.time, crop=crop)

@@ -19,7 +19,7 @@ from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_pa
 from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
 from facerts.galleries import Gallery
-from facerts.scoring import Row, ScoredFace, Scorer
+from facerts.scoring import Face, Row, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.sinks import from_cell
 from facerts.scoring.video_tracks import TrackedFrame
@@ -152,7 +152,7 @@ def test_annotated_clips_have_every_frame_with_its_boxes(scorer: Scorer, clips: 
 
 def test_boxes_between_two_frames_lie_between_theirs() -> None:
     first, moved, other = (
-        ScoredFace(Row("", face=0, box=box, percentile=percentile))
+        Face(Row("", face=0, box=box, percentile=percentile))
         for box, percentile in (([0, 0, 10, 10], 50.0), ([40, 0, 50, 10], 60.0), ([5, 5, 9, 9], None))
     )
     log = BoxLog()

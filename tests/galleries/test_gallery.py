@@ -22,7 +22,7 @@ from facerts.errors import DataError, Error, ModelError
 from facerts.galleries import BestImage, Decision, Enrollments, Gallery, Listed, best_images, copy_images
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.images import encode_png
-from facerts.scoring import Row, ScoredFace, Scorer
+from facerts.scoring import Face, Row, Scorer
 from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
@@ -50,9 +50,9 @@ def unit(vectors: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def faces_of(embedding: NDArray[np.float32]) -> list[ScoredFace]:
+def faces_of(embedding: NDArray[np.float32]) -> list[Face]:
     return [
-        ScoredFace(Row(f"{row}.jpg", face=0, quality=0.5, model_sha256="a" * 64), None, vector)
+        Face(Row(f"{row}.jpg", face=0, quality=0.5, model_sha256="a" * 64), None, vector)
         for row, vector in enumerate(embedding)
     ]
 
@@ -131,8 +131,8 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
         # A dog, without a threshold for quality.
         replace(known, row=Row("dog.jpg", face=0, reasons=("not_a_face",))),
         known,
-        ScoredFace(Row("empty.jpg", reasons=("no_face",))),
-        ScoredFace(Row("broken.jpg", error="broken.jpg: not an image")),
+        Face(Row("empty.jpg", reasons=("no_face",))),
+        Face(Row("broken.jpg", error="broken.jpg: not an image")),
         stranger,
     ]
     matches = gallery.match(faces, fpir=0.01, k=3)
@@ -397,7 +397,7 @@ WRONG: dict[str, tuple[Callable[[Gallery, Scorer], object], str]] = {
     "a dict": (lambda gallery, scorer: gallery.search(scorer, {"a": 1}), "an image must be .*, not dict"),
     "a row": (
         lambda gallery, scorer: gallery.search(scorer, scorer.score(draw_face(0, 0))),
-        r"a facerts\.Face, not Row",
+        r"a PIL image, not Row",
     ),
     "no scorer": (
         lambda gallery, scorer: gallery.search("photo.jpg", "photo.jpg"),
@@ -446,7 +446,7 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
 ) -> None:
     first = min(str(path) for path in people.rglob("*.jpg"))
 
-    def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[ScoredFace]:
+    def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[Face]:
         everything = options["min_quality"] == -math.inf
         for face in score_each(self, *arguments, **options):
             poor = face.row.path == first

@@ -51,7 +51,7 @@ def scorer(model: Path) -> Scorer:
 def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels) -> None:
     faces = list(scorer.faces(photo, min_quality=-1e9))
     rows = scorer.score(photo, min_quality=-1e9)
-    assert [face.number for face in faces] == [0, 1]
+    assert [face.index for face in faces] == [0, 1]
     for face, row in zip(faces, rows, strict=True):
         assert face.box is not None
         assert face.points is not None
@@ -75,7 +75,7 @@ def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp
     expected = scorer.embed(photo)
     assert len(expected) == 1
     for image in given:
-        assert [face.number for face in scorer.faces(image)] == [0, 1]
+        assert [face.index for face in scorer.faces(image)] == [0, 1]
         assert len(scorer.score(image)) == 2
         np.testing.assert_allclose(scorer.embed(image).embedding, expected.embedding, atol=1e-6)
     bgr = np.ascontiguousarray(photo[..., ::-1])

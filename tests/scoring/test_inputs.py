@@ -121,11 +121,10 @@ def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crop
     assert scorer.score(bgra, color="BGR") == scorer.score(crops[0])
 
 
-def test_what_is_no_image_is_said_in_one_row(scorer: Scorer) -> None:
-    for image, message in (
-        (None, "image 0: None is no image; cv2.imread returns it for a file that it cannot read"),
-        ({"a": 1}, "image 0: an image must be a path, bytes, an array or a PIL image, not dict"),
-        (7, "image 0: an image must be a path, bytes, an array or a PIL image, not int"),
-    ):
-        (row,) = scorer.score(image)  # type: ignore[arg-type]
-        assert row.error == message
+def test_what_cannot_be_read_is_a_row_and_what_is_no_image_raises(scorer: Scorer) -> None:
+    (row,) = scorer.score(None)  # type: ignore[arg-type]
+    assert row.error == "image 0: None is no image; cv2.imread returns it for a file that it cannot read"
+    for image in ({"a": 1}, 7):
+        kind = type(image).__name__
+        with pytest.raises(Error, match=f"must be a path, bytes, an array or a PIL image, not {kind}"):
+            scorer.score(image)  # type: ignore[arg-type]

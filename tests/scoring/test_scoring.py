@@ -20,10 +20,10 @@ from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.io.map_ahead import map_ahead
 from facerts.scoring import (
+    Face,
     LazyImage,
     Row,
     RowBuilder,
-    ScoredFace,
     Scorer,
     lazy_images,
     open_sink,
@@ -171,10 +171,12 @@ ROWS = [
         [1.0, 2.5, 3.0, 4.0],
         [*map(float, range(10))],
         0.9,
+        [1.0, -2.0, 3.5],
         42.5,
         1.25,
         -1.25,
         True,
+        "good",
         (),
         None,
         None,
@@ -281,9 +283,7 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
         np.testing.assert_array_equal(stored["norm"], stored["quality"])
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
     points = [10.0, 20.0, 13.0, 24.0, 0, 0, 0, 0, 0, 0]
-    face = ScoredFace(
-        Row("a.jpg", 0, points=points, det_score=0.75), None, np.eye(2, dtype=np.float32)[0], 2.0
-    )
+    face = Face(Row("a.jpg", 0, points=points, det_score=0.75), None, np.eye(2, dtype=np.float32)[0], 2.0)
     write_embeddings(tmp_path / "photos.npz", [face])
     with np.load(tmp_path / "photos.npz") as stored:
         assert (stored["det_score"].tolist(), stored["face_size"].tolist()) == ([0.75], [5.0])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from facerts.errors import Error, ModelError, WriteError
 from facerts.galleries import Decision, Gallery
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring import Row, ScoredFace, Scorer, Track
+from facerts.scoring import Face, Row, Scorer, Track
 from facerts.scoring.shots import CropStore, HeldShot, add_shot
 from facerts.scoring.track import TrackBuilder, joined_best
 from facerts.scoring.video_tracks import TrackOptions
@@ -144,7 +144,7 @@ def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, f
     for time, quality, yaw in sorted(seen):
         points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
         row = Row("clip", face=0, quality=quality, points=points)
-        add_shot(shots, HeldShot(time, ScoredFace(row)), most)
+        add_shot(shots, HeldShot(time, Face(row)), most)
     assert 1 <= len(shots) <= most
     assert shots[0].rank[0] == max(quality for _, quality, _ in seen)
     assert shots == sorted(shots, key=lambda shot: shot.rank, reverse=True)
@@ -219,7 +219,7 @@ def test_few_large_frames_are_in_memory() -> None:
 
 def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None:
     crops = np.random.default_rng(0).integers(0, 255, (4, 112, 112, 3), np.uint8)
-    held = [HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time, crop in enumerate(crops)]
+    held = [HeldShot(time, Face(Row("clip", face=0), crop, crop)) for time, crop in enumerate(crops)]
     store = CropStore()
     for shot in held[:3]:
         store.put(shot)
@@ -235,7 +235,7 @@ def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None
 
 def test_a_full_disk_names_the_folder_of_temporary_files() -> None:
     crop = np.zeros((112, 112, 3), np.uint8)
-    first, second = (HeldShot(time, ScoredFace(Row("clip", face=0), crop, crop)) for time in range(2))
+    first, second = (HeldShot(time, Face(Row("clip", face=0), crop, crop)) for time in range(2))
     store = CropStore()
     with no_larger_files(50_000):
         store.put(first)
@@ -288,7 +288,7 @@ def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> Tra
     builder = TrackBuilder()
     for at, (embedding, percentile) in enumerate(zip(embeddings, percentiles, strict=True)):
         row = Row("clip.mp4", face=0, percentile=percentile, quality=percentile)
-        builder.add(int(start), start + at / 10, ScoredFace(row, None, embedding.astype(np.float32)), most=1)
+        builder.add(int(start), start + at / 10, Face(row, None, embedding.astype(np.float32)), most=1)
     return builder
 
 

@@ -1,0 +1,136 @@
+"""A quality and a recognizer side by side: which of them a command runs, how often, and what each is asked for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import facerts
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
+from facerts.embedding import OnnxModel
+from facerts.images import encode_png
+from facerts.scoring import Scorer
+from tests.command import run
+
+QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
+CROPS = np.stack([draw_face(person, 0) for person in range(3)])
+# Not arrays, whose order of channels is checked with a second forward pass.
+FILES = [encode_png(crop) for crop in CROPS]
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Number of crops that passed through each model."""
+    counts: Counter[str] = Counter()
+    tensors = OnnxModel.tensors
+
+    def counting(self: OnnxModel, crops: np.ndarray) -> dict[str, np.ndarray]:
+        counts[self.name] += len(crops)
+        return tensors(self, crops)
+
+    monkeypatch.setattr(OnnxModel, "tensors", counting)
+    return counts
+
+
+def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(
+    passed: Counter[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people, gallery = tmp_path / "people", tmp_path / "g.npz"
+    write_synthetic_faces(people, identities=2, images=3)
+    first, second, *_ = sorted(people.rglob("*.jpg"))
+    both, own = {QUALITY: 1, RECOGNIZER: 1}, ("--min-quality", "-9")
+    for crops, each, arguments in [
+        (6, {QUALITY: 1}, ("score", people)),
+        (6, {RECOGNIZER: 1}, ("score", people, "--quality", RECOGNIZER)),
+        (6, {QUALITY: 1}, ("score", people, "--model", QUALITY, "--out", tmp_path / "rows.csv")),
+        (2, both, ("verify", first, second)),
+        (2, {RECOGNIZER: 1}, ("verify", first, second, "--model", RECOGNIZER)),
+        (2, {RECOGNIZER: 1}, ("verify", first, second, "--quality", "own")),
+        (6, both, ("embed", people, "--out", tmp_path / "faces.npz")),
+        (6, both, ("gallery", "build", people, "--out", gallery, *own)),
+        (1, both, ("gallery", "add", gallery, first, "--person", "Anna", *own)),
+        (6, both, ("gallery", "search", gallery, people, *own)),
+        (6, both, ("people", "find", people, "--out", tmp_path / "found", *own)),
+        (0, both, ("people", "find", people, "--out", tmp_path / "found", *own)),
+    ]:
+        passed.clear()
+        status = run(*arguments)
+        assert status != 2, capsys.readouterr().err
+        assert +passed == Counter({name: count * crops for name, count in each.items() if crops}), arguments
+
+
+def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[str]) -> None:
+    scorer = facerts.load(detector="none")
+    faces = scorer.faces(FILES)
+    assert passed == {QUALITY: 3}
+    expected = facerts.Recognizer(RECOGNIZER)(CROPS)
+    passed.clear()
+    np.testing.assert_allclose(faces[1].embedding, expected[1], atol=1e-6)
+    assert faces[1].embedding is faces[1].embedding
+    assert passed == {RECOGNIZER: 1}
+    assert faces[0].similarity(faces[2]) == pytest.approx(float(expected[0] @ expected[2]), abs=1e-6)
+    assert passed == {RECOGNIZER: 3}
+    passed.clear()
+    assert all(face.vector is not None for face in scorer.faces(FILES, embed=True))
+    assert passed == {QUALITY: 3, RECOGNIZER: 3}
+    other = facerts.load(recognizer="facerts-small-int8", detector="none").faces(FILES[0])[0]
+    with pytest.raises(facerts.Error, match="different recognizers"):
+        faces[0].similarity(other)
+    with pytest.raises(facerts.Error, match=r"no recognizer.*--recognizer"):
+        _ = Scorer(facerts.Quality()).faces(FILES[0])[0].embedding
+
+
+def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
+    scorer = facerts.load(detector="none")
+    first, second, _ = scorer.faces(FILES)
+    passed.clear()
+    by_face, by_crop = (scorer.verify(*pair, min_quality=-9) for pair in ((first, second), FILES[:2]))
+    assert by_face.similarity == pytest.approx(by_crop.similarity)
+    assert passed == {QUALITY: 2, RECOGNIZER: 4}
+    assert by_face.decision == by_crop.decision
+    assert scorer.verify(first, FILES[0], min_quality=-9).decision == "same"
+    assert scorer.verify(first, second, min_quality=9).decision == "inconclusive"
+    assert facerts.annotate(CROPS[0], [first]).shape[1] == 448
+
+
+def test_the_quality_decides_and_says_in_a_word_what_it_means() -> None:
+    scorer, quality = facerts.load(detector="none"), facerts.Quality()
+    usable, good = quality.threshold(0.95), quality.threshold(0.8)
+    rows = scorer.score(CROPS)
+    for row in rows:
+        assert row.accepted == (row.quality >= usable and "not_a_face" not in row.reasons)
+    decide = scorer.row_builder()
+    words = [decide._verdict(value, ()) for value in (usable - 1e-6, usable, good - 1e-6, good)]
+    assert words == ["poor", "usable", "usable", "good"]
+    assert decide._verdict(good, ("not_a_face",)) == "not a face"
+    assert {row.accepted for row in scorer.score(CROPS, keep="none")} == {None}
+    assert {row.accepted for row in scorer.score(CROPS, keep=1.0)} <= {True, False}
+
+
+def faces_of(work: tuple[Scorer, facerts.Face]) -> tuple[list[float], float]:
+    """In another process."""
+    scorer, face = work
+    again = scorer.faces(CROPS)
+    return [face.quality for face in again], face.similarity(again[0])
+
+
+def test_a_scorer_and_a_face_can_be_sent_to_another_process() -> None:
+    scorer = facerts.load()
+    faces = scorer.faces(CROPS)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        (found,) = pool.map(faces_of, [(scorer, faces[0])])
+    assert found[0] == [face.quality for face in faces]
+    assert found[1] == pytest.approx(1)
+    own = facerts.load(RECOGNIZER)
+    assert pickle.loads(pickle.dumps(own)).model().models[0].name == RECOGNIZER
+    assert len(pickle.loads(pickle.dumps(own)).model().models) == 1
+
+
+def test_only_public_names_are_listed() -> None:
+    assert dir(facerts) == facerts.__all__
+    assert all(getattr(facerts, name) is not None for name in facerts.__all__)
