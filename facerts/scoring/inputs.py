@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 BytesLike = bytes | bytearray | memoryview
-Color: TypeAlias = Literal["RGB", "BGR"]
+Color: TypeAlias = Literal["RGB", "BGR", "rgb", "bgr"]
 ImageInput: TypeAlias = "str | Path | bytes | bytearray | memoryview | BinaryIO | NDArray[np.uint8] | Image"
 ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
 
@@ -40,7 +40,7 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
         by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
             another image another name.
     """
-    check_color(color)
+    color = check_color(color)
     if isinstance(images, Source):
         return list(lazy_images(images))
     # An array of paths is several images; an array of pixels with up to three axes is one.
@@ -76,15 +76,16 @@ def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iter
         yield LazyImage(source.location(index), partial(load, index))
 
 
-def check_color(color: Color) -> None:
-    """Refuse an unknown order of channels."""
+def check_color(color: Color) -> Color:
+    """The order of channels in capitals; an unknown one is refused."""
     if color not in get_args(Color):
-        known = get_args(Color)
-        raise Error(f"no color {color!r}; choose one of {', '.join(known)}")
+        raise Error(f"no color {color!r}; choose one of RGB, BGR")
+    return "BGR" if color.upper() == "BGR" else "RGB"
 
 
 def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     """An image, loaded when it is needed."""
+    color = check_color(color)
     if isinstance(image, str | Path):
         return LazyImage(str(image), partial(_from_path, image))
     image = _content(image)

@@ -351,7 +351,6 @@ class Scorer:
             ('same', 1.0, 0.3705)
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
-        check_color(color)
         row_builder = self.row_builder_at(rule.min_quality)
         named = (("the first image", first), ("the second image", second))
         images = [lazy_input(each, name, color) for name, each in named if not isinstance(each, Face)]
@@ -513,7 +512,7 @@ class Scorer:
             >>> outputs.embedding.shape, outputs.quality.shape
             ((2, 128), (2,))
         """
-        check_color(color)
+        color = check_color(color)
         model = self.model()
         if isinstance(images, np.ndarray) and images.ndim == 4:
             return model(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))

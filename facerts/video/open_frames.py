@@ -47,7 +47,7 @@ def open_frames(
         source: FrameSource = video
         return source
     if isinstance(video, Iterable):
-        return FrameImages(video, color)
+        return FrameImages(video, color.upper())
     raise VideoError(
         f"a video must be a path, an address, the number of a camera, bytes or images, not {type(video).__name__}"
     )
