@@ -53,8 +53,8 @@ def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, t
     np.testing.assert_array_equal(scorer.embed(bgr, color="BGR").embedding, expected)
     np.testing.assert_array_equal(scorer.embed(bgr[None], color="BGR").embedding, expected)
     np.testing.assert_array_equal(scorer.embed(tmp_path / "a.png", color="BGR").embedding, expected)
-    with pytest.raises(Error, match="no color 'bgr'; choose one of RGB, BGR"):
-        scorer.score(bgr, color="bgr")  # type: ignore[arg-type]
+    with pytest.raises(Error, match="no color 'gbr'; choose one of RGB, BGR"):
+        scorer.score(bgr, color="gbr")  # type: ignore[arg-type]
 
 
 def test_pil_images_are_upright_rgb(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
