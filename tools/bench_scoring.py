@@ -2,16 +2,17 @@
 
 The candidates alternate, so that other load on the machine affects all equally; medians over rounds are shown.
 
-    python tools/bench_scoring.py --model models/facerts-small-noteacher.onnx
+    python tools/bench_scoring.py --data $FACERTS_DATA/faces/train-000000.tar
     python tools/bench_scoring.py --photos photos/ --yunet yunet.onnx --scrfd scrfd_500m_kps.onnx
     python tools/bench_scoring.py --memory 20000
 
-Crops: `facerts score` from a tar shard to CSV, against the model alone on decoded crops in memory: one batch at a time
-on all cores, or single-threaded batches on every core, whichever is faster.
+Crops: `facerts score` from a tar shard to CSV by the default quality, against bare ONNX Runtime on inputs in memory, a
+session of one thread for each core, and against `facerts score --quality facerts-small`.
 
-Photos: `facerts score --detector yunet` against a loop like that of insightface's FaceAnalysis: SCRFD at 640 x 640 on
-one photo at a time, then the same recognizer on one face at a time, with the defaults of ONNX Runtime. With
---insightface PYTHON (an interpreter that has insightface, see tools/check_integrations.py) it is insightface itself.
+Photos: `facerts score --detector yunet` against decoding and detection alone in as many threads, and against a loop
+like that of insightface's FaceAnalysis: SCRFD at 640 x 640 on one photo at a time, then the same recognizer on one face
+at a time, with the defaults of ONNX Runtime. With --insightface PYTHON (an interpreter that has insightface, see
+tools/check_integrations.py) it is insightface itself.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +36,15 @@ from bench import alternate, machine, parser_of, peak_mib, ratios, spread, write
 
 from facerts.datasets import open_images
 from facerts.detection import open_detector
-from facerts.embedding import load_embedder
+from facerts.embedding import OnnxQuality, load_embedder, load_quality
+from facerts.embedding.onnx_embedder import to_input
 from facerts.export.embedding_only import keep_embedding
-from facerts.hub.find import find_model
+from facerts.hub.find import default_quality, find_model
 from facerts.images import read
 from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job
 
+BATCH = 64
 # Runs in the interpreter with insightface: for each input line it processes all photos, and prints time and faces.
 INSIGHTFACE = """
 import json, sys
@@ -60,8 +63,9 @@ def main() -> None:
     parser = parser_of(
         __doc__,
         {
-            "--model": ("facerts-small", "name or file"),
-            "--crops": (2000, "number of crops to score"),
+            "--model": ("facerts-small", "name or file of the recognizer of the loop"),
+            "--data": (Path, "tar shard of crops; without it, they are drawn"),
+            "--crops": (2000, "number of crops that are drawn"),
             "--photos": (str, "photos to score, instead of crops"),
             "--yunet": (Path, "file of the detector, for --photos"),
             "--scrfd": (Path, "file of the detector of the loop, for --photos"),
@@ -77,42 +81,39 @@ def main() -> None:
 
 
 def crops(options: argparse.Namespace, scratch: Path) -> None:
-    shard = scratch / "crops.tar"
-    write_shard(shard, options.crops)
-    scorer = load(options.model, threads=1)
+    shard = options.data or scratch / "crops.tar"
+    if options.data is None:
+        write_shard(shard, options.crops)
     source = open_images(shard)
     stacked = np.stack([source.crop(index) for index in range(len(source))])
-    batches = [stacked[start : start + 64] for start in range(0, len(stacked), 64)]
-    multithreaded = load(options.model).recognizer.opened
-    cores = os.cpu_count() or 1
+    path = find_model(default_quality())
+    sessions = [load_quality(path, threads=1) for _ in range(os.cpu_count() or 1)]
+    spec = sessions[0].description.input
+    shares = np.array_split(to_input(stacked, spec), len(sessions))
 
-    def one_batch_at_a_time() -> None:
-        for batch in batches:
-            multithreaded(batch)
+    def bare(model: OnnxQuality, inputs: np.ndarray) -> None:
+        for start in range(0, len(inputs), BATCH):
+            model.session.run(None, {spec.name: inputs[start : start + BATCH]})
 
-    def one_batch_per_core() -> None:
-        with ThreadPoolExecutor(cores) as pool:
-            list(pool.map(scorer.recognizer.opened, batches))
+    def in_memory() -> None:
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            list(pool.map(bare, sessions, shares))
 
-    def run_facerts() -> None:
-        score(scorer, shard, scratch / "rows.csv")
-
-    candidates = {
-        "model alone, one batch on all cores": one_batch_at_a_time,
-        "model alone, one batch per core": one_batch_per_core,
-        "facerts score": run_facerts,
-    }
-    rates = measure(candidates, options.crops, options.rounds, "crops")
-    bare = max(statistics.median(rates[name]) for name in list(candidates)[:2])
-    print(
-        f"facerts score keeps {statistics.median(rates['facerts score']) / bare:.3f} of the speed of the model alone"
-    )
+    ours = "facerts score"
+    candidates: dict[str, Callable[[], None]] = {"ONNX Runtime alone": in_memory}
+    for quality in ("", "facerts-small"):
+        scorer = load(quality=quality or None, threads=1)
+        name = f"{ours} --quality {quality}" if quality else ours
+        candidates[name] = partial(_timed, scorer, shard, scratch / "rows.csv")
+    rates = measure(candidates, len(source), options.rounds, "crops")
+    for name in candidates:
+        print(f"{ours} / {name}: {spread(ratios(rates[ours], rates[name]))}")
 
 
 def photos(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(options.photos)
     paths = [source.location(index) for index in range(len(source))]
-    scorer = load(options.model, detector=options.yunet, threads=1)
+    scorer = load(detector=options.yunet, threads=1)
     face_counts: dict[str, list[int]] = {}
 
     def run_facerts() -> None:
@@ -122,13 +123,21 @@ def photos(options: argparse.Namespace, scratch: Path) -> None:
             counts[path] += face is not None
         face_counts["facerts score"] = list(counts.values())
 
+    detector, alone = open_detector(options.yunet, threads=1), "decoding and detection alone"
+
+    def detect() -> None:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            face_counts[alone] = [len(found) for found in pool.map(lambda path: detector(read(path)), paths)]
+
     with peer(options, paths, scratch) as (name, loop):
 
         def run_peer() -> None:
             face_counts[name] = loop()
 
-        rates = measure({"facerts score": run_facerts, name: run_peer}, len(paths), options.rounds, "photos")
-    print(f"facerts score / {name}: {spread(ratios(rates['facerts score'], rates[name]))}")
+        candidates = {"facerts score": run_facerts, alone: detect, name: run_peer}
+        rates = measure(candidates, len(paths), options.rounds, "photos")
+    for other in (alone, name):
+        print(f"facerts score / {other}: {spread(ratios(rates['facerts score'], rates[other]))}")
     for candidate, faces in face_counts.items():
         print(
             f"{candidate}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
@@ -141,7 +150,7 @@ def peer(
 ) -> Iterator[tuple[str, Callable[[], list[int]]]]:
     if options.insightface is None:
         detector = open_detector(options.scrfd)
-        recognizer = load_embedder(load(options.model).recognizer.opened.path, batch_size=1)
+        recognizer = load_embedder(find_model(options.model), batch_size=1)
 
         def loop() -> list[int]:
             faces = []
@@ -186,9 +195,9 @@ def peer(
 def memory(options: argparse.Namespace, scratch: Path) -> None:
     shard = scratch / "crops.tar"
     write_shard(shard, 500, copies=-(-options.memory // 500))
-    scorer = load(options.model, threads=1)
+    scorer = load(threads=1)
     source = open_images(shard)
-    job = Job(scratch / "rows.csv", source, scorer.settings())
+    job = Job(scratch / "rows.csv", source, scorer.settings(embed=False))
     job.begin(resume=False)
     done = 0
 
@@ -216,10 +225,14 @@ def measure(
     return rates
 
 
+def _timed(scorer: Scorer, paths: str | Path, out: Path) -> None:
+    score(scorer, paths, out)
+
+
 def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int | None]]:
     """Score like the command; the path and face number of each row."""
     source = open_images(paths)
-    job = Job(out, source, scorer.settings())
+    job = Job(out, source, scorer.settings(embed=False))
     job.begin(resume=False)
     run_job(scorer, source, job, Task())
     return [(row.path, row.face) for row in job.finish()]
