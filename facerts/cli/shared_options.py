@@ -53,7 +53,8 @@ Provider = Annotated[
         metavar="NAME",
         help="What computes: cpu, cuda, tensorrt, migraphx, rocm, coreml or openvino, or another provider of ONNX "
         "Runtime by its name; may be repeated: what the first cannot compute, the next does, and all must start. By "
-        "default auto: the fastest that is here, as facerts doctor --bench measured it, or by a fixed order.",
+        "default auto: the fastest that is here, as facerts doctor --bench measured it, or by a fixed order; of those "
+        "named after auto, the first that starts.",
     ),
 ]
 

@@ -2,8 +2,8 @@
 
 from facerts.integrations.insightface import FaceAnalysis  # instead of: from insightface.app import FaceAnalysis
 
-app = FaceAnalysis()
-app.prepare(ctx_id=0)
+app = FaceAnalysis("buffalo_l", providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+app.prepare(ctx_id=0, det_size=(640, 640))
 for face in app.get(cv2.imread("photo.jpg")):
     print(face.bbox, face.quality, face.normed_embedding)
 
@@ -12,29 +12,31 @@ To keep insightface's own models, call ``add_quality`` on the faces that they fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection, Detector, open_detector
+from facerts.detection import DEFAULT_DETECTOR, Detection, FaceFinder, open_detector
 from facerts.errors import Error, ImageError, ModelError, did_you_mean
 from facerts.images.align import align
+from facerts.onnx.model_pack import NotInPackError, is_pack
 from facerts.onnx.providers import AUTO, CPU
-from facerts.scoring import Face, LazyImage, RowBuilder, Scorer, load
-from facerts.scoring.inputs import pixels_problem
+from facerts.scoring import Face, LazyImage, Row, Scorer, annotate, load
+from facerts.scoring.inputs import lazy_input
 from facerts.scoring.pipeline import score_batch
-from facerts.scoring.prepare import PreparedImage, prepare
-from facerts.scoring.reasons import crop_reasons
+from facerts.scoring.prepare import PreparedImage
+from facerts.scoring.reasons import NO_FACE, crop_reasons
 
 BgrImage = NDArray[np.uint8]
 Metric = Literal["default", "max"]
 
 # Attributes that come from the crop alone.
-CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted", "reasons")
+CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted", "verdict", "reasons")
 # Weight of the squared distance from the image center against the area of a face, as in insightface.
 CENTER_WEIGHT = 2.0
 
@@ -47,11 +49,13 @@ class FaceDict(dict[str, Any]):
     Attributes:
         bbox: ``(4,) float32`` left, top, right and bottom in pixels.
         kps: ``(5, 2) float32`` eyes, nose and corners of the mouth in pixels.
-        embedding: ``(d,) float32``, not normalized, as in insightface, if the model outputs the norm.
+        embedding: ``(d,) float32``, not normalized, as in insightface, if the model outputs the norm; absent where
+            faces are not embedded.
         quality: higher is better; None if the model has no quality.
         percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
             is not calibrated.
         accepted: whether the quality reaches the threshold; None if there is no threshold.
+        verdict: "good", "usable", "poor" or "not a face"; None if the model is not calibrated.
         reasons: what makes the face poor, such as "blurred"; see ``facerts.Row``.
     """
 
@@ -63,6 +67,7 @@ class FaceDict(dict[str, Any]):
     percentile: float | None
     uncertainty: float | None
     accepted: bool | None
+    verdict: str | None
     reasons: tuple[str, ...]
 
     def __getattr__(self, name: str) -> Any:
@@ -89,28 +94,41 @@ class FaceAnalysis:
     """Finds, embeds and scores the faces in BGR images.
 
     Args:
-        name: the name of a shipped model, or the path of an .onnx embedder or model pack; None for the default model.
-        detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
-            SCRFD, or of a model pack.
-        keep: accept faces above the model's threshold that keeps this share of its calibration faces.
+        name: a model pack: its folder or .zip, its folder below ``root/models``, or its name, by which it is pulled;
+            or any other recognizer, see ``facerts.load``; None for the default one.
+        root: where insightface keeps its packs.
+        allowed_modules: without "recognition", faces are not embedded; None for everything.
+        providers: names, of which the first that starts is used, or else the CPU; None for the fastest.
+        detector: "yunet", or an .onnx file of YuNet or SCRFD, or a model pack; None for the one of the pack, or YuNet
+            if it has none, and where ``name`` is no file or folder.
+        keep: accept faces above the threshold that keeps this share of the quality's calibration faces; None for 0.95.
+            "none" accepts and refuses nothing.
     """
 
     def __init__(
         self,
         name: str | Path | None = None,
+        root: str | Path = "~/.insightface",
+        allowed_modules: Collection[str] | None = None,
         *,
-        detector: str | Path = "yunet",
-        min_quality: float | None = None,
-        keep: float | None = None,
         providers: Sequence[str] | None = None,
+        detector: str | Path | None = None,
+        min_quality: float | None = None,
+        keep: Keep = None,
         threads: int | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
     ) -> None:
-        self._name = name
+        if not all(isinstance(provider, str) for provider in providers or []):
+            raise Error(f"providers are given by name, without options, not {providers}")
+        modules = {"detection", "recognition"} if allowed_modules is None else set(allowed_modules)
+        if "detection" not in modules:
+            raise Error(f"allowed_modules must contain 'detection', but is {allowed_modules}")
+        self._model = _find(name, Path(root))
         self._detector = detector
-        self._min_quality, self._keep = min_quality, keep
-        self._providers, self._threads, self._batch_size = providers, threads, batch_size
-        self._opened: tuple[Scorer, Detector] | None = None
+        self._acceptance = {"min_quality": min_quality, "keep": keep}
+        self._embed = "recognition" in modules
+        self._providers, self._threads, self._batch_size = providers or [], threads, batch_size
+        self._scorer: Scorer | None = None
 
     def prepare(
         self, ctx_id: int = 0, det_thresh: float = 0.5, det_size: tuple[int, int] | None = None
@@ -121,19 +139,28 @@ class FaceAnalysis:
             ctx_id: a negative number forces the CPU, whatever the providers.
             det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
         """
-        providers = [CPU] if ctx_id < 0 else self._providers or [AUTO]
+        providers = [CPU] if ctx_id < 0 else [AUTO, *self._providers]
+        runtime: dict[str, Any] = {"providers": providers, "threads": self._threads}
         size = None if det_size is None else max(det_size)
-        detector = open_detector(
-            self._detector, threshold=det_thresh, size=size, providers=providers, threads=self._threads
-        )
-        opened = load(self._name, providers=providers, threads=self._threads, batch_size=self._batch_size)
-        self._row_builder(opened)
-        self._opened = Scorer(opened.quality, opened.recognizer, detector), detector
+        scorer = load(recognizer=self._model, detector="none", batch_size=self._batch_size, **runtime)
+        own = self._model if isinstance(self._model, Path) and is_pack(self._model) else None
+        try:
+            detector = self._detector or own or DEFAULT_DETECTOR
+            scorer.detector = open_detector(detector, threshold=det_thresh, size=size, **runtime)
+        except NotInPackError:
+            if self._detector is not None:
+                raise
+            scorer.detector = open_detector(DEFAULT_DETECTOR, threshold=det_thresh, size=size, **runtime)
+        self._row_builder = scorer.row_builder(embed=self._embed, **self._acceptance)
+        _ = scorer.model(embed=self._embed).models  # opens them
+        self._scorer = scorer
 
     @property
     def scorer(self) -> Scorer:
-        """The models, for thresholds and for RGB images."""
-        return self._models()[0]
+        """The models, for thresholds and for RGB images; ``prepare`` opens them."""
+        if self._scorer is None:
+            raise Error("the models are not open yet; call prepare() first")
+        return self._scorer
 
     def get(self, img: BgrImage, max_num: int = 0, det_metric: Metric = "default") -> list[FaceDict]:
         """The faces of an image, largest first, embedded as one batch.
@@ -142,57 +169,59 @@ class FaceAnalysis:
             img: ``(H, W, 3) uint8`` BGR, as returned by ``cv2.imread``.
             det_metric: which faces to keep: "default" prefers large faces near the center, best first; "max" keeps the
                 largest.
-
-        Raises:
-            ImageError: ``img`` is not such an array.
-            Error: ``prepare`` was not called.
         """
-        scorer, detector = self._models()
-        # The threads of `score_images` would not speed up a single image.
-        prepared = prepare(_lazy_image(img, "img"), _TopFaces(detector, max_num, det_metric))
-        (scored,) = score_batch(self._row_builder(scorer), [prepared])
-        return to_faces(scored)
+        return self.get_many([img], max_num, det_metric)[0]
 
     def get_many(
         self, images: Iterable[BgrImage], max_num: int = 0, det_metric: Metric = "default"
     ) -> list[list[FaceDict]]:
-        """The faces of each image, see ``get``; crops of several images are embedded as one batch.
-
-        Raises:
-            ImageError: one of the images is invalid; the message says which.
-            Error: ``prepare`` was not called.
-        """
-        scorer, detector = self._models()
-        scored = scorer.score_lazy(
-            (_lazy_image(image, f"image {number}") for number, image in enumerate(images)),
-            self._row_builder(scorer),
-            detector=_TopFaces(detector, max_num, det_metric),
+        """The faces of each image, see ``get``; crops of several images are embedded as one batch."""
+        scorer = self.scorer
+        assert scorer.detector is not None
+        found = scorer.score_lazy(
+            (_lazy(image, f"image {number}") for number, image in enumerate(images)),
+            self._row_builder,
+            detector=_TopFaces(scorer.detector, max_num, det_metric),
         )
-        return [to_faces(faces) for faces in scored]
+        return [[_face(entry) for entry in scored if NO_FACE not in entry.row.reasons] for scored in found]
 
-    def _row_builder(self, scorer: Scorer) -> RowBuilder:
-        return scorer.row_builder(min_quality=self._min_quality, keep=self._keep)
+    def draw_on(self, img: BgrImage, faces: Sequence[Any]) -> BgrImage:
+        """A copy of an image with its faces drawn in, as ``facerts.annotate`` does it, BGR and of the same size."""
+        scores = ("quality", "percentile", "accepted", "reasons")
+        rows = [
+            Row(
+                "",
+                box=list(face.bbox),
+                points=None if face.kps is None else list(np.ravel(face.kps)),
+                **{name: value for name in scores if (value := getattr(face, name, None)) is not None},
+            )
+            for face in faces
+        ]
+        drawn = cv2.resize(annotate(img, rows, color="BGR"), img.shape[1::-1], interpolation=cv2.INTER_AREA)
+        return np.ascontiguousarray(drawn[..., ::-1], dtype=np.uint8)
 
-    def _models(self) -> tuple[Scorer, Detector]:
-        if self._opened is None:
-            raise Error("the models are not open yet; call prepare() first")
-        return self._opened
+
+def _find(name: str | Path | None, root: Path) -> str | Path | None:
+    """A folder or file of this name, or else the folder that insightface would use, or else the name itself."""
+    if name is None:
+        return None
+    spelled = (str(name), str(name).replace("-", "_"), str(name).replace("_", "-"))
+    places = [Path(name), *(root / "models" / each for each in spelled)]
+    return next((place.expanduser() for place in places if place.expanduser().exists()), name)
 
 
 class _TopFaces:
     """A detector that returns at most a number of faces, chosen by a metric."""
 
-    def __init__(self, detector: Detector, max_faces: int, metric: Metric) -> None:
-        if metric not in get_args(Metric):
-            known = get_args(Metric)
-            raise Error(
-                f"unknown det_metric {metric!r}{did_you_mean(metric, known)}; choose one of {', '.join(known)}"
-            )
+    def __init__(self, detector: FaceFinder, max_faces: int, metric: Metric) -> None:
+        if metric not in (known := get_args(Metric)):
+            hint = did_you_mean(metric, known)
+            raise Error(f"unknown det_metric {metric!r}{hint}; choose one of {', '.join(known)}")
         self.identity = f"{detector.identity}, {max_faces} by {metric}"
         self._detector, self._max_faces, self._metric = detector, max_faces, metric
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        faces = self._detector(image)
+        faces = self._detector(image) or []
         if not 0 < self._max_faces < len(faces):
             return faces
         center = np.array(image.shape[1::-1]) / 2
@@ -204,30 +233,21 @@ class _TopFaces:
         return sorted(faces, key=importance, reverse=True)[: self._max_faces]
 
 
-def _lazy_image(img: BgrImage, name: str) -> LazyImage:
-    return LazyImage(name, partial(read_bgr, img, name), nbytes=getattr(img, "nbytes", 0))
-
-
 def add_quality(
     faces: Sequence[Any],
     img: BgrImage,
     scorer: Scorer,
     *,
     min_quality: float | None = None,
-    keep: float | None = None,
+    keep: Keep = None,
 ) -> None:
-    """Set ``quality``, ``percentile``, ``uncertainty``, ``accepted`` and ``reasons`` of faces, see ``FaceDict``.
+    """Set what ``CROP_SCORES`` names as attributes of faces, see ``FaceDict``.
 
     Reasons are those that the crop shows, not those of the detection. The faces' other attributes do not change.
 
     Args:
         faces: the faces of one image, with ``kps``, such as those from insightface's ``FaceAnalysis.get``.
         scorer: from ``facerts.load``; its detector is not used.
-
-    Raises:
-        ImageError: ``img`` is not such an array.
-        ModelError: the model has no quality, or no threshold for ``keep``.
-        Error: a face does not have five landmarks.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -241,7 +261,7 @@ def add_quality(
         >>> face.accepted
         True
     """
-    image = read_bgr(img, "img")
+    image = _lazy(img, "img").load()
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]
     row_builder = scorer.row_builder(min_quality=min_quality, keep=keep, embed=False)
     prepared = PreparedImage("img", crops, [None] * len(crops), [crop_reasons(crop) for crop in crops])
@@ -264,40 +284,20 @@ def _points(face: Any, number: int) -> NDArray[np.float64]:
     return points
 
 
-def read_bgr(img: BgrImage, name: str) -> NDArray[np.uint8]:
-    """``(H, W, 3) uint8`` RGB from BGR.
-
-    Raises:
-        ImageError: ``img`` is not a BGR image.
-    """
-    if img is None:
-        raise ImageError(f"{name} is None, which cv2.imread returns for a file that it cannot read")
-    if problem := pixels_problem(img):
-        raise ImageError(
-            f"{name} must be an (H, W, 3) uint8 BGR array as returned by cv2.imread, not {problem}"
-        )
-    return np.ascontiguousarray(img[..., ::-1])
-
-
-def to_faces(scored: list[Face]) -> list[FaceDict]:
-    """The faces of one scored photo.
-
-    Raises:
-        ImageError: the photo could not be read.
-    """
-    for entry in scored:
-        if entry.row.error is not None:
-            raise ImageError(entry.row.error)
-    return [_face(entry) for entry in scored if entry.row.face is not None]
+def _lazy(img: BgrImage, name: str) -> LazyImage:
+    return replace(lazy_input(img, name, "BGR"), nbytes=getattr(img, "nbytes", 0))
 
 
 def _face(entry: Face) -> FaceDict:
-    row, unit = entry.row, entry.vector
-    assert unit is not None
-    return FaceDict(
-        bbox=np.array(row.box, dtype=np.float32),
-        kps=np.array(row.points, dtype=np.float32).reshape(5, 2),
+    row = entry.row
+    if row.error is not None:
+        raise ImageError(row.error)
+    face = FaceDict(
+        bbox=np.array(row.box, np.float32),
+        kps=np.array(row.points, np.float32).reshape(5, 2),
         det_score=row.det_score,
-        embedding=unit if entry.norm is None else unit * np.float32(entry.norm),
-        **{name: getattr(row, name) for name in CROP_SCORES},
     )
+    if entry.vector is not None:
+        face.embedding = entry.vector * np.float32(1 if entry.norm is None else entry.norm)
+    face.update((name, getattr(row, name)) for name in CROP_SCORES)
+    return face

@@ -25,6 +25,10 @@ KNOWN = frozenset({"w600k_r50", "w600k_mbf", "glintr100"})
 MIN_EMBEDDING_SIZE = 128
 
 
+class NotInPackError(ModelError):
+    """A model pack has no model of the wanted kind."""
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """An input or output of a model.
@@ -99,7 +103,7 @@ def find_in_pack(
     models = [model for model, network in networks.items() if fits(network)]
     if len(models) != 1:
         listed = "; ".join(f"{model.relative_to(folder)}: {network}" for model, network in networks.items())
-        raise ModelError(
+        raise (ModelError if models else NotInPackError)(
             f"{path}: a model pack must have one {wanted}, but this one has {len(models) or 'none'} "
             f"({listed or 'no .onnx files'}); give the .onnx file instead{otherwise}"
         )

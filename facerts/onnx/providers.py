@@ -166,15 +166,13 @@ def full_names(providers: Sequence[str]) -> list[str]:
 
     available = onnxruntime.get_available_providers()
     if AUTO in map(str.lower, providers):
-        raise ModelError(
-            f"{AUTO} chooses among all providers; give it alone, or the names of some without it"
-        )
+        raise ModelError(f"{AUTO} comes first, before the names of those that it may take")
     names = [PROVIDERS.get(name.lower(), name) for name in providers]
     for given, name in zip(providers, names, strict=True):
         if name not in available:
             hint = "" if name in PROVIDERS.values() else did_you_mean(given, [*PROVIDERS, AUTO])
             has = ", ".join(known for known, full in PROVIDERS.items() if full in available)
-            raise ModelError(f"ONNX Runtime has no {name} here{hint}; it has {has} (--provider auto chooses)")
+            raise ModelError(f"ONNX Runtime has no {name} here{hint}; it has {has}")
     return names
 
 

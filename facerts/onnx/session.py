@@ -19,7 +19,7 @@ _passed_over: set[str] = set()
 
 
 class ProviderError(ModelError):
-    """A provider that ONNX Runtime has does not start on this machine."""
+    """A provider does not start on this machine, or ONNX Runtime does not have it."""
 
 
 def open_session(
@@ -36,8 +36,8 @@ def open_session(
 
     Args:
         content: content of the file if it was already read or changed; the path then only names it in errors.
-        providers: execution providers by name (``cuda``, ``CUDAExecutionProvider``), in order of preference; ``auto``
-            for the first of ``automatic_order`` that starts; None for the CPU.
+        providers: execution providers by name (``cuda``, ``CUDAExecutionProvider``), all of which must start; ``auto``
+            for the first of ``automatic_order`` that starts, or of the names after it; None for the CPU.
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
         varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
         photos: whether it is a detector: ``auto`` then goes by the time of a photo.
@@ -64,26 +64,26 @@ def open_session(
         options.inter_op_num_threads = 1
     model = str(path) if content is None else content
     named = [providers] if isinstance(providers, str) else list(providers or [CPU])
-    if [name.lower() for name in named] != [AUTO]:
+    if named[0].lower() != AUTO:
         try:
             return _open(path, model, options, full_names(named))
-        except ProviderError as error:
+        except ModelError as error:
             # A file that the CPU cannot load either is not the provider's fault.
             _open(path, model, options, [CPU])
             raise ProviderError(f"{error}; --provider auto takes one that starts") from error
-    *accelerators, _ = automatic_order(photos=photos)
     session, problems = None, {}
-    for provider in accelerators:
+    for provider in named[1:] or automatic_order(photos=photos):
         try:
-            session = _open(path, model, options, [provider, CPU])
+            session = _open(path, model, options, list(dict.fromkeys([*full_names([provider]), CPU])))
             break
-        except ProviderError as error:
+        except ModelError as error:
             problems[provider] = error
     # The CPU's error comes first: what it cannot load is not the accelerators' fault.
     session = session or _open(path, model, options, [CPU])
-    for provider in problems.keys() - _passed_over:
-        _passed_over.add(provider)
-        warn(f"{problems[provider]}; running on {session.get_providers()[0]} instead")
+    if new := problems.keys() - _passed_over:
+        _passed_over.update(new)
+        said = "; ".join(str(problem) for provider, problem in problems.items() if provider in new)
+        warn(f"{said}; running on {session.get_providers()[0]} instead")
     return session
 
 

@@ -34,8 +34,9 @@ class Runtime:
     """How models compute.
 
     Attributes:
-        providers: ONNX Runtime execution providers by name (``["cuda"]``); None or ``["auto"]`` for the fastest, as
-            ``facerts doctor --bench`` measured it or by a fixed order.
+        providers: ONNX Runtime execution providers by name (``["cuda"]``), which must start; None or ``["auto"]`` for
+            the fastest, as ``facerts doctor --bench`` measured it or by a fixed order; after "auto", the first of these
+            names that starts, or the CPU.
         threads: threads per forward pass; None leaves it to ONNX Runtime.
         batch_size: crops per batch; None for the best that was measured, or 16 on the CPU and 64 elsewhere.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,13 +19,16 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs, OnnxEmbedder
-from facerts.errors import Error, ImageError, ModelError
+from facerts.errors import Error, ImageError, MissingModelError, ModelError
 from facerts.images.align import TEMPLATE
-from facerts.integrations.insightface import FaceAnalysis, FaceDict, add_quality
+from facerts.integrations.insightface import CROP_SCORES, FaceAnalysis, FaceDict, add_quality
+from facerts.scoring.annotate import ACCEPTED
+from tests.detectors import write_scrfd
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 ImageArray = NDArray[np.uint8]
 SIDE = 112
+CPU_ONLY: dict[str, Any] = {"providers": ["CPUExecutionProvider"], "threads": None}
 
 
 class Grid:
@@ -55,11 +59,15 @@ def detector_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-@pytest.fixture
-def app(model: Path, detector_calls: list[dict[str, Any]]) -> FaceAnalysis:
-    app = FaceAnalysis(model)
+def analysis(*arguments: Any, **options: Any) -> FaceAnalysis:
+    app = FaceAnalysis(*arguments, **options)
     app.prepare(ctx_id=-1)
     return app
+
+
+@pytest.fixture
+def app(model: Path, detector_calls: list[dict[str, Any]]) -> FaceAnalysis:
+    return analysis(model)
 
 
 def photo(*identities: int) -> tuple[ImageArray, ImageArray]:
@@ -80,8 +88,8 @@ def test_faces_have_the_attributes_of_insightface_and_a_quality(app: FaceAnalysi
         np.testing.assert_allclose(face.kps, TEMPLATE + np.array([left, 0]), atol=0.01)
         np.testing.assert_array_equal(face.bbox, [left, 0, left * 1.5 + SIDE, left / 2 + SIDE])
         assert face.det_score == pytest.approx(0.5 + left / 1000)
-        assert face.quality == pytest.approx(((crop - 127.5) / 127.5).mean(), abs=1e-4)
-        assert face.uncertainty == -face.quality
+        (row,) = facerts.load().score(crop)
+        assert (face.quality, face.percentile) == (pytest.approx(row.quality, abs=1e-4), row.percentile)
         assert face.accepted is None
         for name, shape in (("bbox", (4,)), ("kps", (5, 2)), ("embedding", (8,))):
             assert (face[name].shape, face[name].dtype) == (shape, np.float32)
@@ -107,31 +115,97 @@ def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysi
 def test_faces_are_accepted_by_the_chosen_threshold(
     model: Path, detector_calls: list[dict[str, Any]]
 ) -> None:
-    for options, threshold in (({"keep": 0.95}, 0.0), ({"min_quality": -0.1}, -0.1), ({}, None)):
-        app = FaceAnalysis(model, **options)  # type: ignore[arg-type]
-        app.prepare()
-        for face in app.get(photo(*range(6))[0]):
-            assert face.accepted == (None if threshold is None else face.quality >= threshold)
-    with pytest.raises(ModelError, match=r"no threshold that keeps 0\.5"):
-        FaceAnalysis(model, keep=0.5).prepare()
+    img = photo(*range(6))[0]
+    half = float(np.median([face.quality for face in analysis(model).get(img)]))
+    for options, threshold in (
+        ({"keep": 0.95}, facerts.Quality().threshold(0.95)),
+        ({"min_quality": half}, half),
+    ):
+        for face in analysis(model, **options).get(img):
+            assert face.accepted == (face.quality >= threshold)
+    with pytest.raises(ModelError, match=r"2 is no share of the faces"):
+        analysis(model, keep=2)
 
 
-def test_options_reach_the_models(model: Path, detector_calls: list[dict[str, Any]], tmp_path: Path) -> None:
-    providers = ["CPUExecutionProvider"]
-    app = FaceAnalysis(model, detector=tmp_path, providers=providers, threads=1)
+def test_options_reach_the_models(
+    model: Path, detector_calls: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = FaceAnalysis(model, detector=tmp_path, threads=1)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
-    options = {"threshold": 0.7, "size": 320, "providers": providers, "threads": 1}
+    options = {"threshold": 0.7, "size": 320, "providers": ["auto"], "threads": 1}
     assert detector_calls == [{"name": tmp_path, **options}]
-    FaceAnalysis(model, providers=["CUDAExecutionProvider"]).prepare(ctx_id=-1)
-    assert detector_calls[-1]["providers"] == ["CPUExecutionProvider"]
-    assert detector_calls[-1]["size"] is None
+    (face,) = analysis(model, allowed_modules=["detection"]).get(photo(0)[0])
+    assert list(face) == ["bbox", "kps", "det_score", *CROP_SCORES]
+    assert detector_calls[-1] == {"name": "yunet", "threshold": 0.5, "size": None} | CPU_ONLY
+    with pytest.raises(Error, match="allowed_modules must contain 'detection'"):
+        FaceAnalysis(model, allowed_modules=["recognition"])
+    with pytest.raises(Error, match="providers are given by name"):
+        FaceAnalysis(model, providers=[("CUDAExecutionProvider", {"device_id": 0})])  # type: ignore[list-item]
+
+
+def test_providers_that_are_not_here_are_passed_over_with_one_warning(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: CPU_ONLY["providers"])
+    monkeypatch.setattr("facerts.onnx.session._passed_over", set())
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    for _ in range(2):
+        app = FaceAnalysis(model, providers=providers, detector=write_scrfd(tmp_path / "scrfd.onnx"))
+        app.prepare(ctx_id=0, det_size=(640, 640))
+        assert app.scorer.recognizer.opened.providers == CPU_ONLY["providers"]
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "no CUDAExecutionProvider here" in said
+    assert said.endswith("running on CPUExecutionProvider instead")
+
+
+def test_a_pack_is_found_where_insightface_keeps_it(tmp_path: Path) -> None:
+    pack = tmp_path / "models" / "buffalo_l"
+    pack.mkdir(parents=True)
+    write_scrfd(pack / "det_10g.onnx")
+    write_embedder(pack / "w600k_r50.onnx", size=128)
+    zipped = shutil.make_archive(str(tmp_path / "mine"), "zip", pack)
+    white = np.full((160, 160, 3), 255, np.uint8)
+    for name in ("buffalo_l", "buffalo-l", str(pack), zipped):
+        faces = analysis(name, tmp_path).get(white, max_num=1)
+        assert [face.embedding.shape for face in faces] == [(128,)]
+    (pack / "det_10g.onnx").unlink()
+    with pytest.raises(MissingModelError, match="yunet is not on this machine"):
+        analysis("buffalo_l", tmp_path)
+    with pytest.raises(ModelError, match="one SCRFD detector with five points, but this one has none"):
+        analysis("buffalo_l", tmp_path, detector=pack)
+
+
+def test_a_pack_that_is_not_here_is_pulled_by_its_name_if_that_is_allowed(
+    model: Path, detector_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ModelError, match="buffalo-l is not on this machine: run facerts models pull buffalo-l"
+    ):
+        analysis("buffalo_l", tmp_path)
+    monkeypatch.setenv("FACERTS_OFFLINE", "0")
+    monkeypatch.setattr("facerts.hub.find.install", {"buffalo-l": model}.__getitem__)
+    assert len(analysis("buffalo_l", tmp_path).get(photo(0, 1)[0])) == 2
+    assert detector_calls[-1]["name"] == "yunet"
 
 
 def test_a_missing_prepare_or_detector_is_an_error(model: Path) -> None:
     with pytest.raises(Error, match=r"call prepare\(\) first"):
         FaceAnalysis(model).get(photo(0)[0])
     with pytest.raises(Error, match="none: no such detector or file; give yunet or"):
-        FaceAnalysis(model, detector="none").prepare()
+        analysis(model, detector="none")
+
+
+def test_faces_are_drawn_in_a_copy_of_the_same_size(app: FaceAnalysis) -> None:
+    img, _ = photo(0, 1)
+    faces = app.get(img)
+    faces[0].accepted = True
+    untouched = img.copy()
+    drawn = app.draw_on(img, [*faces, SimpleNamespace(bbox=np.array([10, 40, 60, 90]), kps=None)])
+    assert (drawn.shape, drawn.dtype) == (img.shape, np.uint8)
+    np.testing.assert_array_equal(img, untouched)
+    # Green in BGR at the left side of the accepted face.
+    assert np.abs(drawn[60, SIDE].astype(int) - ACCEPTED[::-1]).max() < 60
+    assert (drawn != img).any(axis=2).sum() > SIDE
 
 
 def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
@@ -177,22 +251,20 @@ def test_get_many_gives_the_same_faces_in_fewer_batches(
 
 
 BAD = [
-    (None, "is None, which cv2.imread returns"),
-    ("photo.jpg", "not str"),
-    (np.zeros((4, 4), np.uint8), r"not \(4, 4\) uint8"),
-    (np.zeros((4, 4, 4), np.uint8), r"not \(4, 4, 4\) uint8"),
-    (np.zeros((4, 4, 3)), r"not \(4, 4, 3\) float64"),
+    (None, "cv2.imread returns it for a file that it cannot read"),
+    (7, "not int"),
+    (np.zeros((4, 4, 3)), r"BGR, not \(4, 4, 3\) float64"),
     (np.zeros((0, 4, 3), np.uint8), r"not \(0, 4, 3\)"),
 ]
 
 
 def test_an_invalid_bgr_image_is_named(app: FaceAnalysis) -> None:
     for bad, message in BAD:
-        with pytest.raises(ImageError, match=f"^img .*{message}"):
+        with pytest.raises(ImageError, match=f"^image 0: .*{message}"):
             app.get(bad)
-        with pytest.raises(ImageError, match=f"^image 1 .*{message}"):
+        with pytest.raises(ImageError, match=f"^image 1: .*{message}"):
             app.get_many([photo(0)[0], bad])
-        with pytest.raises(ImageError, match=f"^img .*{message}"):
+        with pytest.raises(ImageError, match=f"^img: .*{message}"):
             add_quality([], bad, app.scorer)
 
 
@@ -236,7 +308,7 @@ def test_a_real_detector_gives_the_same_scores_as_scoring(
     app = FaceAnalysis(model, detector=yunet)
     app.prepare(ctx_id=-1, det_thresh=0.6)
     found = app.get_many([cv2.imread(str(path)) for path in paths])
-    rows = facerts.load(model, detector=yunet).score(paths)
+    rows = facerts.load(detector=yunet).score(paths)
     faces = [face for faces in found for face in faces]
     assert len(faces) >= 3
     assert [row.quality for row in rows if row.face is not None] == pytest.approx(
