@@ -203,24 +203,25 @@ def draw_scene(number: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
 
 
 def _compare_photos(folder: Path, name: str, outputs: Arrays) -> list[Comparison]:
-    """Compare embeddings of the faces found by insightface, and the faces found by insightface and facerts."""
-    scorer = facerts.load(folder / "whole.onnx")
-    app = FaceAnalysis(folder / "whole.onnx", detector=folder / "detector.onnx")
-    app.prepare(ctx_id=-1, det_size=(640, 640))
+    """Compare the faces that the same lines find with insightface and with facerts, and their embeddings."""
+    app = FaceAnalysis(
+        name="pack", root=str(folder), providers=["CUDAExecutionProvider", "CPUExecutionProvider"]
+    )
+    app.prepare(ctx_id=0, det_size=(640, 640))
     theirs, ours, scales, both, all_faces = [], [], [], 0, 0
     for path in sorted((folder / "photos").iterdir()):
         points = outputs[f"photo_{path.stem}_kps"]
-        own_points = np.array([face.kps for face in app.get(cv2.imread(str(path)))]).reshape(-1, 5, 2)
+        found = app.get(cv2.imread(str(path)))
+        own_points = np.array([face.kps for face in found]).reshape(-1, 5, 2)
         eyes = np.linalg.norm(points[:, 1] - points[:, 0], axis=1)
         distance = np.linalg.norm(points[:, None] - own_points[None], axis=3).max(axis=2) / eyes[:, None]
-        same = int((distance <= MAX_LANDMARK_DISTANCE).any(axis=1).sum())
-        both, all_faces = both + same, all_faces + len(points) + len(own_points) - same
-        if len(points):
-            image = read(path)
-            theirs.append(outputs[f"photo_{path.stem}_embedding"])
-            ours.append(scorer.embed(np.stack([align(image, face) for face in points])).embedding)
-            scales += [1 / np.linalg.norm(similarity_transform(face, TEMPLATE)[0, :2]) for face in points]
-    embeddings, own = np.concatenate(theirs), np.concatenate(ours)
+        pairs = np.argwhere(distance <= MAX_LANDMARK_DISTANCE).tolist()
+        both, all_faces = both + len(pairs), all_faces + len(points) + len(own_points) - len(pairs)
+        for their_face, own_face in pairs:
+            theirs.append(outputs[f"photo_{path.stem}_embedding"][their_face])
+            ours.append(found[own_face].normed_embedding)
+            scales.append(1 / np.linalg.norm(similarity_transform(points[their_face], TEMPLATE)[0, :2]))
+    embeddings, own = np.stack(theirs), np.stack(ours)
     comparable = np.array(scales) <= MAX_COMPARABLE_SCALE
     rows = [_cosines(name, "faces in photos", embeddings[comparable], own[comparable])]
     if not comparable.all():

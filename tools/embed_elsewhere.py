@@ -70,12 +70,12 @@ def with_insightface(
     if not (folder / "photos").is_dir():
         return
     # Find and embed the faces in photos with a pack of detector and recognizer.
-    pack = folder / "pack"
-    pack.mkdir()
+    pack = folder / "models" / "pack"
+    pack.mkdir(parents=True)
     for name in ("detector.onnx", "embedding.onnx"):
         (pack / name).write_bytes((folder / name).read_bytes())
-    app = FaceAnalysis(str(pack), providers=PROVIDERS)
-    app.prepare(ctx_id=-1, det_size=(640, 640))
+    app = FaceAnalysis(name="pack", root=str(folder), providers=["CUDAExecutionProvider", *PROVIDERS])
+    app.prepare(ctx_id=0, det_size=(640, 640))
     for path in sorted((folder / "photos").iterdir()):
         faces = app.get(cv2.imread(str(path)))
         outputs[f"photo_{path.stem}_kps"] = np.array([face.kps for face in faces]).reshape(-1, 5, 2)

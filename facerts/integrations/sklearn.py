@@ -35,14 +35,7 @@ Unreadable = Literal["error", "nan"]
 
 CHOICES = {"quality": get_args(Quality), "unreadable": get_args(Unreadable)}
 # Parameters of `facerts.load`.
-LOAD_PARAMETERS = (
-    "model",
-    "detector",
-    "resize_crops",
-    "providers",
-    "threads",
-    "batch_size",
-)
+LOAD_PARAMETERS = ("model", "detector", "resize_crops", "providers", "threads", "batch_size")
 
 
 class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -27,7 +27,8 @@ from tests.foreign import slow_embedding, write_description, write_embedder
 
 ImageArray = NDArray[np.uint8]
 SIDE = 112
-WHITE = np.full((160, 160, 3), 255, np.uint8)
+# Blue, where the small detector finds faces of 32 pixels and more.
+LIT = np.pad(np.full((64, 64, 1), 255, np.uint8), ((48, 48), (48, 48), (0, 2)))
 
 
 class Grid:
@@ -101,12 +102,14 @@ def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysi
 
 def test_options_reach_the_models(model: Path, scrfd: Path) -> None:
     app = FaceAnalysis(model, detector=scrfd, threads=1)
+    with pytest.raises(Error, match=r"call prepare\(\) first"):
+        app.get(LIT)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
     assert app.scorer.detector is not None
     assert app.scorer.detector.identity.endswith("threshold 0.7, side 320")
     assert app.scorer.recognizer.opened.threads == 1
     for options, accepted in (({"keep": 0.95}, False), ({"min_quality": -9}, True), ({}, None)):
-        faces = prepared(model, allowed_modules=["detection"], detector=scrfd, **options).get(WHITE, 2)
+        faces = prepared(model, allowed_modules=["detection"], detector=scrfd, **options).get(LIT, 2)
         assert [face.accepted for face in faces] == [accepted] * 2
         assert list(faces[0]) == ["bbox", "kps", "det_score", *CROP_SCORES]
     with pytest.raises(ModelError, match="2 is no share of the faces"):
@@ -139,7 +142,7 @@ def test_a_pack_is_found_where_insightface_keeps_it_or_pulled_by_its_name_if_tha
     with monkeypatch.context() as online:
         online.setenv("FACERTS_OFFLINE", "0")
         online.setattr("facerts.hub.find.install", {"buffalo-l": model}.__getitem__)
-        assert prepared("buffalo_l", tmp_path, detector=scrfd).get(WHITE, 1)[0].embedding.shape == (8,)
+        assert prepared("buffalo_l", tmp_path, detector=scrfd).get(LIT, 1)[0].embedding.shape == (8,)
     pack = tmp_path / "models" / "buffalo_l"
     pack.mkdir(parents=True)
     write_embedder(pack / "w600k_r50.onnx", size=128)
@@ -149,14 +152,7 @@ def test_a_pack_is_found_where_insightface_keeps_it_or_pulled_by_its_name_if_tha
         prepared("buffalo_l", tmp_path, detector=pack)
     shutil.copy(scrfd, pack)
     for name in ("buffalo_l", "buffalo-l", pack, shutil.make_archive(str(tmp_path / "mine"), "zip", pack)):
-        assert prepared(name, tmp_path).get(WHITE, 1)[0].embedding.shape == (128,)
-
-
-def test_a_missing_prepare_or_detector_is_an_error(model: Path) -> None:
-    with pytest.raises(Error, match=r"call prepare\(\) first"):
-        FaceAnalysis(model).get(WHITE)
-    with pytest.raises(Error, match="none: no such detector or file; give yunet or"):
-        prepared(model, detector="none")
+        assert prepared(name, tmp_path).get(LIT, 1)[0].embedding.shape == (128,)
 
 
 def test_faces_are_drawn_in_a_copy_of_the_same_size(app: FaceAnalysis) -> None:
@@ -225,8 +221,10 @@ def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..
     scorer = facerts.load(model)
     img, crops = photo(3, 1, 2)
     faces = [kind(kps=TEMPLATE + np.array([SIDE * number, 0]), age=number) for number in range(3)]
-    add_quality(faces, img, scorer, keep=0.95)
-    for face, row, age in zip(faces, scorer.score(crops, keep=0.95), range(3), strict=True):
+    middle = float(scorer.quality(crops).mean())
+    add_quality(faces, img, scorer, min_quality=middle)
+    assert {face.accepted for face in faces} == {True, False}
+    for face, row, age in zip(faces, scorer.score(crops, min_quality=middle), range(3), strict=True):
         assert face.quality == pytest.approx(row.quality, abs=1e-5)
         assert face.uncertainty == pytest.approx(row.uncertainty, abs=1e-5)
         assert (face.accepted, face.percentile, face.age) == (row.accepted, None, age)
