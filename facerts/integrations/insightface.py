@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import DEFAULT_DETECTOR, Detection, FaceFinder, open_detector
-from facerts.errors import Error, ImageError, ModelError, did_you_mean
+from facerts.errors import Error, ImageError, ModelError
 from facerts.images.align import align
 from facerts.onnx.model_pack import NotInPackError, is_pack
 from facerts.onnx.providers import AUTO, CPU
@@ -31,6 +31,7 @@ from facerts.scoring.inputs import lazy_input
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import PreparedImage
 from facerts.scoring.reasons import NO_FACE, crop_reasons
+from facerts.scoring.scorer import Keep
 
 BgrImage = NDArray[np.uint8]
 Metric = Literal["default", "max"]
@@ -101,8 +102,7 @@ class FaceAnalysis:
         providers: names, of which the first that starts is used, or else the CPU; None for the fastest.
         detector: "yunet", or an .onnx file of YuNet or SCRFD, or a model pack; None for the one of the pack, or YuNet
             if it has none, and where ``name`` is no file or folder.
-        keep: accept faces above the threshold that keeps this share of the quality's calibration faces; None for 0.95.
-            "none" accepts and refuses nothing.
+        keep: accept faces above the threshold that keeps this share of the calibration faces, see ``Scorer.score``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class FaceAnalysis:
             raise Error(f"allowed_modules must contain 'detection', but is {allowed_modules}")
         self._model = _find(name, Path(root))
         self._detector = detector
-        self._acceptance = {"min_quality": min_quality, "keep": keep}
+        self._acceptance: dict[str, Any] = {"min_quality": min_quality, "keep": keep}
         self._embed = "recognition" in modules
         self._providers, self._threads, self._batch_size = providers or [], threads, batch_size
         self._scorer: Scorer | None = None
@@ -215,8 +215,7 @@ class _TopFaces:
 
     def __init__(self, detector: FaceFinder, max_faces: int, metric: Metric) -> None:
         if metric not in (known := get_args(Metric)):
-            hint = did_you_mean(metric, known)
-            raise Error(f"unknown det_metric {metric!r}{hint}; choose one of {', '.join(known)}")
+            raise Error(f"unknown det_metric {metric!r}; choose one of {', '.join(known)}")
         self.identity = f"{detector.identity}, {max_faces} by {metric}"
         self._detector, self._max_faces, self._metric = detector, max_faces, metric
 
