@@ -9,7 +9,7 @@ import typer
 
 from facerts.cli.curate import Sources, dedup, exclude_overlap, merge, shuffle, split
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, print_result, warn
 from facerts.cli.shared_options import Json
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
     opened = open_benchmark(benchmark)
     save_bin(opened, out)
     result = {"pairs": len(opened.same), "genuine": int(opened.same.sum()), "file": str(out)}
-    print_json(result) if json else fields_table(result)
+    print_result(result, json)
 
 
 def _show(packed: PackResult, json: bool) -> None:
