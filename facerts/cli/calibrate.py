@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, number, print_json, print_rows, warn
+from facerts.cli.output import number, print_result, print_rows, warn
 from facerts.cli.shared_options import BatchOptions, CropOptions, GroupOptions, Json, Model
 
 if TYPE_CHECKING:
@@ -66,16 +66,17 @@ def calibrate(
     )
     calibration = result.description.calibration
     assert calibration is not None
-    for note in (*calibration.notes, *(f"left out: {problem}" for problem in result.left_out)):
+    for note in calibration.notes:
         warn(note)
-    if json:
-        content = result.description.model_dump(mode="json", include={"thresholds", "calibration"})
-        print_json({"file": str(result.file), **content, "left_out": list(result.left_out)})
-    else:
+    if not json:
         _show(result.description, calibration)
-        fields_table({"file": str(result.file), "left_out": len(result.left_out)})
-    if result.left_out:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    content = result.description.model_dump(mode="json", include={"thresholds", "calibration"})
+    print_result(
+        {"file": str(result.file), "left_out": len(result.left_out)},
+        json,
+        details={**content, "left_out": list(result.left_out)},
+        problems=[f"left out: {problem}" for problem in result.left_out],
+    )
 
 
 def _show(description: Description, calibration: Calibration) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, Column, fields_table, print_json, print_rows, warn
+from facerts.cli.output import Column, print_result, print_rows, warn
 from facerts.cli.shared_options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.errors import Error
 
@@ -292,15 +292,14 @@ def _show(report: dict[str, Any], json: bool) -> None:
     """Print the report; exit with status 1 if images could not be read."""
     for note in report.get("benchmarks", {}).get("notes", []):
         warn(note)
-    print_json(report) if json else _print_tables(report)
     unreadable = sum(report["dropped"]["by_reason"].get(reason, 0) for reason in UNREADABLE)
     unreadable += len(report.get("benchmarks", {}).get("unreadable", []))
-    if unreadable:
-        warn(f"{unreadable:,} images could not be read; the report and its lists name them")
-        raise typer.Exit(EXIT_SOME_FAILED)
+    problem = f"{unreadable:,} images could not be read; the report and its lists name them"
+    print_result(report if json else _print_tables(report), json, problems=[problem] * bool(unreadable))
 
 
-def _print_tables(report: dict[str, Any]) -> None:
+def _print_tables(report: dict[str, Any]) -> dict[str, Any]:
+    """Print the tables; return what else to print."""
     source, verb = report["in"], "would be written" if report["dry_run"] else "written"
     rows = [{"": "read", "what": source["name"], **source}]
     rows += [
@@ -317,14 +316,11 @@ def _print_tables(report: dict[str, Any]) -> None:
     if overlap := report.get("overlap"):
         title = f"Identities that look like somebody in a benchmark: {overlap['identities']:,}"
         nearest = [
-            {
-                "identity": f"{row['identity']} ({state})",
-                **{name: row[name] for name in ("resembles", "cosine")},
-            }
+            row | {"identity": f"{row['identity']} ({state})"}
             for state, of in (("dropped", overlap["left_out"]), ("kept", overlap["nearest_kept"]))
             for row in of[: PAIRS // 2]
         ]
-        print_rows(nearest, title=title)
+        print_rows(nearest, ["identity", "resembles", "cosine"], title)
     fields = {"report": report["report"], **report["lists"], "seconds": report["seconds"]}
     if "model" in report["settings"]:
         model = report["settings"]["model"]
@@ -333,4 +329,4 @@ def _print_tables(report: dict[str, Any]) -> None:
         fields["cosine_to_own_identity"] = {
             f"{100 * float(share):g}%": value for share, value in quantiles.items()
         }
-    fields_table(fields)
+    return fields

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from facerts.galleries import Gallery, Match
     from facerts.scoring import Scorer
 
-# The columns of tables of people and of their images.
-PERSON: Column = ("person", itemgetter(0))
-
 GalleryPlace = Annotated[
     str,
     typer.Argument(
@@ -151,7 +148,7 @@ def search(
         """Sorts those who were found first, then the unknown, then what says nothing."""
         return [*Decision].index(match.decision)
 
-    failed = print_result(
+    print_result(
         summary,
         json,
         matches,
@@ -159,11 +156,8 @@ def search(
         name="matches",
         out=out,
         kind=Match,
-        all_in="--out FILE writes",
         first=most_telling,
     )
-    if failed:
-        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 @gallery.command(name="list")
@@ -175,7 +169,7 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
     known = _open(place)
     content, people = known.summary(), known.image_counts()
     summary = {"people": content.people, "images": content.images, "model": content.model}
-    columns = [PERSON, ("images", itemgetter(1))]
+    columns = [("person", itemgetter(0)), ("images", itemgetter(1))]
     print_result(
         summary, json, people.items(), columns, most=len(people), details={"images_by_person": people}
     )
@@ -219,9 +213,7 @@ def check(
         "reasons",
     ]
     columns += ["false_alarms", "own_cosine", ("other's", "other_cosine"), ("nearest other", "other_person")]
-    print_result(
-        summary, json, findings, columns, name="findings", out=out, kind=Finding, all_in="--out FILE writes"
-    )
+    print_result(summary, json, findings, columns, name="findings", out=out, kind=Finding)
     if findings:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -250,9 +242,7 @@ def best(
     if copy is not None:
         summary["copied"] = len(copy_images(images, copy))
     columns: list[Column] = ["person", "rank", ("image", "path"), "score", "own_cosine", "reasons"]
-    print_result(
-        summary, json, images, columns, name="images", out=out, kind=BestImage, all_in="--out FILE writes"
-    )
+    print_result(summary, json, images, columns, name="images", out=out, kind=BestImage)
 
 
 @gallery.command()
@@ -309,7 +299,7 @@ def remove(
         "images": removed.images,
         "file": known.name,
     }
-    columns, kept = [PERSON, ("image", itemgetter(1))], removed.kept
+    columns, kept = [("person", itemgetter(0)), ("image", itemgetter(1))], removed.kept
     if not json:
         print_rows(kept, columns, "Kept, as the person would have no image; --image removes it")
         print_rows(removed.entries, columns, "Removed")
@@ -346,8 +336,7 @@ def _enroll(
         "file": known.name,
     }
     columns: list[Column] = [("not enrolled", "path"), "person", ("note", note)]
-    if print_result(result, json, enrolled.rejected, columns, name="rejected_images"):
-        raise typer.Exit(EXIT_SOME_FAILED)
+    print_result(result, json, enrolled.rejected, columns, name="rejected_images")
 
 
 def _open(place: str, out: Path | None = None) -> Gallery:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -104,27 +105,30 @@ def print_result(
     name: str = "",
     out: Path | None = None,
     kind: type[Any] | None = None,
-    all_in: str = "--json prints",
+    all_in: str = "",
     most: int = MAX_ROWS,
     first: Callable[[Any], Any] | None = None,
     details: Mapping[str, Any] | None = None,
-) -> int:
-    """Print rows as a table and a summary below, or all as JSON; return how many rows have an error.
+    problems: Sequence[object] = (),
+) -> None:
+    """Print rows as a table and a summary below, or all as JSON; exit with status 1 if anything failed.
 
-    Errors that the table does not show go to standard error.
+    Errors of rows that the table does not show go to standard error.
 
     Args:
         summary: names and values; a function is called when all rows have been read.
-        rows: dataclasses, dictionaries or tuples, read once.
+        rows: dataclasses, dictionaries or tuples, read once; one with an ``error`` has failed.
         columns: see ``print_rows``; without any, no table is printed.
         name: of the rows in JSON, which otherwise has only the summary.
         out: file to write all rows to, which are of the type ``kind``. On standard output, where they are CSV or JSON
             lines, nothing else is printed.
-        all_in: what has all rows if there is no file.
+        all_in: what else has all rows and problems.
         most: rows in the table.
         first: what to sort the table by; files and JSON keep the order of ``rows``.
-        details: what only JSON has.
+        details: what only JSON has, or has in another form.
+        problems: what else failed.
     """
+    all_in = all_in or ("--out FILE writes" if kind else "--json prints")
     console: Console = stdout
     values: dict[str, Any] = {}
     if out is not None and kind is not None:
@@ -154,12 +158,14 @@ def print_result(
     if json:
         listed = {name: [asdict(row) if is_dataclass(row) else row for row in shown]} if name else {}  # type: ignore[arg-type]
         print_json({**values, **(details or {}), **listed})
-        return failed
-    print_rows(shown, columns)
-    if columns and hidden:
-        warn(f"{hidden:,} more rows are not shown; {all_in} them all")
-    fields_table(values, console)
-    return failed
+    else:
+        print_rows(shown, columns)
+        if columns and hidden:
+            warn(f"{hidden:,} more rows are not shown; {all_in} them all")
+        fields_table(values, console)
+    warn_first(problems, all_in)
+    if failed or problems:
+        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 def print_rows(rows: Sequence[Any], columns: Sequence[Column] | None = None, title: str = "") -> None:
@@ -207,7 +213,7 @@ def cell(value: object) -> Text:
 
 def number(text: str) -> Text:
     """A cell with a number, or several, in a form of its own."""
-    return Text(text, justify="right", no_wrap=" " not in text)
+    return Text(printable(text), justify="right", no_wrap=" " not in text)
 
 
 def note(row: Any, keep: float | None = None) -> Text:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, MAX_ROWS, STDOUT, Column, note, print_result, warn
+from facerts.cli.output import MAX_ROWS, STDOUT, Column, note, print_result, warn
 from facerts.cli.shared_options import Images, Json, QualityOptions
 from facerts.io.progress import progress_bar
 
@@ -103,31 +103,16 @@ def score(
                     run_job(scorer, source, job, task, advance)
                 else:
                     run_job_on_ray(options.open, partial(open_images, paths), job, task, workers, advance)
-            failed = print_result(
-                lambda: {**counts.summary(), "file": str(out)},
-                json,
-                counts.of(job.finish()),
-                all_in=f"{out} has",
-            )
+            rows, result = job.finish(), {"file": str(out)}
+            print_result(lambda: {**counts.summary(), **result}, json, counts.of(rows), all_in=f"{out} has")
     else:
         if not (json or out) and len(source) > MAX_ROWS:
-            warn(
-                f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out rows.csv writes all"
-            )
+            warn(f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out FILE writes all")
         rows = _score(scorer, source, task, bar=not sys.stdout.isatty() if out else len(source) > MAX_ROWS)
         columns: list[Column] = [("image", "path"), "face", "percentile", "quality", "accepted"]
-        failed = print_result(
-            lambda: counts.summary(brief=not (json or out)),
-            json,
-            counts.of(rows),
-            [*columns, ("note", partial(note, keep=keep))],
-            name="rows",
-            out=out,
-            kind=Row,
-            all_in="--out rows.csv writes",
-        )
-    if failed:
-        raise typer.Exit(EXIT_SOME_FAILED)
+        columns.append(("note", partial(note, keep=keep)))
+        summary = partial(counts.summary, brief=not (json or out))
+        print_result(summary, json, counts.of(rows), columns, name="rows", out=out, kind=Row)
 
 
 def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator[Row]:
@@ -143,28 +128,26 @@ class _Counts:
     """What the rows of a source are, counted as they are read."""
 
     def __init__(self, source: Source, *, decided: bool) -> None:
-        self._images, self._decided = len(source), decided
         self._counts = Counter(images=len(source), other_files=source.other_files)
+        self._only_if_any = {"smaller_faces_left_out", "other_files"}
+        self._only_if_any |= set() if decided else {"accepted", "rejected"}
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows, which are counted."""
+        counts = self._counts
         for row in rows:
-            self._counts["faces"] += row.face is not None
-            self._counts["accepted"] += row.accepted is True
-            self._counts["rejected"] += row.face is not None and row.accepted is False
-            self._counts["smaller_faces_left_out"] += 0 if row.face else row.smaller_faces or 0
-            self._counts["without_a_face"] += row.face is None and row.error is None
-            self._counts["failed"] += row.error is not None
+            counts["faces"] += row.face is not None
+            counts["accepted"] += row.accepted is True
+            counts["rejected"] += row.face is not None and row.accepted is False
+            counts["smaller_faces_left_out"] += 0 if row.face else row.smaller_faces or 0
+            counts["without_a_face"] += row.face is None and row.error is None
+            counts["failed"] += row.error is not None
             yield row
 
     def summary(self, *, brief: bool = False) -> dict[str, int]:
         """The counts by name; if brief, none for a single image that says all."""
-        counts = self._counts
-        if brief and counts["images"] == 1 and not counts["smaller_faces_left_out"]:
+        if brief and self._counts["images"] == 1 and not self._counts["smaller_faces_left_out"]:
             return {}
-        left_out = {
-            "other_files",
-            "smaller_faces_left_out",
-            *(() if self._decided else ("accepted", "rejected")),
+        return {
+            name: self._counts[name] for name in COUNTS if self._counts[name] or name not in self._only_if_any
         }
-        return {name: counts[name] for name in COUNTS if counts[name] or name not in left_out}

@@ -11,13 +11,10 @@ import typer
 from facerts.cli.output import (
     EXIT_DIFFERENT,
     EXIT_INCONCLUSIVE,
-    EXIT_SOME_FAILED,
     EXIT_UNUSABLE,
-    number,
     print_error,
     print_json,
     print_result,
-    print_rows,
     print_sentence,
 )
 from facerts.cli.shared_options import Json, ScorerOptions
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from facerts.scoring import Scorer, Verification
-    from facerts.scoring.labeled_pairs import LabeledPairs
     from facerts.scoring.pair_list import ListedPair
     from facerts.scoring.verify import Decision
 
@@ -89,7 +85,8 @@ def verify(
         "min_quality": min_quality,
     }
     if out is not None:
-        raise typer.Exit(EXIT_SOME_FAILED if _verify_list(scorer, listed, out, json=json, **rule) else 0)
+        _verify_list(scorer, listed, out, json=json, **rule)
+        return
     assert first is not None
     assert second is not None
     result = scorer.verify(first, second, **rule)
@@ -105,8 +102,9 @@ def verify(
 
 def _verify_list(
     scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, json: bool, **rule: float | None
-) -> int:
-    """Write and count the rows, and compare them with labels; return the number of those with an error."""
+) -> None:
+    """Write and count the rows, and compare them with labels."""
+    from facerts.report.table import plain, share
     from facerts.scoring import Verification
     from facerts.scoring.labeled_pairs import measure_labeled
     from facerts.scoring.pair_list import verify_list
@@ -119,32 +117,27 @@ def _verify_list(
             yield result
 
     def summary() -> dict[str, Any]:
-        counts: dict[str, int] = {name: decisions.count(name) for name in STATUSES}
-        measured = measure_labeled(listed, decisions) if json else None
-        labeled = {} if measured is None else {"labeled": asdict(measured)}
-        return {"pairs": len(decisions), **counts, "failed": decisions.count(None), **labeled}
+        counts: dict[str, Any] = {name: decisions.count(name) for name in STATUSES}
+        counts = {"pairs": len(decisions), **counts, "failed": decisions.count(None)}
+        measured = measure_labeled(listed, decisions)
+        if measured is None:
+            return counts
+        if json:
+            return {**counts, "labeled": asdict(measured)}
+        rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
+        labeled = {
+            name: f"{plain(share(rate.value, rate.ci95))} of {rate.pairs:,} pairs"
+            for name, rate in rates.items()
+        }
+        left_out = f"{measured.inconclusive:,} inconclusive and {measured.failed:,} not compared"
+        return {
+            **counts,
+            "labeled pairs": f"{measured.pairs:,}, of which no rate counts {left_out}",
+            **(labeled if measured.accuracy.pairs else {}),
+            "95% intervals": measured.interval,
+        }
 
-    failed = print_result(summary, json, results(), out=out, kind=Verification)
-    if not json and (measured := measure_labeled(listed, decisions)):
-        _show_labeled(measured)
-    return failed
-
-
-def _show_labeled(measured: LabeledPairs) -> None:
-    """Print rates with their intervals, and how many pairs they leave out."""
-    from facerts.report.table import plain, share
-
-    rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
-    rows = [
-        {"": name, "rate": number(plain(share(rate.value, rate.ci95))), "pairs": rate.pairs}
-        for name, rate in rates.items()
-    ]
-    if measured.accuracy.pairs:
-        print_rows(rows, title=f"Decided pairs against their labels (95% intervals: {measured.interval})")
-    print_sentence(
-        f"Of {measured.pairs:,} labeled pairs, {measured.inconclusive:,} were inconclusive and {measured.failed:,} "
-        "could not be compared; no rate counts these."
-    )
+    print_result(summary, json, results(), out=out, kind=Verification)
 
 
 def _explain(result: Verification) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, Column, number, print_result, warn, warn_first
+from facerts.cli.output import Column, number, print_result, warn
 from facerts.cli.shared_options import Json, ScorerOptions
 from facerts.io.progress import duration, progress_bar
 
@@ -117,7 +117,6 @@ def video(
         finished = job.finish()
     clips_done, rows = [clip.clip for clip in finished], [row for clip in finished for row in clip.tracks]
     errors = [clip.error for clip in clips_done if clip.error is not None]
-    warn_first(errors, f"clips.{table} has")
     names = ("frames", "faces", "too_poor", "left_out")
     summary = {"videos": len(clips_done), "people": len(rows)}
     summary |= {name: sum(getattr(clip, name) for clip in clips_done) for name in names}
@@ -129,11 +128,10 @@ def video(
         rows,
         COLUMNS[len(paths) == 1 :],
         name="tracks",
-        all_in=f"{out / 'tracks'}.{table} has",
+        all_in=f"{out}/*.{table} have",
         details={"clips": [asdict(clip) for clip in clips_done]},
+        problems=errors,
     )
-    if errors:
-        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:

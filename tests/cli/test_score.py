@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from facerts.cli.output import print_rows, stdout
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from tests.command import run
@@ -77,8 +78,8 @@ def test_a_table_is_limited_and_says_so(
     captured = capsys.readouterr()
     assert captured.out.count(".png") == 50
     assert "images          52" in captured.out
-    assert "the table will have 50 rows, for 52 images; --out rows.csv writes all" in captured.err
-    assert "2 more rows are not shown; --out rows.csv writes them all" in captured.err
+    assert "the table will have 50 rows, for 52 images; --out FILE writes all" in captured.err
+    assert "2 more rows are not shown; --out FILE writes them all" in captured.err
     assert "broken.jpg: GIF is not read" in captured.err
     assert run("score", crops, "--model", model, "--json") == 1
     result = json.loads(capsys.readouterr().out)
@@ -149,3 +150,17 @@ def test_what_a_new_user_may_try_is_answered(
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
         assert run("score", "empty", "--model", model, *options) == 2
         assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
+
+
+def test_on_a_narrow_terminal_percentiles_must_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"percentile": 9.9, "quality": -0.5, "reasons": ("too_small",)}, {"reasons": ()}]
+    columns = ["percentile", "quality", "reasons", "none"]
+    for width, header, cells in (
+        (80, ["percentile", "quality", "reasons"], ["9", "-0.500", "too small"]),
+        (79, ["percentile", "reasons"], ["9", "too small"]),
+    ):
+        monkeypatch.setattr(stdout, "width", width)
+        print_rows(rows, columns)
+        assert table_of(capsys.readouterr().out)[:2] == [header, cells]
