@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
+from facerts.cli.output import number, print_result, print_rows, warn
 from facerts.cli.shared_options import BatchOptions, CropOptions, GroupOptions, Json, Model
 
 if TYPE_CHECKING:
-    from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold
+    from facerts.onnx.contract import Calibration, Description, MatchErrors
 
 
 def calibrate(
@@ -63,16 +66,17 @@ def calibrate(
     )
     calibration = result.description.calibration
     assert calibration is not None
-    for note in (*calibration.notes, *(f"left out: {problem}" for problem in result.left_out)):
+    for note in calibration.notes:
         warn(note)
-    if json:
-        content = result.description.model_dump(mode="json", include={"thresholds", "calibration"})
-        print_json({"file": str(result.file), **content, "left_out": list(result.left_out)})
-    else:
+    if not json:
         _show(result.description, calibration)
-        fields_table({"file": str(result.file), "left_out": len(result.left_out)})
-    if result.left_out:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    content = result.description.model_dump(mode="json", include={"thresholds", "calibration"})
+    print_result(
+        {"file": str(result.file), "left_out": len(result.left_out)},
+        json,
+        details={**content, "left_out": list(result.left_out)},
+        problems=[f"left out: {problem}" for problem in result.left_out],
+    )
 
 
 def _show(description: Description, calibration: Calibration) -> None:
@@ -81,50 +85,34 @@ def _show(description: Description, calibration: Calibration) -> None:
     if matching is not None:
         pairs = "all pairs of" if matching.pairs == "all" else "the listed pairs of"
         views = "the crop and its mirror image" if matching.flip else "only the crop"
-        rows_table(
-            f"Match thresholds on {pairs} {matching.images:,} images, embeddings of {views}",
-            [
-                "FMR",
-                "min. similarity",
-                "achieved FMR (95%)",
-                "impostor pairs",
-                "genuine pairs",
-                "FNMR (95%)",
-            ],
-            [
-                [
-                    rate,
-                    f"{threshold.similarity:.4f}",
-                    _with_interval(threshold.achieved_fmr, threshold.fmr_ci95, ".3g"),
-                    f"{threshold.impostors:,}",
-                    f"{threshold.genuine:,}",
-                    _fnmr(threshold),
-                ]
-                for rate, threshold in matches.items()
-            ],
-        )
-    if description.thresholds:
-        rows_table(
-            f"Quality thresholds on {calibration.faces:,} faces, and FNMR of the pairs whose two faces pass",
-            [
-                "keep",
-                "min. quality",
-                "faces kept (95%)",
-                "pairs kept",
-                *(f"at FMR {rate}" for rate in matches),
-            ],
-            [
-                [
-                    share,
-                    f"{threshold.quality:.4f}",
-                    _with_interval(threshold.kept, threshold.ci95),
-                    next((f"{match.kept[share].genuine:,}" for match in matches.values()), "–"),
-                    *(_fnmr(match.kept[share]) for match in matches.values()),
-                ]
-                for share, threshold in description.thresholds.items()
-            ],
-        )
-
+        match_rows = [
+            {
+                "FMR": number(rate),
+                "min. similarity": threshold.similarity,
+                "achieved FMR (95%)": _with_interval(threshold.achieved_fmr, threshold.fmr_ci95, ".3g"),
+                "impostor pairs": threshold.impostors,
+                "genuine pairs": threshold.genuine,
+                "FNMR (95%)": _with_interval(threshold.fnmr, threshold.ci95),
+            }
+            for rate, threshold in matches.items()
+        ]
+        title = f"Match thresholds on {pairs} {matching.images:,} images, embeddings of {views}"
+        print_rows(match_rows, title=title)
+    quality_rows = [
+        {
+            "keep": number(share),
+            "min. quality": threshold.quality,
+            "faces kept (95%)": _with_interval(threshold.kept, threshold.ci95),
+            "pairs kept": next((match.kept[share].genuine for match in matches.values()), None),
+            **{
+                f"at FMR {rate}": _with_interval(match.kept[share].fnmr, match.kept[share].ci95)
+                for rate, match in matches.items()
+            },
+        }
+        for share, threshold in description.thresholds.items()
+    ]
+    title = f"Quality thresholds on {calibration.faces:,} faces, and FNMR of the pairs whose two faces pass"
+    print_rows(quality_rows, title=title)
     _show_groups(description, calibration)
 
 
@@ -132,47 +120,39 @@ def _show_groups(description: Description, calibration: Calibration) -> None:
     """A table for each attribute and share: the group's own threshold next to the one for all faces."""
     matches = calibration.matching.thresholds if calibration.matching else {}
     # The rate that people look at first; --json has all of them.
-    fmr = min(matches, key=lambda rate: abs(float(rate) - 1e-3), default=None)
+    fmr = min(matches, key=lambda rate: abs(float(rate) - 1e-3), default="")
     others = calibration.non_faces
     for attribute, by_share in calibration.groups.items():
         for share, groups in by_share.items():
-            header = [attribute, "faces", "accepted (95%)", "own min. quality"]
-            measured = fmr is not None and any(fmr in group.errors for group in groups.values())
-            header += [f"FNMR at FMR {fmr}", "with own", "FMR", "with own"] if measured else []
-            header += ["non-faces with own"] if others is not None else []
-            rows = []
-            for name, group in groups.items():
-                low, high = group.ci95
-                own = "–" if group.quality is None else f"{group.quality:.4f}"
-                row = [name, f"{group.faces:,}", f"{group.accepted:.4f} [{low:.4f}, {high:.4f}]", own]
-                if measured and fmr is not None:
-                    both = group.errors.get(fmr), group.own_errors.get(fmr)
-                    row += [_rate(errors.fnmr) if errors else "–" for errors in both]
-                    row += [_rate(errors.fmr) if errors else "–" for errors in both]
-                if others is not None:
-                    row.append("–" if group.non_faces is None else f"{group.non_faces:.4f}")
-                rows.append(row)
+            rows = [
+                {
+                    "group": name,
+                    "faces": group.faces,
+                    "accepted (95%)": _with_interval(group.accepted, group.ci95),
+                    "own min. quality": group.quality,
+                    f"FNMR at FMR {fmr}": _rate(group.errors, fmr, "fnmr"),
+                    "own FNMR": _rate(group.own_errors, fmr, "fnmr"),
+                    "FMR": _rate(group.errors, fmr, "fmr"),
+                    "own FMR": _rate(group.own_errors, fmr, "fmr"),
+                    "non-faces with own": group.non_faces,
+                }
+                for name, group in groups.items()
+            ]
             minimum = description.thresholds[share].quality
             let_through = f", {others.accepted[share]:.4f} of the non-faces" if others is not None else ""
             title = f"Groups by {attribute}: quality {minimum:.4f} keeps {share} of all faces{let_through}"
-            rows_table(title, header, rows)
+            print_rows(rows, title=title)
     if others is not None and not calibration.groups:
-        rows_table(
-            f"Share of {others.images:,} non-faces that each quality threshold lets through",
-            ["keep", "non-faces"],
-            [[share, f"{accepted:.4f}"] for share, accepted in others.accepted.items()],
-        )
+        title = f"Share of {others.images:,} non-faces that each quality threshold lets through"
+        print_rows([*others.accepted.items()], [("keep", itemgetter(0)), ("non-faces", itemgetter(1))], title)
 
 
-def _rate(found: ErrorRate) -> str:
-    return "–" if found.rate is None else f"{found.rate:.4g}"
+def _rate(errors: Mapping[str, MatchErrors], fmr: str, name: str) -> Text | None:
+    rate = getattr(errors[fmr], name).rate if fmr in errors else None
+    return None if rate is None else number(f"{rate:.4g}")
 
 
-def _fnmr(errors: MatchThreshold | KeptPairs) -> str:
-    return _with_interval(errors.fnmr, errors.ci95)
-
-
-def _with_interval(rate: float | None, ci95: tuple[float, float] | None, form: str = ".4f") -> str:
+def _with_interval(rate: float | None, ci95: tuple[float, float] | None, form: str = ".4f") -> Text | None:
     if rate is None:
-        return "–"
-    return f"{rate:{form}}" if ci95 is None else f"{rate:{form}} [{ci95[0]:{form}}, {ci95[1]:{form}}]"
+        return None
+    return number(f"{rate:{form}}" if ci95 is None else f"{rate:{form}} [{ci95[0]:{form}}, {ci95[1]:{form}}]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
+from facerts.cli.output import Column, print_result, print_rows, warn
 from facerts.cli.shared_options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.errors import Error
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Reasons for dropped images that are errors, not the purpose of the command.
 UNREADABLE = ("cannot be read", "cannot be decoded")
-# Rows of a table; the report and its lists have more.
-MAX_ROWS = 10
+# Rows of a table of identities; the report and its lists have more.
+PAIRS = 10
 
 
 Sources = Annotated[
@@ -292,27 +292,35 @@ def _show(report: dict[str, Any], json: bool) -> None:
     """Print the report; exit with status 1 if images could not be read."""
     for note in report.get("benchmarks", {}).get("notes", []):
         warn(note)
-    print_json(report) if json else _print_tables(report)
     unreadable = sum(report["dropped"]["by_reason"].get(reason, 0) for reason in UNREADABLE)
     unreadable += len(report.get("benchmarks", {}).get("unreadable", []))
-    if unreadable:
-        warn(f"{unreadable:,} images could not be read; the report and its lists name them")
-        raise typer.Exit(EXIT_SOME_FAILED)
+    problem = f"{unreadable:,} images could not be read; the report and its lists name them"
+    print_result(report if json else _print_tables(report), json, problems=[problem] * bool(unreadable))
 
 
-def _print_tables(report: dict[str, Any]) -> None:
-    source, dropped = report["in"], report["dropped"]
-    rows = [["read", source["name"], _number(source["images"]), _number(source["identities"])]]
-    rows += [["dropped", reason, _number(images), ""] for reason, images in dropped["by_reason"].items()]
-    verb = "would be written" if report["dry_run"] else "written"
-    for written in report["written"]:
-        path = f"{written['path']} ({written['form']})"
-        rows.append([verb, path, _number(written["images"]), _number(written["identities"])])
-    rows_table("Images", ["", "what", "images", "identities"], rows)
-    if pairs := report.get("identity_pairs", {}).get("surest"):
-        _pairs_table(report["identity_pairs"], pairs[:MAX_ROWS])
-    if overlap := report.get("overlap", {}):
-        _overlap_table(overlap)
+def _print_tables(report: dict[str, Any]) -> dict[str, Any]:
+    """Print the tables; return what else to print."""
+    source, verb = report["in"], "would be written" if report["dry_run"] else "written"
+    rows = [{"": "read", "what": source["name"], **source}]
+    rows += [
+        {"": "dropped", "what": reason, "images": images}
+        for reason, images in report["dropped"]["by_reason"].items()
+    ]
+    rows += [{"": verb, "what": f"{part['path']} ({part['form']})", **part} for part in report["written"]]
+    print_rows(rows, ["", "what", "images", "identities"])
+    pairs = report.get("identity_pairs", {})
+    columns: list[Column] = [("identities", lambda pair: f"{pair['first']}, {pair['second']}"), "one_person"]
+    columns += [("cosine of means", "mean_cosine"), "similar_images", "equal_images", "share"]
+    title = "Pairs of identities: {count:,}, of one person: {one_person:,} ({done})"
+    print_rows(pairs.get("surest", [])[:PAIRS], columns, title.format_map(pairs) if pairs else "")
+    if overlap := report.get("overlap"):
+        title = f"Identities that look like somebody in a benchmark: {overlap['identities']:,}"
+        nearest = [
+            row | {"identity": f"{row['identity']} ({state})"}
+            for state, of in (("dropped", overlap["left_out"]), ("kept", overlap["nearest_kept"]))
+            for row in of[: PAIRS // 2]
+        ]
+        print_rows(nearest, ["identity", "resembles", "cosine"], title)
     fields = {"report": report["report"], **report["lists"], "seconds": report["seconds"]}
     if "model" in report["settings"]:
         model = report["settings"]["model"]
@@ -321,41 +329,4 @@ def _print_tables(report: dict[str, Any]) -> None:
         fields["cosine_to_own_identity"] = {
             f"{100 * float(share):g}%": value for share, value in quantiles.items()
         }
-    fields_table(fields)
-
-
-def _pairs_table(summary: dict[str, Any], surest: list[dict[str, Any]]) -> None:
-    by_means = "mean_cosine" in surest[0]
-    rows = [
-        [
-            f"{pair['first']}, {pair['second']}",
-            "yes" if pair["one_person"] else "no",
-            *([f"{pair['mean_cosine']:.3f}"] if by_means else []),
-            _number(pair["similar_images"] if by_means else pair["equal_images"]),
-            f"{pair['share']:.2f}",
-        ]
-        for pair in surest
-    ]
-    header = [
-        "identities",
-        "one person",
-        *(["cosine of means"] if by_means else []),
-        "images in common",
-        "share",
-    ]
-    title = f"Pairs of identities: {summary['count']:,}, of one person: {summary['one_person']:,} ({summary['done']})"
-    rows_table(title, header, rows)
-
-
-def _overlap_table(overlap: dict[str, Any]) -> None:
-    rows = [
-        [f"{row['identity']} ({state})", row["resembles"], f"{row['cosine']:.3f}"]
-        for state, of in (("dropped", overlap["left_out"]), ("kept", overlap["nearest_kept"]))
-        for row in of[: MAX_ROWS // 2]
-    ]
-    title = f"Identities that look like somebody in a benchmark: {overlap['identities']:,}"
-    rows_table(title, ["identity", "resembles", "cosine"], rows)
-
-
-def _number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
+    return fields

@@ -9,7 +9,7 @@ import typer
 
 from facerts.cli.curate import Sources, dedup, exclude_overlap, merge, shuffle, split
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.output import print_result
 from facerts.cli.shared_options import Json
 
 if TYPE_CHECKING:
@@ -117,14 +117,8 @@ def inspect(
     from facerts.datasets.inspect import inspect_source
 
     report = inspect_source(open_source(sources), every=every)
-    if json:
-        print_json(report)
-    else:
-        fields_table({key: value for key, value in report.items() if key != "broken"})
-        for problem in report["broken"]:
-            warn(problem)
-    if report["broken"]:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    problems = report.pop("broken")
+    print_result(report, json, details={"broken": problems}, problems=problems)
 
 
 @data.command(name="bin")
@@ -143,22 +137,16 @@ def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
     opened = open_benchmark(benchmark)
     save_bin(opened, out)
     result = {"pairs": len(opened.same), "genuine": int(opened.same.sum()), "file": str(out)}
-    print_json(result) if json else fields_table(result)
+    print_result(result, json)
 
 
 def _show(packed: PackResult, json: bool) -> None:
+    files, left_out = list(map(str, packed.files)), packed.left_out
     result = {
         "images": packed.images,
         "identities": packed.identities,
-        "files": [str(file) for file in packed.files],
-        "left_out": packed.left_out,
+        "files": files if len(files) <= 4 else f"{files[0]} … {files[-1]}",
+        "left_out": len(left_out),
     }
-    if json:
-        print_json(result)
-    else:
-        files = result["files"] if len(packed.files) <= 4 else f"{packed.files[0]} … {packed.files[-1]}"
-        fields_table({**result, "files": files, "left_out": len(packed.left_out)})
-        for problem in packed.left_out:
-            warn(f"left out: {problem}")
-    if packed.left_out:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    problems = [f"left out: {problem}" for problem in left_out]
+    print_result(result, json, details={"files": files, "left_out": left_out}, problems=problems)

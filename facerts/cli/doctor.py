@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.output import fields_table, print_json, print_sentence, rows_table, warn
+from facerts.cli.output import number, print_json, print_result, print_rows, print_sentence, warn
 from facerts.cli.shared_options import Json, ModelOrDefault
 from facerts.errors import ModelError
 from facerts.version import __version__
@@ -43,7 +43,7 @@ def doctor(
 
         find_or_download(PHOTO_DETECTOR)
     result = examine()
-    print_json(result) if json else fields_table(result)
+    print_result(result, json)
 
 
 def _bench(model: str | None, detector: str, *, json: bool) -> None:
@@ -66,21 +66,18 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
             }
         )
         return
-    sizes = list(times.measured[0].ms_per_crop)
-    rows_table(
-        f"{times.model}: ms per crop, ms to find the faces in a photo, and how far from the CPU",
-        ["provider", *(f"batch of {size}" for size in sizes), "photo", "cosine", "quality"],
-        [
-            [
-                names[found.provider],
-                *(f"{found.ms_per_crop[size]:.2f}" for size in sizes),
-                "" if found.ms_per_photo is None else f"{found.ms_per_photo:.1f}",
-                f"{found.cosine:.6f}",
-                "" if found.quality_error is None else f"{found.quality_error:.1g}",
-            ]
-            for found in times.measured
-        ],
-    )
+    rows = [
+        {
+            "provider": names[found.provider],
+            **{f"batch of {size}": number(f"{ms:.2f}") for size, ms in found.ms_per_crop.items()},
+            "photo": None if found.ms_per_photo is None else number(f"{found.ms_per_photo:.1f}"),
+            "cosine": number(f"{found.cosine:.6f}"),
+            "quality": None if found.quality_error is None else number(f"{found.quality_error:.1g}"),
+        }
+        for found in times.measured
+    ]
+    title = f"{times.model}: ms per crop, ms to find the faces in a photo, and how far from the CPU"
+    print_rows(rows, title=title)
     for name, problem in times.problems.items():
         warn(f"{names.get(name, name)}: {problem}")
     print_sentence(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.output import print_result
 from facerts.cli.shared_options import Images, Json, ScorerOptions
 
 
@@ -27,11 +25,7 @@ def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = Fals
     # All embeddings are kept in memory until the file is written, but not the crops.
     scored = [replace(entry, crop=None) for entry in options.open().score_each(paths, progress="embedding")]
     write_embeddings(out, scored)
-    failed = [entry.row.error for entry in scored if entry.row.error is not None]
-    for problem in failed:
-        warn(problem)
+    rows = [entry.row for entry in scored]
     embedded = sum(entry.vector is not None for entry in scored)
-    result = {"embedded": embedded, "failed": len(failed), "file": str(out)}
-    print_json(result) if json else fields_table(result)
-    if failed:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    failed = sum(row.error is not None for row in rows)
+    print_result({"embedded": embedded, "failed": failed, "file": str(out)}, json, rows, all_in=f"{out} has")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from facerts.cli.model_summary import notes_of, print_next, thresholds_of
-from facerts.cli.output import fields_table, print_json, warn
+from facerts.cli.output import print_result, warn
 from facerts.cli.shared_options import Json
 from facerts.errors import Error
 
@@ -62,7 +62,7 @@ def export(
             "checked_crops": parity.crops,
             "smallest_cosine": parity.cosine,
         }
-        print_json(result) if json else fields_table(result)
+        print_result(result, json)
         return
     from facerts.training.export.from_checkpoint import export_run
 
@@ -89,7 +89,7 @@ def export(
     }
     for note in notes_of(exported.description, exported.left_out):
         warn(note)
-    print_json(result) if json else fields_table(result)
+    print_result(result, json)
     if exported.uncalibrated:
         warn(f"no thresholds: {exported.uncalibrated}")
     print_next(out, exported.description)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn, warn_first
+from facerts.cli.output import EXIT_SOME_FAILED, Column, note, print_result, print_rows, warn
 from facerts.cli.shared_options import Images, Json, ScorerOptions
 from facerts.errors import Error
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from facerts.galleries import Gallery, Match
     from facerts.scoring import Scorer
-
-Row = TypeVar("Row", bound="DataclassInstance")
-# The cells of a table by the header of their column.
-Columns = Mapping[str, Callable[[Row], str | None]]
-# Rows of a table; a file given with --out has all.
-MAX_ROWS = 50
 
 GalleryPlace = Annotated[
     str,
@@ -128,7 +121,6 @@ def search(
         largest: Search only for the largest face of each photo.
     """
     from facerts.galleries import Decision, Match
-    from facerts.scoring.reasons import in_words
 
     known = _open(place, out)
     threshold = known.threshold(fpir)
@@ -144,8 +136,6 @@ def search(
     )
     if warning := threshold.warning(fpir):
         warn(warning)
-    errors = [match.error for match in matches if match.decision is Decision.ERROR]
-    warn_first(errors, "--json lists")
     counts = Counter(match.decision.value for match in matches)
     summary = {
         "threshold": round(threshold.cosine, 4),
@@ -153,22 +143,21 @@ def search(
         "fpir": fpir,
         **{decision.value.replace(" ", "_"): counts[decision.value] for decision in Decision},
     }
-    columns: Columns[Match] = {
-        "image": lambda match: match.path,
-        "decision": lambda match: match.decision.value,
-        "most similar": lambda match: match.person,
-        "cosine": lambda match: _number(match.cosine),
-        "percentile": lambda match: _number(match.percentile, 0),
-        "reasons": lambda match: in_words(match.reasons),
-    }
 
     def most_telling(match: Match) -> int:
         """Sorts those who were found first, then the unknown, then what says nothing."""
         return [*Decision].index(match.decision)
 
-    _print_rows("matches", matches, Match, summary, columns, out, json, first=most_telling)
-    if errors:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    print_result(
+        summary,
+        json,
+        matches,
+        [("image", "path"), "decision", ("most similar", "person"), "cosine", "percentile", ("note", note)],
+        name="matches",
+        out=out,
+        kind=Match,
+        first=most_telling,
+    )
 
 
 @gallery.command(name="list")
@@ -180,11 +169,10 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
     known = _open(place)
     content, people = known.summary(), known.image_counts()
     summary = {"people": content.people, "images": content.images, "model": content.model}
-    if json:
-        print_json({**summary, "images_by_person": people})
-        return
-    rows_table("People", ["person", "images"], [(person, str(number)) for person, number in people.items()])
-    fields_table(summary)
+    columns = [("person", itemgetter(0)), ("images", itemgetter(1))]
+    print_result(
+        summary, json, people.items(), columns, most=len(people), details={"images_by_person": people}
+    )
 
 
 @gallery.command()
@@ -219,15 +207,13 @@ def check(
         "suspicious": len(findings),
         "reasons": dict(Counter(finding.reason.value for finding in findings)),
     }
-    columns: Columns[Finding] = {
-        "image or person": lambda finding: finding.path or finding.person,
-        "reason": lambda finding: _joined(finding.reasons, finding.reason.value),
-        "false alarms": lambda finding: _number(finding.false_alarms),
-        "own cosine": lambda finding: _number(finding.own_cosine),
-        "other's": lambda finding: _number(finding.other_cosine),
-        "nearest other": lambda finding: finding.other_person,
-    }
-    _print_rows("findings", findings, Finding, summary, columns, out, json)
+    columns: list[Column] = [
+        ("image or person", lambda finding: finding.path or finding.person),
+        "reason",
+        "reasons",
+    ]
+    columns += ["false_alarms", "own_cosine", ("other's", "other_cosine"), ("nearest other", "other_person")]
+    print_result(summary, json, findings, columns, name="findings", out=out, kind=Finding)
     if findings:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -255,15 +241,8 @@ def best(
     summary = {"people": len({image.person for image in images})}
     if copy is not None:
         summary["copied"] = len(copy_images(images, copy))
-    columns: Columns[BestImage] = {
-        "person": lambda image: image.person,
-        "rank": lambda image: str(image.rank),
-        "image": lambda image: image.path,
-        "score": lambda image: _number(image.score),
-        "own cosine": lambda image: _number(image.own_cosine),
-        "reasons": lambda image: _joined(image.reasons),
-    }
-    _print_rows("images", images, BestImage, summary, columns, out, json)
+    columns: list[Column] = ["person", "rank", ("image", "path"), "score", "own_cosine", "reasons"]
+    print_result(summary, json, images, columns, name="images", out=out, kind=BestImage)
 
 
 @gallery.command()
@@ -320,15 +299,11 @@ def remove(
         "images": removed.images,
         "file": known.name,
     }
-    if json:
-        print_json({**result, "removed": removed.entries, "kept": removed.kept})
-        return
-    rows_table("Removed", ["person", "image"], removed.entries)
-    if removed.kept:
-        rows_table(
-            "Kept, as the person would have no image; --image removes it", ["person", "image"], removed.kept
-        )
-    fields_table(result)
+    columns, kept = [("person", itemgetter(0)), ("image", itemgetter(1))], removed.kept
+    if not json:
+        print_rows(kept, columns, "Kept, as the person would have no image; --image removes it")
+        print_rows(removed.entries, columns, "Removed")
+    print_result(result, json, details={"removed": removed.entries, "kept": kept})
 
 
 def _enroll(
@@ -348,62 +323,20 @@ def _enroll(
     enrolled = known.add(
         scorer, images, person=person, replace=replace, min_quality=minimum, progress="enrolling"
     )
-    rejected = enrolled.rejected
-    problems = [f"{each.path}: not enrolled: {each.why}" for each in rejected]
-    warn_first(problems, "--json lists")
+    why = [
+        next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
+        for each in enrolled.rejected
+    ]
     result = {
         "people": enrolled.people,
         "images": enrolled.images,
-        "rejected": dict(
-            Counter(
-                next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
-                for each in rejected
-            )
-        ),
+        "rejected": dict(Counter(why)),
         "enrolled_with_reasons": dict(enrolled.reasons),
         "people_without_an_image": list(enrolled.without_image),
         "file": known.name,
     }
-    if json:
-        print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
-    else:
-        fields_table(result)
-    if any(image.error for image in rejected):
-        raise typer.Exit(EXIT_SOME_FAILED)
-
-
-def _print_rows(
-    title: str,
-    entries: Sequence[Row],
-    kind: type[Row],
-    summary: dict[str, Any],
-    columns: Columns[Row],
-    out: Path | None,
-    json: bool,
-    first: Callable[[Row], Any] | None = None,
-) -> None:
-    """Write all rows to a file, if there is one, and print the first of them, or all as JSON.
-
-    Args:
-        first: the order of the rows in the table; by default that of ``entries``.
-    """
-    from facerts.scoring import open_sink
-
-    if out is not None:
-        with open_sink(out, kind) as put:
-            for entry in entries:
-                put(entry)
-    if json:
-        print_json({**summary, title: [asdict(entry) for entry in entries]})
-        return
-    if entries:
-        shown = entries if first is None else sorted(entries, key=first)
-        rows = [[cell(entry) or "–" for cell in columns.values()] for entry in shown[:MAX_ROWS]]
-        rows_table(title.capitalize(), [*columns], rows)
-    if len(entries) > MAX_ROWS:
-        where = "the file has" if out is not None else "--out writes"
-        warn(f"{len(entries) - MAX_ROWS:,} more rows; {where} them all")
-    fields_table(summary | ({} if out is None else {"file": str(out)}))
+    columns: list[Column] = [("not enrolled", "path"), "person", ("note", note)]
+    print_result(result, json, enrolled.rejected, columns, name="rejected_images")
 
 
 def _open(place: str, out: Path | None = None) -> Gallery:
@@ -414,12 +347,3 @@ def _open(place: str, out: Path | None = None) -> Gallery:
     if out is not None:
         check_sink(out)
     return Gallery(place)
-
-
-def _joined(reasons: Sequence[str], *before: str) -> str:
-    """Names of reasons as words, after other text."""
-    return "; ".join([*before, *(reason.replace("_", " ") for reason in reasons)])
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"

@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.text import Text
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, print_raw, stdout, text_cell, warn
+from facerts.cli.output import (
+    EXIT_UNUSABLE,
+    fields_table,
+    number,
+    print_json,
+    print_raw,
+    print_result,
+    print_rows,
+    stdout,
+    warn,
+)
 from facerts.cli.shared_options import Json
 
 # Columns of a terminal from which there is room for two benchmarks.
@@ -50,19 +59,21 @@ def list_models(
         warn("no model is like that")
     if not any(entry["ships"] for entry in entries):
         warn(NO_MODELS)
-    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ("LFW",)
-    numbers = ("size", *benchmarks, "time")
-    for column in ("name", "kind", "commercial", *numbers, "where"):
-        # Names are to be typed again, so they are never cut.
-        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column == "name")
-    for entry in listed:
-        name = f"{entry['name']} (default)" if entry["default"] else entry["name"]
-        accuracy = [_accuracy(entry, benchmark) for benchmark in benchmarks]
-        time = f"{entry['measured']['time']:.2f}" if "time" in entry["measured"] else ""
-        cells = (name, entry["kind"], entry["commercial"], entry["size"], *accuracy, time, entry["where"])
-        table.add_row(*map(text_cell, cells))
-    stdout.print(table)
+    rows = [
+        {
+            # To be typed again, so it is never cut.
+            "name": Text(f"{entry['name']}{' (default)' * entry['default']}", no_wrap=True),
+            "kind": entry["kind"],
+            "commercial": entry["commercial"],
+            "size": number(entry["size"]),
+            **{benchmark: _accuracy(entry, benchmark) for benchmark in benchmarks},
+            "time": number(f"{entry['measured']['time']:.2f}") if "time" in entry["measured"] else None,
+            "where": entry["where"],
+        }
+        for entry in listed
+    ]
+    print_rows(rows)
     stdout.print(
         "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it. time: of a crop on one core, with "
         "mobilefacenet as 1. --from FILE: pull takes it from where you have it. More: facerts models show NAME",
@@ -169,7 +180,7 @@ def pull(
                 f"{name} tells drawn people apart better with its channels swapped; compare both on your faces before "
                 f"you use it (color in {path.with_suffix('.json')})"
             )
-    print_json(result) if json else fields_table(result)
+    print_result(result, json)
 
 
 @models.command()
@@ -185,7 +196,7 @@ def use(name: Name, json: Json = False) -> None:
     from facerts.hub.registry import read_manifest
 
     use_model(None if name == read_manifest().default else name)
-    print_json({"default": name}) if json else fields_table({"default": name})
+    print_result({"default": name}, json)
 
 
 @models.command()
@@ -205,7 +216,7 @@ def remove(name: Name, json: Json = False) -> None:
         warn(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
     if was_default:
         warn("the default model is the one that ships again")
-    print_json({"removed": removed}) if json else fields_table({"removed": ", ".join(removed) or "nothing"})
+    print_result({"removed": removed}, json)
 
 
 @models.command()
@@ -266,11 +277,11 @@ def _entries() -> list[dict[str, Any]]:
     )
 
 
-def _accuracy(entry: dict[str, Any], benchmark: str) -> str:
+def _accuracy(entry: dict[str, Any], benchmark: str) -> Text:
     if benchmark in entry["published"]:
-        return f"{entry['published'][benchmark]:.2f}"
+        return number(f"{entry['published'][benchmark]:.2f}")
     measured = entry["measured"].get(benchmark)
-    return "" if measured is None else f"{100 * measured:.2f}†"
+    return number("" if measured is None else f"{100 * measured:.2f}†")
 
 
 def _contract(description: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from facerts.cli.model_summary import notes_of, print_next, thresholds_of
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, print_result, warn
 from facerts.cli.shared_options import BatchOptions, Json, Model
 
 METHOD = "METHOD"
@@ -75,7 +75,7 @@ def graft(
         "largest_quality_error": parity.quality_error,
         **thresholds_of(description),
     }
-    print_json(summary) if json else fields_table(summary)
+    print_result(summary, json)
     print_next(out, description)
     if result.left_out:
         raise typer.Exit(EXIT_SOME_FAILED)

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, RawOutput, fields_table, print_json, warn
-from facerts.cli.row_table import print_rows
+from facerts.cli.output import MAX_ROWS, STDOUT, Column, note, print_result, warn
 from facerts.cli.shared_options import Images, Json, Keep, QualityOptions
-from facerts.io.console import stderr
 from facerts.io.progress import progress_bar
 
 if TYPE_CHECKING:
     from facerts.datasets.source import Source
     from facerts.scoring import Row, Scorer, Task
 
-# What fits on a few screens.
-TABLE_ROWS = 50
-STDOUT = Path("-")
+VERDICTS = "good", "usable", "poor", "not a face"
+# The counts in the order in which they are printed.
+COUNTS = (
+    *("images", "faces", "accepted", "rejected", *VERDICTS, "smaller_faces_left_out"),
+    *("without_a_face", "failed", "other_files"),
+)
 
 
 def score(
@@ -68,8 +70,7 @@ def score(
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.onnx.providers import GPU_PROVIDERS
-    from facerts.scoring import Copies, Job, Task, run_job
-    from facerts.scoring.sinks import put_csv, put_json_lines
+    from facerts.scoring import Copies, Job, Row, Task, run_job
 
     to_file = out not in (None, STDOUT)
     if engine == "local" and (ray_address or ray_workers):
@@ -89,7 +90,7 @@ def score(
     workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
     if engine == "ray":
         import_ray(workers)
-    counts = _Counts(len(source), source.other_files, decided=task.min_quality is not None)
+    counts = _Counts(source, decided=task.min_quality is not None)
     if to_file:
         with Job(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:
             for damage in job.begin(resume=resume):
@@ -103,20 +104,17 @@ def score(
                     run_job(scorer, source, job, task, advance)
                 else:
                     run_job_on_ray(options.open, partial(open_images, paths), job, task, workers, advance)
-            for row in job.finish():
-                counts.add(row)
-        result = {**counts.summary(), "file": str(out)}
-        print_json(result) if json else fields_table(result)
-    elif out == STDOUT:
-        put = put_json_lines(RawOutput()) if json else put_csv(RawOutput())
-        for row in _score(scorer, source, task, bar=not sys.stdout.isatty()):
-            counts.add(row)
-            put(row)
-        fields_table(counts.summary(), stderr)
+            rows, result = job.finish(), {"file": str(out)}
+            print_result(lambda: {**counts.summary(), **result}, json, counts.of(rows), all_in=f"{out} has")
     else:
-        _print(_score(scorer, source, task, bar=len(source) > TABLE_ROWS), counts, keep, json=json)
-    if counts.failed:
-        raise typer.Exit(EXIT_SOME_FAILED)
+        if not (json or out) and len(source) > MAX_ROWS:
+            warn(f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out FILE writes all")
+        rows = _score(scorer, source, task, bar=not sys.stdout.isatty() if out else len(source) > MAX_ROWS)
+        columns: list[Column] = [("image", "path"), "face", "percentile", "quality", "verdict", "accepted"]
+        share = None if keep == "none" else keep
+        columns.append(("note", partial(note, keep=share)))
+        summary = partial(counts.summary, brief=not (json or out))
+        print_result(summary, json, counts.of(rows), columns, name="rows", out=out, kind=Row)
 
 
 def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator[Row]:
@@ -128,69 +126,32 @@ def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator
         yield from score_rows(scorer, source, task, partial(shown.advance, scored))
 
 
-def _print(rows: Iterable[Row], counts: _Counts, keep: float | None, *, json: bool) -> None:
-    """Print rows as JSON, or the first of them as a table."""
-    if not json and counts.images > TABLE_ROWS:
-        warn(
-            f"the table will have {TABLE_ROWS} rows, for {counts.images:,} images; --out rows.csv writes all"
-        )
-    printed: list[Row] = []
-    for row in rows:
-        listed = json or len(printed) < TABLE_ROWS
-        printed += [row] if listed else []
-        counts.add(row, listed=listed)
-    if json:
-        print_json({**counts.summary(), "rows": [asdict(row) for row in printed]})
-        return
-    print_rows(printed, keep)
-    if counts.rows > len(printed):
-        warn(f"{counts.rows - len(printed):,} more rows are not shown; --out rows.csv writes all")
-    if counts.images > 1 or counts.smaller_faces:
-        fields_table(counts.summary())
-
-
-@dataclass
 class _Counts:
-    """Counts of scored and failed images; errors are printed as they are counted."""
+    """What the rows of a source are, counted as they are read."""
 
-    images: int
-    other_files: int
-    decided: bool
-    rows: int = 0
-    faces: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    smaller_faces: int = 0
-    without_a_face: int = 0
-    failed: int = 0
+    def __init__(self, source: Source, *, decided: bool) -> None:
+        self._counts = Counter(images=len(source), other_files=source.other_files)
+        self._only_if_any = {*VERDICTS, "smaller_faces_left_out", "other_files"}
+        self._only_if_any |= set() if decided else {"accepted", "rejected"}
 
-    def add(self, row: Row, *, listed: bool = False) -> None:
-        """Count a row, and print its error unless the table lists it."""
-        self.rows += 1
-        self.faces += row.face is not None
-        self.accepted += row.accepted is True
-        self.rejected += row.face is not None and row.accepted is False
-        if not row.face:
-            self.smaller_faces += row.smaller_faces or 0
-        self.without_a_face += row.face is None and row.error is None
-        self.failed += row.error is not None
-        if row.error is not None and not listed and self.failed <= SHOWN_ERRORS:
-            warn(row.error)
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows, which are counted."""
+        counts = self._counts
+        for row in rows:
+            counts["faces"] += row.face is not None
+            counts["accepted"] += row.accepted is True
+            counts["rejected"] += row.face is not None and row.accepted is False
+            if row.verdict is not None:
+                counts[row.verdict] += 1
+            counts["smaller_faces_left_out"] += 0 if row.face else row.smaller_faces or 0
+            counts["without_a_face"] += row.face is None and row.error is None
+            counts["failed"] += row.error is not None
+            yield row
 
-    def summary(self) -> dict[str, int]:
-        """The counts by name, as commands print them."""
-        if self.failed > SHOWN_ERRORS:
-            more = self.failed - SHOWN_ERRORS
-            warn(f"and {more:,} more images that could not be read; the rows have them all")
-        decisions = {"accepted": self.accepted, "rejected": self.rejected} if self.decided else {}
-        smaller = {"smaller_faces_left_out": self.smaller_faces} if self.smaller_faces else {}
-        others = {"other_files": self.other_files} if self.other_files else {}
+    def summary(self, *, brief: bool = False) -> dict[str, int]:
+        """The counts by name; if brief, none for a single image that says all."""
+        if brief and self._counts["images"] == 1 and not self._counts["smaller_faces_left_out"]:
+            return {}
         return {
-            "images": self.images,
-            "faces": self.faces,
-            **decisions,
-            **smaller,
-            "without_a_face": self.without_a_face,
-            "failed": self.failed,
-            **others,
+            name: self._counts[name] for name in COUNTS if self._counts[name] or name not in self._only_if_any
         }

@@ -11,24 +11,23 @@ import typer
 from facerts.cli.output import (
     EXIT_DIFFERENT,
     EXIT_INCONCLUSIVE,
-    EXIT_SOME_FAILED,
     EXIT_UNUSABLE,
-    SHOWN_ERRORS,
-    fields_table,
     print_error,
     print_json,
+    print_result,
     print_sentence,
-    print_table,
-    warn,
 )
 from facerts.cli.shared_options import Json, ScorerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from facerts.scoring import Verification
-    from facerts.scoring.labeled_pairs import LabeledPairs
+    from facerts.scoring import Scorer, Verification
     from facerts.scoring.pair_list import ListedPair
+    from facerts.scoring.verify import Decision
+
+# The exit status of each decision.
+STATUSES: dict[Decision, int] = {"same": 0, "different": EXIT_DIFFERENT, "inconclusive": EXIT_INCONCLUSIVE}
 
 
 def verify(
@@ -66,7 +65,7 @@ def verify(
             default 0.95.
         min_quality: Instead, decide only on faces with at least this quality.
     """
-    from facerts.scoring.pair_list import read_pair_list, verify_list
+    from facerts.scoring.pair_list import read_pair_list
     from facerts.scoring.sinks import check_sink
 
     if fmr is not None and threshold is not None:
@@ -86,15 +85,8 @@ def verify(
         "min_quality": min_quality,
     }
     if out is not None:
-        results = verify_list(scorer, listed, **rule, progress="embedding")
-        summary, measured = _write(results, listed, out)
-        if json:
-            print_json(summary if measured is None else {**summary, "labeled": asdict(measured)})
-        else:
-            fields_table(summary)
-            if measured is not None:
-                _show_labeled(measured)
-        raise typer.Exit(EXIT_SOME_FAILED if summary["failed"] else 0)
+        _verify_list(scorer, listed, out, json=json, **rule)
+        return
     assert first is not None
     assert second is not None
     result = scorer.verify(first, second, **rule)
@@ -105,45 +97,47 @@ def verify(
     if result.error is not None:
         print_error(result.error)
         raise typer.Exit(EXIT_UNUSABLE)
-    statuses = {"same": 0, "different": EXIT_DIFFERENT, "inconclusive": EXIT_INCONCLUSIVE}
-    raise typer.Exit(statuses[result.decision or ""])
+    raise typer.Exit(STATUSES[result.decision or "inconclusive"])
 
 
-def _write(
-    results: Iterable[Verification], listed: Sequence[ListedPair], out: Path
-) -> tuple[dict[str, int | str], LabeledPairs | None]:
-    """Write the rows, warn of what could not be compared, count, and compare with labels."""
-    from facerts.scoring import Verification, open_sink
+def _verify_list(
+    scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, json: bool, **rule: float | None
+) -> None:
+    """Write and count the rows, and compare them with labels."""
+    from facerts.report.table import plain, share
+    from facerts.scoring import Verification
     from facerts.scoring.labeled_pairs import measure_labeled
+    from facerts.scoring.pair_list import verify_list
 
-    decisions = []
-    counts = {"pairs": 0, "same": 0, "different": 0, "inconclusive": 0, "failed": 0}
-    with open_sink(out, Verification) as put:
-        for result in results:
-            put(result)
+    decisions: list[Decision | None] = []
+
+    def results() -> Iterator[Verification]:
+        for result in verify_list(scorer, listed, **rule, progress="embedding"):
             decisions.append(result.decision)
-            counts["pairs"] += 1
-            counts[result.decision or "failed"] += 1
-            if result.error is not None and counts["failed"] <= SHOWN_ERRORS:
-                warn(result.error)
-    if counts["failed"] > SHOWN_ERRORS:
-        warn(f"and {counts['failed'] - SHOWN_ERRORS:,} more pairs with errors; the rows have them all")
-    return {**counts, "file": str(out)}, measure_labeled(listed, decisions)
+            yield result
 
+    def summary() -> dict[str, Any]:
+        counts: dict[str, Any] = {name: decisions.count(name) for name in STATUSES}
+        counts = {"pairs": len(decisions), **counts, "failed": decisions.count(None)}
+        measured = measure_labeled(listed, decisions)
+        if measured is None:
+            return counts
+        if json:
+            return {**counts, "labeled": asdict(measured)}
+        rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
+        labeled = {
+            name: f"{plain(share(rate.value, rate.ci95))} of {rate.pairs:,} pairs"
+            for name, rate in rates.items()
+        }
+        left_out = f"{measured.inconclusive:,} inconclusive and {measured.failed:,} not compared"
+        return {
+            **counts,
+            "labeled pairs": f"{measured.pairs:,}, of which no rate counts {left_out}",
+            **(labeled if measured.accuracy.pairs else {}),
+            "95% intervals": measured.interval,
+        }
 
-def _show_labeled(measured: LabeledPairs) -> None:
-    """Print rates with their intervals, and how many pairs they leave out."""
-    from facerts.report.table import Table, count, share, words
-
-    rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
-    rows = [[*words(name), share(rate.value, rate.ci95), count(rate.pairs)] for name, rate in rates.items()]
-    if measured.accuracy.pairs:
-        title = f"Decided pairs against their labels (95% intervals: {measured.interval})"
-        print_table(Table(["", "rate", "pairs"], rows, title=title))
-    print_sentence(
-        f"Of {measured.pairs:,} labeled pairs, {measured.inconclusive:,} were inconclusive and {measured.failed:,} "
-        "could not be compared; no rate counts these."
-    )
+    print_result(summary, json, results(), out=out, kind=Verification)
 
 
 def _explain(result: Verification) -> None:

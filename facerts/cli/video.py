@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn, warn_first
+from facerts.cli.output import Column, number, print_result, warn
 from facerts.cli.shared_options import Json, ScorerOptions
 from facerts.io.progress import duration, progress_bar
 
 if TYPE_CHECKING:
-    from facerts.clips import ClipRow, TrackRow, TrackSearch
+    from facerts.clips import TrackSearch
     from facerts.scoring import Scorer
 
-# What fits on a few screens.
-TABLE_ROWS = 50
+# The columns of the table of tracks.
+COLUMNS: list[Column] = [
+    "clip",
+    ("person", lambda row: row.person if row.decision == "match" else row.decision),
+    "reasons",
+    "track",
+    ("from", lambda row: number(duration(row.start))),
+    ("to", lambda row: number(duration(row.end))),
+    ("times", lambda row: len(row.spans) // 2),
+    "faces",
+    ("poor", "poor_faces"),
+    "percentile",
+    ("best at", lambda row: number(" ".join(f"{time:.1f}" for time in row.best_times or []))),
+]
 
 
 def video(
@@ -104,25 +115,23 @@ def video(
             for _ in run_videos(scorer, job, task, advance):
                 pass
         finished = job.finish()
-    rows = [row for clip in finished for row in clip.tracks]
-    errors = [clip.clip.error for clip in finished if clip.clip.error is not None]
-    warn_first(errors, "clips" + f".{table} has")
-    summary = _summary([clip.clip for clip in finished], rows, out)
-    if json:
-        print_json(
-            {
-                **summary,
-                "clips": [asdict(clip.clip) for clip in finished],
-                "tracks": [asdict(row) for row in rows],
-            }
-        )
-    else:
-        _print_tracks(rows[:TABLE_ROWS], several=len(paths) > 1)
-        if len(rows) > TABLE_ROWS:
-            warn(f"{len(rows) - TABLE_ROWS:,} more tracks are not shown; {out / 'tracks'}.{table} has all")
-        fields_table(summary)
-    if errors:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    clips_done, rows = [clip.clip for clip in finished], [row for clip in finished for row in clip.tracks]
+    errors = [clip.error for clip in clips_done if clip.error is not None]
+    names = ("frames", "faces", "too_poor", "left_out")
+    summary = {"videos": len(clips_done), "people": len(rows)}
+    summary |= {name: sum(getattr(clip, name) for clip in clips_done) for name in names}
+    if any(row.decision for row in rows):
+        summary["matches"] = sum(row.decision == "match" for row in rows)
+    print_result(
+        {**summary, "failed": len(errors), "folder": str(out)},
+        json,
+        rows,
+        COLUMNS[len(paths) == 1 :],
+        name="tracks",
+        all_in=f"{out}/*.{table} have",
+        details={"clips": [asdict(clip) for clip in clips_done]},
+        problems=errors,
+    )
 
 
 def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
@@ -135,47 +144,3 @@ def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
     if warning := gallery.threshold(fpir).warning(fpir):
         warn(warning)
     return TrackSearch(gallery, fpir)
-
-
-def _summary(clips: Sequence[ClipRow], rows: Sequence[TrackRow], out: Path) -> dict[str, object]:
-    """The counts by name, as the command prints them."""
-    matched = (
-        {}
-        if not any(row.decision for row in rows)
-        else {"matches": sum(row.decision == "match" for row in rows)}
-    )
-    return {
-        "videos": len(clips),
-        "frames": sum(clip.frames for clip in clips),
-        "faces": sum(clip.faces for clip in clips),
-        "people": len(rows),
-        "too_poor": sum(clip.too_poor for clip in clips),
-        **matched,
-        "left_out": sum(clip.left_out for clip in clips),
-        "failed": sum(clip.error is not None for clip in clips),
-        "folder": str(out),
-    }
-
-
-def _print_tracks(rows: Sequence[TrackRow], *, several: bool) -> None:
-    """One line per track; columns that no row has a value for are left out."""
-    from facerts.scoring.reasons import in_words
-
-    if not rows:
-        return
-    columns = {
-        "clip": [row.clip if several else "" for row in rows],
-        "person": [row.person or "" if row.decision == "match" else row.decision or "" for row in rows],
-        "reasons": [in_words(row.reasons) for row in rows],
-        "track": [str(row.track) for row in rows],
-        "from": [duration(row.start) for row in rows],
-        "to": [duration(row.end) for row in rows],
-        "times": [str(len(row.spans) // 2) for row in rows],
-        "faces": [str(row.faces) for row in rows],
-        "poor": [str(row.poor_faces) for row in rows],
-        "percentile": ["" if row.percentile is None else str(int(row.percentile)) for row in rows],
-        "best at": [" ".join(f"{time:.1f}" for time in row.best_times or []) for row in rows],
-    }
-    filled = {name: cells for name, cells in columns.items() if any(cells)}
-    words = sum(name in ("clip", "person", "reasons") for name in filled)
-    rows_table("Tracks", list(filled), list(zip(*filled.values(), strict=True)), words=words)

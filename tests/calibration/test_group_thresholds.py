@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -89,9 +90,9 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
 
     assert run(*command, "--out-of", tmp_path / "things") == 0
     shown = capsys.readouterr().out
-    row = next(line for line in shown.splitlines() if line.startswith("│ many"))
+    row = next(line for line in shown.splitlines() if line.startswith(" many "))
     rates = [many.errors["0.001"], many.own_errors["0.001"]]
-    assert [cell.strip() for cell in row.split("│")[4:-1]] == [
+    assert re.split(r" {2,}", row.strip())[3:] == [
         f"{own:.4f}",
         *(f"{errors.fnmr.rate:.4g}" for errors in rates),
         *(f"{errors.fmr.rate:.4g}" for errors in rates),
@@ -109,7 +110,7 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
     options = ["--groups", r"age=a(\d+)\.", "--group-edges", "age=20", "--keep", "0.9"]
     assert run("calibrate", "--model", model, "--data", flat, *options) == 0
     shown = capsys.readouterr().out
-    assert [line.split()[1:3] for line in shown.splitlines() if line.startswith(("│ below", "│ 20"))] == [
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith((" below", " 20 "))] == [
         ["below", "20"],
         ["20", "and"],
     ]

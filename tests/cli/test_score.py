@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from facerts.cli import score
+from facerts.cli.output import print_rows, stdout
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from tests.command import run
@@ -28,12 +30,11 @@ def crops(tmp_path: Path) -> Path:
     return folder
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("│┃ \n").replace("┃", "│").split("│")]
-
-
 def table_of(out: str) -> list[list[str]]:
-    return [cells(line) for line in out.splitlines() if line.startswith(("│", "┃"))]
+    """The filled cells of the header of a table and of its rows, which end with an empty line."""
+    header, rows = re.split(r"\n ─+ *\n", out.rstrip(" "))
+    lines = [header.strip(), *rows.split("\n  ")[0].splitlines()]
+    return [re.split(r" {2,}", line.strip()) for line in lines]
 
 
 def test_an_image_alone_is_one_line_of_a_table(
@@ -61,7 +62,7 @@ def test_decisions_and_errors_have_columns_and_the_status(
     header, *rows = table_of(captured.out)
     assert header == ["image", "face", "quality", "accepted", "note"]
     assert [row[-2:] for row in rows[:3]] == [["no", "below the threshold"]] * 3
-    assert rows[3][1:] == ["", "", "", "GIF is not read; convert it to JPEG or PNG"]
+    assert rows[3][1:] == ["GIF is not read; convert it to JPEG or PNG"]
     assert "failed          1" in captured.out
     # The table has the error already.
     assert captured.err == ""
@@ -70,18 +71,20 @@ def test_decisions_and_errors_have_columns_and_the_status(
 def test_a_table_is_limited_and_says_so(
     model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score, "TABLE_ROWS", 2)
-    assert run("score", crops, "--model", model) == 1
+    monkeypatch.chdir(crops.parent)
+    for number in range(3, 51):
+        shutil.copy(crops / "0.png", crops / f"{number}.png")
+    assert run("score", crops.name, "--model", model) == 1
     captured = capsys.readouterr()
-    assert len(table_of(captured.out)) == 1 + 2
-    assert "images          4" in captured.out
-    assert "the table will have 2 rows, for 4 images; --out rows.csv writes all" in captured.err
-    assert "2 more rows are not shown; --out rows.csv writes all" in captured.err
+    assert captured.out.count(".png") == 50
+    assert "images          52" in captured.out
+    assert "the table will have 50 rows, for 52 images; --out FILE writes all" in captured.err
+    assert "2 more rows are not shown; --out FILE writes them all" in captured.err
     assert "broken.jpg: GIF is not read" in captured.err
     assert run("score", crops, "--model", model, "--json") == 1
     result = json.loads(capsys.readouterr().out)
-    assert [row["error"] is None for row in result["rows"]] == [True, True, True, False]
-    assert (result["images"], result["faces"], result["failed"]) == (4, 3, 1)
+    assert [row["error"] is None for row in result["rows"]] == [True] * 51 + [False]
+    assert (result["images"], result["faces"], result["failed"]) == (52, 51, 1)
 
 
 def test_standard_output_gets_what_a_file_gets(
@@ -147,3 +150,17 @@ def test_what_a_new_user_may_try_is_answered(
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
         assert run("score", "empty", "--model", model, *options) == 2
         assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
+
+
+def test_on_a_narrow_terminal_percentiles_must_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"percentile": 9.9, "quality": -0.5, "reasons": ("too_small",)}, {"reasons": ()}]
+    columns = ["percentile", "quality", "reasons", "none"]
+    for width, header, cells in (
+        (80, ["percentile", "quality", "reasons"], ["9", "-0.500", "too small"]),
+        (79, ["percentile", "reasons"], ["9", "too small"]),
+    ):
+        monkeypatch.setattr(stdout, "width", width)
+        print_rows(rows, columns)
+        assert table_of(capsys.readouterr().out)[:2] == [header, cells]
