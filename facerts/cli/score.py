@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from facerts.datasets.source import Source
     from facerts.scoring import Row, Scorer, Task
 
-VERDICTS = "good", "usable", "poor", "not a face"
+VERDICTS = "good", "usable", "poor", "not_a_face"
 # The counts in the order in which they are printed.
 COUNTS = (
     *("images", "faces", "accepted", "rejected", *VERDICTS, "smaller_faces_left_out"),
@@ -142,7 +142,7 @@ class _Counts:
             counts["accepted"] += row.accepted is True
             counts["rejected"] += row.face is not None and row.accepted is False
             if row.verdict is not None:
-                counts[row.verdict] += 1
+                counts[row.verdict.replace(" ", "_")] += 1
             counts["smaller_faces_left_out"] += 0 if row.face else row.smaller_faces or 0
             counts["without_a_face"] += row.face is None and row.error is None
             counts["failed"] += row.error is not None
