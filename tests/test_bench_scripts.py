@@ -1,4 +1,4 @@
-"""The bench_* scripts of tools/ on tiny inputs: each runs and prints its rates; the numbers mean nothing."""
+"""Scripts of tools/ that measure, on tiny inputs: each runs and prints its numbers, which mean nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ FAST = "facerts-small-noteacher"
 # The script's arguments, and what it prints; what is in braces is replaced.
 SCRIPTS = {
     "bench_embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ .* ms a crop, .* of foreign"),
+    "way": ("{photo} --detector none", r"scorer.score: \d+ functions in \d+ files of [\d,]+ lines\nfacerts score: "),
     "bench_scoring": ("--crops 4 --rounds 1", r"facerts score / ONNX Runtime alone: [\d.]+"),
 }  # fmt: skip
 SLOW = {
@@ -51,7 +52,9 @@ def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Pat
     write_description(model, name="foreign", quality="output:bright")
     clip = write_clip(tmp_path / "clip.mp4", walk(2)) if "{clip}" in arguments else None
     yunet = write_yunet(tmp_path / "yunet.onnx") if "{yunet}" in arguments else None
-    filled = arguments.format(model=model, faces=drawn_faces, clip=clip, yunet=yunet)
+    filled = arguments.format(
+        model=model, faces=drawn_faces, clip=clip, yunet=yunet, photo=min(drawn_faces.rglob("*.jpg"))
+    )
     words = re.findall(r"'[^']*'|\S+", filled)
     done = run_script(TOOLS / f"{name}.py", *(word.strip("'") for word in words))
     assert done.returncode == 0, done.stderr

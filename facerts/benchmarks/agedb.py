@@ -133,9 +133,6 @@ def _sample_pairs(
 
     Pairs are counted by age and sampled by index, because there are too many to list.
 
-    Args:
-        group: what both images of a pair have in common: the person or the sex, for every image.
-
     Returns:
         ``(P, 2) int64`` without duplicates.
     """

@@ -121,11 +121,7 @@ def _table(
     form: str,
     skipped: int = 0,
 ) -> NDArray[Any]:
-    """Read columns of numbers with NumPy; if that fails, search for the broken line to name it in the error.
-
-    Args:
-        skipped: number of fields of the file's lines before those in ``lines``.
-    """
+    """Read columns of numbers with NumPy; if that fails, search for the broken line to name it in the error."""
     if next(numbered_lines(path), None) is None:
         raise DataError(f"{path}: the list is empty")
     try:

@@ -171,11 +171,7 @@ class SCRFD:
         return run_session(self._session, self._model, None, {self._input: shifted})
 
     def _make_scale(self, size: int, sides: Sequence[int | str | None]) -> _Scale:
-        """Assign the outputs by their shapes for a black image, rather than by name and order.
-
-        Args:
-            sides: height and width of the input; not a number if dynamic.
-        """
+        """Assign the outputs by their shapes for a black image, rather than by name and order."""
         # Each stride must divide the sides of the input.
         padded = math.ceil(size / STRIDES[-1]) * STRIDES[-1]
         height, width = (side if isinstance(side, int) else padded for side in sides)

@@ -236,11 +236,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> bool:
-    """Download to a file, after what it already has.
-
-    Returns:
-        Whether it began with what the file had.
-    """
+    """Download to a file, after what it already has."""
     received = part.stat().st_size if part.is_file() else 0
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}", "Accept-Encoding": "identity"})
     if received:
@@ -312,11 +308,7 @@ def _check_size(model: CatalogModel, size: int, origin: str) -> None:
 
 
 def _finish(model: CatalogModel, origin: str, path: Path, *, continued: bool = False) -> Path:
-    """Give the received file its name if its size and hash are right.
-
-    Args:
-        continued: whether an earlier download had received its first bytes, which may be what is wrong.
-    """
+    """Give the received file its name if its size and hash are right."""
     part = _part(path)
     size = part.stat().st_size
     if model.bytes is not None and size < model.bytes:

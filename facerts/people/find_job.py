@@ -130,11 +130,7 @@ class FindJob:
             shutil.rmtree(self.folder)
 
     def _open(self, earlier: FoundFaces | None) -> list[str]:
-        """Take over what was found before with the same settings.
-
-        Returns:
-            The problems of damaged blocks.
-        """
+        """Take over what was found before with the same settings."""
         settings = settings_text(self.scorer)
         self._tables = [self._table([], [])]
         damaged = []

@@ -208,12 +208,7 @@ def _decoded(text: object, number: int, expected: Expected) -> bytes:
 def _merged(
     query: AnyOptions, named: Collection[str], fields: Mapping[str, Any], *, strict: bool
 ) -> AnyOptions:
-    """The options of the URL together with those of the body.
-
-    Args:
-        named: those of them that the URL names.
-        strict: whether the fields have types already.
-    """
+    """The options of the URL together with those of the body."""
     given = {name: getattr(query, name) for name in named}
     if twice := given.keys() & fields.keys():
         raise RequestError(

@@ -211,11 +211,7 @@ def _fmrs(faces: FaceSet, wanted: Sequence[float] | None) -> list[float]:
 
 
 def _check(lineup: Lineup, data: Sequence[FaceSet], fiqa: FiqaOptions, others: Mapping[str, Source]) -> str:
-    """Refuse what could not be measured, before anything is embedded.
-
-    Returns:
-        Label of the quality that the others are compared with.
-    """
+    """Refuse what could not be measured, before anything is embedded."""
     for faces in data:
         if not others and fiqa.groups is None and not (faces.has_pairs and lineup.recognizers):
             missing = "its people are unknown" if lineup.recognizers else "there is no recognizer"
