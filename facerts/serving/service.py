@@ -89,7 +89,7 @@ class Service:
         self.search_row_builder = self.row_builder
         if settings.gallery is not None:
             self.gallery = self._open_gallery(settings.gallery, outputs.embedding[0])
-            if self.row_builder.min_quality is None:
+            if settings.min_quality is None and settings.keep is None:
                 self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * model.batch_size * model.parallel_batches)
