@@ -20,7 +20,7 @@ from facerts.errors import Error, did_you_mean
 from facerts.galleries.best import best_images
 from facerts.galleries.enrollments import Enrollments
 from facerts.galleries.person_name import normal_name
-from facerts.people.constraints import Constraints, PersonKnown
+from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
 from facerts.scoring.prepare import storable
@@ -39,7 +39,7 @@ class FaceStatus(str, Enum):
     ATTACHED: poor, and put into a group that is there without it.
     UNCLEAR: a face in no group.
     NON_FACE: in no group, as it is none.
-    IGNORED: in the group of a person who is hidden.
+    HIDDEN: in the group of a person who is hidden.
     REMOVED: in no group, as somebody decided.
     NO_FACE: a photo in which none was found.
     ERROR: a photo that could not be read.
@@ -49,7 +49,7 @@ class FaceStatus(str, Enum):
     ATTACHED = "attached"
     UNCLEAR = "unclear"
     NON_FACE = "not a face"
-    IGNORED = "ignored"
+    HIDDEN = "hidden"
     REMOVED = "removed"
     NO_FACE = "no face"
     ERROR = "error"
@@ -96,16 +96,19 @@ class Person:
     Attributes:
         number: which a group keeps for good.
         name: empty without one.
-        ignored: whether it is hidden.
         rows: of its faces in the table, best first.
         photos: number of different images with one of the faces.
     """
 
     number: int
     name: str
-    ignored: bool
     rows: Rows
     photos: int
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the page folds the person away, and galleries and copies leave it out."""
+        return self.name.startswith(".")
 
     @property
     def title(self) -> str:
@@ -138,25 +141,22 @@ class People:
 
     @cached_property
     def persons(self) -> tuple[Person, ...]:
-        """The people, with most images first, the ignored ones last."""
-        names = {number: known.name for known, number in self._known_groups() if known.name}
-        ignored = {number for known, number in self._known_groups() if known.ignored}
+        """The people, with most images first, the hidden ones last."""
+        names = {int(self.groups.group[rows[0]]): name for rows, name in self.constraints.known if name}
         persons = []
         for number, rows in self._best_first.items():
             photos = len(np.unique(self.found.face_image[rows]))
-            persons.append(Person(number, names.get(number, ""), number in ignored, rows, photos))
-        return tuple(sorted(persons, key=lambda each: (each.ignored, -each.photos, each.number)))
+            persons.append(Person(number, names.get(number, ""), rows, photos))
+        return tuple(sorted(persons, key=lambda each: (each.hidden, -each.photos, each.number)))
 
     @cached_property
     def alike(self) -> tuple[tuple[Person, Person, float], ...]:
-        """Pairs of people who may be one, with the probability of it, likeliest first; without ignored ones."""
+        """Pairs of people who may be one, with the probability of it, likeliest first; without hidden ones."""
         known = self.by_number
         return tuple(
             (known[one], known[other], probability)
             for one, other, probability in self.groups.alike
-            if one != other
-            and {one, other} <= set(known)
-            and not (known[one].ignored or known[other].ignored)
+            if one != other and {one, other} <= set(known) and not (known[one].hidden or known[other].hidden)
         )
 
     @cached_property
@@ -193,8 +193,7 @@ class People:
     @cached_property
     def status(self) -> tuple[FaceStatus, ...]:
         """``(F,)`` what became of each face."""
-        ignored = {person.number for person in self.persons if person.ignored}
-        return tuple(self._status(row, ignored) for row in range(len(self.found)))
+        return tuple(self._status(row) for row in range(len(self.found)))
 
     def unclear(self) -> Rows:
         """Faces in no group, most likely first."""
@@ -218,7 +217,7 @@ class People:
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
         counts = Counter(self.status)
-        shown = [person for person in self.persons if not person.ignored]
+        shown = [person for person in self.persons if not person.hidden]
         return {
             "photos": len(self.found.path),
             "faces": len(self.found),
@@ -241,13 +240,6 @@ class People:
         for image in best_images(_enrollments(self.found, rows, numbers), len(rows)):
             ordered.setdefault(int(image.person), []).append(int(image.path))
         return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
-
-    def _known_groups(self) -> Iterator[tuple[PersonKnown, int]]:
-        """People that were decided about, and the groups that they are in."""
-        for known in self.constraints.known:
-            number = int(self.groups.group[known.rows[0]])
-            if number >= 0:
-                yield known, number
 
     @cached_property
     def _rank(self) -> dict[int, int]:
@@ -298,13 +290,12 @@ class People:
             "that facerts people find was given"
         )
 
-    def _status(self, row: int, ignored: set[int]) -> FaceStatus:
+    def _status(self, row: int) -> FaceStatus:
         if self.constraints.removed[row]:
             return FaceStatus.REMOVED
-        number = int(self.groups.group[row])
-        if number in ignored:
-            return FaceStatus.IGNORED
-        if number >= 0:
+        if person := self.by_number.get(int(self.groups.group[row])):
+            if person.hidden:
+                return FaceStatus.HIDDEN
             return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
         return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
 

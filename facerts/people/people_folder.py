@@ -328,7 +328,7 @@ def _decided(constraints: Constraints) -> NDArray[np.bool_]:
     """Whether somebody said of each face whose it is, or is not."""
     decided = np.zeros(len(constraints.removed), dtype=bool)
     for rows in [
-        *(person.rows for person in constraints.known),
+        *(rows for rows, _ in constraints.known),
         *(rows for pair in constraints.apart for rows in pair),
     ]:
         decided[rows] = True
