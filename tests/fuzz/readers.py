@@ -368,6 +368,8 @@ def _people() -> list[Files]:
         "format": "facerts.people-groups/3",
         "min_quality": -0.5,
         "highest": 3,
+        "decisions": 2,
+        "table": "faces-0123456789abcdef.npz",
         "sha256": names[:2],
         "face_image": [0, 0, 1],
         "box": faces["box"],
@@ -387,7 +389,11 @@ def _people() -> list[Files]:
     ]
     lines = "".join(json.dumps(line) + "\n" for line in decisions)
     return [
-        {"faces.json": _to_json(faces), "groups.json": _to_json(groups), "decisions.jsonl": lines.encode()}
+        {
+            "faces-0123456789abcdef.json": _to_json(faces),
+            "groups.json": _to_json(groups),
+            "decisions.jsonl": lines.encode(),
+        }
     ]
 
 
