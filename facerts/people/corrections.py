@@ -15,7 +15,7 @@ import numpy as np
 
 from facerts.errors import Error, WriteError
 from facerts.galleries.person_name import person_name
-from facerts.io.files import locked
+from facerts.io.files import locked, sync_names, writing
 from facerts.people.decisions import (
     NOBODY,
     Action,
@@ -148,6 +148,8 @@ def _record(known: People, decision: PeopleDecision) -> People:
     decisions = [*read_decisions(path), decision]
     write_decisions(path, decisions)
     with recorded():
+        with writing(path):
+            sync_names([path])
         people = people_after(known.folder, known.found, known.groups, decisions)
         save(people)
     return people

@@ -118,10 +118,10 @@ def read_decisions(path: Path) -> list[PeopleDecision]:
 
 
 def write_decisions(path: Path, decisions: Iterable[PeopleDecision]) -> None:
-    """Write all decisions; when this returns they survive a power failure."""
+    """Write all decisions, which survive a power failure as soon as the file's name is synced."""
     refuse_link(path)
     contents = (_DECISION.dump_python(each, mode="json", exclude_defaults=True) for each in decisions)
-    with atomic_write(path, "w") as file:
+    with atomic_write(path, "w", sync_name=False) as file:
         file.writelines(json.dumps(content) + "\n" for content in (FORMAT, *contents))
 
 

@@ -55,7 +55,7 @@ class FaceStatus(str, Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PersonFace:
     """A face of a photo, or a photo without one; a row of ``people.csv``.
 
@@ -72,21 +72,21 @@ class PersonFace:
         image_sha256: SHA-256 of the photo's bytes.
     """
 
-    person: int | None
-    name: str | None
+    person: int | None = None
+    name: str | None = None
     status: FaceStatus
-    rank: int | None
+    rank: int | None = None
     path: str
-    face: int | None
-    id: str | None
-    box: list[float] | None
-    probability: float | None
-    percentile: float | None
-    quality: float | None
-    reasons: tuple[str, ...]
-    suggested: int | None
-    image_sha256: str | None
-    error: str | None
+    face: int | None = None
+    id: str | None = None
+    box: list[float] | None = None
+    probability: float | None = None
+    percentile: float | None = None
+    quality: float | None = None
+    reasons: tuple[str, ...] = ()
+    suggested: int | None = None
+    image_sha256: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -206,13 +206,42 @@ class People:
         placed = [row for person in self.persons for row in person.rows.tolist()]
         others = sorted(set(range(len(self.found))) - set(placed))
         for row in [*placed, *others]:
-            yield from (self._face(row, photo) for photo in self.found.photos_of(row).tolist())
+            for photo in self.found.photos_of(row).tolist():
+                yield self.face(row, photo)
         for at, photo in enumerate(self.found.photos):
             image = int(self.found.image[at])
-            if image >= 0 and not self.found.rows_in(image):
-                yield self._without_face(photo.path, photo.sha256, FaceStatus.NO_FACE, None)
-            elif image < 0:
-                yield self._without_face(photo.path, None, FaceStatus.ERROR, photo.error)
+            if image < 0:
+                yield PersonFace(status=FaceStatus.ERROR, path=photo.path, error=photo.error)
+            elif not self.found.rows_in(image):
+                yield PersonFace(
+                    status=FaceStatus.NO_FACE, path=photo.path, reasons=(NO_FACE,), image_sha256=photo.sha256
+                )
+
+    def face(self, row: int, photo: int | None = None) -> PersonFace:
+        """What is said of a face in a photo; None for the first photo that shows it."""
+        found, groups = self.found, self.groups
+        number, key = int(groups.group[row]), found.key(row)
+        person = self.by_number.get(number)
+        unclear = self.status[row] is FaceStatus.UNCLEAR and groups.suggested[row] >= 0
+        reasons = found.reasons_of(row)
+        if found.quality[row] < groups.min_quality:
+            reasons += (BELOW_THRESHOLD,)
+        return PersonFace(
+            person=None if person is None else number,
+            name=(person.name or None) if person is not None else None,
+            status=self.status[row],
+            rank=self._rank.get(row),
+            path=str(found.path[found.photos_of(row)[0] if photo is None else photo]),
+            face=int(found.number[row]),
+            id=self.face_id(row),
+            box=None if key.box is None else list(key.box),
+            probability=_rounded(groups.probability[row]) if number >= 0 or unclear else None,
+            percentile=_rounded(found.percentile[row], 2),
+            quality=_rounded(found.quality[row]),
+            reasons=reasons,
+            suggested=int(groups.suggested[row]) if unclear else None,
+            image_sha256=key.image,
+        )
 
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
@@ -298,48 +327,6 @@ class People:
                 return FaceStatus.HIDDEN
             return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
         return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
-
-    def _face(self, row: int, photo: int) -> PersonFace:
-        found, groups = self.found, self.groups
-        number, key = int(groups.group[row]), found.key(row)
-        person = self.by_number.get(number)
-        unclear = self.status[row] is FaceStatus.UNCLEAR and groups.suggested[row] >= 0
-        reasons = found.reasons_of(row)
-        if found.quality[row] < groups.min_quality:
-            reasons += (BELOW_THRESHOLD,)
-        return PersonFace(
-            person=None if person is None else number,
-            name=(person.name or None) if person is not None else None,
-            status=self.status[row],
-            rank=self._rank.get(row),
-            path=str(found.path[photo]),
-            face=int(found.number[row]),
-            id=self.face_id(row),
-            box=None if key.box is None else list(key.box),
-            probability=_rounded(groups.probability[row]) if number >= 0 or unclear else None,
-            percentile=_rounded(found.percentile[row], 2),
-            quality=_rounded(found.quality[row]),
-            reasons=reasons,
-            suggested=int(groups.suggested[row]) if unclear else None,
-            image_sha256=key.image,
-            error=None,
-        )
-
-    def _without_face(
-        self, path: str, sha256: str | None, status: FaceStatus, error: str | None
-    ) -> PersonFace:
-        nothing: dict[str, None] = dict.fromkeys(
-            ("person", "name", "rank", "face", "id", "box", "probability", "percentile", "quality")
-        )
-        return PersonFace(
-            **nothing,
-            status=status,
-            path=path,
-            reasons=(NO_FACE,) if error is None else (),
-            suggested=None,
-            image_sha256=sha256,
-            error=error,
-        )
 
 
 def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from facerts.io.files import atomic_write
 from facerts.people.find_job import crop_name
@@ -27,57 +24,29 @@ MAX_FACES, MAX_PEOPLE, MAX_ONCE, MAX_UNCLEAR = 24, 400, 400, 300
 MIN_PROBABILITY = 0.01
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A face on the page.
-
-    Attributes:
-        source: address of its crop, relative to the page.
-        text: what it shows, for those who do not see it.
-        id: name of the face for commands.
-        caption: percentile of its quality.
-        poor: whether it was attached to a group rather than a member.
-        suggested: the person that it is most like, where it is of none.
-        probability: that it is of that person, in percent.
-        reasons: what makes it poor, in words.
-    """
-
-    source: str
-    text: str
-    id: str
-    caption: str
-    poor: bool
-    suggested: Person | None = None
-    probability: str = ""
-    reasons: str = ""
-
-
 def write_people_page(people: People) -> Path:
     """Write the page of a folder of people.
 
     Returns:
         The file, ``index.html`` in the folder.
-
-    Raises:
-        MissingExtraError: Jinja is not installed.
     """
     template = open_template("people.html.j2")
     shown = [person for person in people.persons if not person.hidden]
     several = [person for person in shown if person.photos > 1 or person.name]
     once = [person for person in shown if person.photos == 1 and not person.name]
     hidden = [person for person in people.persons if person.hidden]
-    alike: dict[int, tuple[Person, str]] = {}
+    alike: dict[int, tuple[Person, float]] = {}
     for one, other, probability in people.alike:
-        alike.setdefault(one.number, (other, _percent(probability)))
-        alike.setdefault(other.number, (one, _percent(probability)))
+        alike.setdefault(one.number, (other, probability))
+        alike.setdefault(other.number, (one, probability))
     unclear, non_faces = people.unclear(), _with_status(people, FaceStatus.NON_FACE)
     loose = {
-        "once": [_thumbnail(people, int(person.rows[0])) for person in once[:MAX_ONCE]],
-        "unclear": [_thumbnail(people, row) for row in unclear[:MAX_UNCLEAR].tolist()],
-        "non_faces": [_thumbnail(people, row) for row in non_faces[:MAX_UNCLEAR]],
+        "once": [people.face(int(person.rows[0])) for person in once[:MAX_ONCE]],
+        "unclear": [people.face(row) for row in unclear[:MAX_UNCLEAR].tolist()],
+        "non_faces": [people.face(row) for row in non_faces[:MAX_UNCLEAR]],
     }
     cards = {
-        person.number: [_thumbnail(people, row) for row in person.rows[: MAX_FACES + 1].tolist()]
+        person.number: [people.face(row) for row in person.rows[: MAX_FACES + 1].tolist()]
         for person in several[:MAX_PEOPLE] + hidden[:MAX_PEOPLE]
     }
     text = template.render(
@@ -90,6 +59,12 @@ def write_people_page(people: People) -> Path:
         cards=cards,
         linked={*cards, *(person.number for person in once[:MAX_ONCE])},
         alike=alike,
+        persons=people.by_number,
+        crop=lambda face: f"{CROPS}/{crop_name(face.image_sha256, face.face)}",
+        file_name=lambda path: Path(path).name,
+        in_words=in_words,
+        percent=_percent,
+        min_probability=MIN_PROBABILITY,
         face_id=people.face_id,
         people=several[:MAX_PEOPLE],
         people_total=len(several),
@@ -111,30 +86,6 @@ def write_people_page(people: People) -> Path:
 
 def _with_status(people: People, status: FaceStatus) -> list[int]:
     return [row for row, each in enumerate(people.status) if each is status]
-
-
-def _thumbnail(people: People, row: int) -> Thumbnail:
-    found = people.found
-    photos = found.photos_of(row)
-    name = Path(str(found.path[photos[0]])).name if len(photos) else ""
-    sha256, number = str(found.sha256[found.face_image[row]]), int(found.number[row])
-    percentile, probability = float(found.percentile[row]), float(people.groups.probability[row])
-    status = people.status[row]
-    reasons = in_words(found.reasons_of(row))
-    likely = status is FaceStatus.UNCLEAR and probability >= MIN_PROBABILITY
-    suggested = people.by_number.get(int(people.groups.suggested[row])) if likely else None
-    of = people.by_number.get(int(people.groups.group[row]))
-    what = "An object" if status is FaceStatus.NON_FACE else of.title if of else "An unclear face"
-    return Thumbnail(
-        f"{CROPS}/{crop_name(sha256, number)}",
-        f"{what}, in {name}",
-        people.face_id(row),
-        "–" if np.isnan(percentile) else str(int(percentile)),
-        status is FaceStatus.ATTACHED,
-        suggested,
-        "" if np.isnan(probability) else _percent(probability),
-        reasons,
-    )
 
 
 def _percent(probability: float) -> str:
