@@ -80,16 +80,11 @@ def move_faces(folder: str | Path, faces: Iterable[str], to: int | str) -> Corre
             return _decide(known, Action.MOVE, rows, NOBODY)
         groups = known.groups.group
         number = known.groups.highest + 1 if to == "new" else known.person(to).number
-        joined = np.setdiff1d(np.flatnonzero(groups == number), rows)
-        left = np.setdiff1d(groups[rows], [NOBODY, number])
-        return _decide(
-            known,
-            Action.MOVE,
-            rows,
-            number,
-            joined,
-            np.setdiff1d(np.flatnonzero(np.isin(groups, left)), rows),
+        others = np.setdiff1d(groups[rows], [NOBODY, number])
+        joined, left = (
+            np.setdiff1d(np.flatnonzero(np.isin(groups, each)), rows) for each in ([number], others)
         )
+        return _decide(known, Action.MOVE, rows, number, joined, left)
 
 
 def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
