@@ -25,11 +25,10 @@ from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.people import (
     People,
     find_people,
-    ignore_person,
     merge_people,
+    move_faces,
     name_person,
     read_people,
-    split_person,
 )
 from facerts.report.people_page import write_people_page
 
@@ -50,7 +49,7 @@ def make_people(folder: Path) -> People:
     numbers = [person.number for person in read_people(out).persons]
     for number, name in zip(numbers, NAMES, strict=False):
         name_person(out, number, name)
-    people = ignore_person(out, numbers[-1]).people
+    people = name_person(out, numbers[-1], ".stranger").people
     write_people_page(people)
     return people
 
@@ -62,7 +61,7 @@ def correct(folder: Path) -> None:
         of = {row: owner(people, row) for row in person.rows.tolist()}
         for other, _ in Counter(of.values()).most_common()[1:]:
             faces = [people.face_id(row) for row, each in of.items() if each == other]
-            split_person(folder, person.number, faces)
+            move_faces(folder, faces, "new")
     people = read_people(folder)
     groups: dict[str, list[int]] = {}
     for person in people.persons:

@@ -26,19 +26,9 @@ if TYPE_CHECKING:
 
 # Rows of a table; people.csv has all.
 MAX_ROWS = 50
-# What is typed for a person who is not there yet.
-NEW = "new"
 
 Folder = Annotated[Path, typer.Argument(help="Folder of facerts people find.", metavar="FOLDER")]
 PersonArgument = Annotated[str, typer.Argument(help="Number or name of a person.", metavar="PERSON")]
-Faces = Annotated[
-    list[str],
-    typer.Argument(
-        help="Ids of faces, such as 3f2a9c01-0, as the page and people.csv have them; or photos, with #1 for the "
-        "second face of one.",
-        metavar="FACE...",
-    ),
-]
 
 people = Commands(
     no_args_is_help=True,
@@ -123,7 +113,7 @@ def list_(
     rows = [
         (
             str(person.number),
-            f"{person.name or '–'}{' (ignored)' * person.ignored}",
+            f"{person.name or '–'}{' (hidden)' * person.hidden}",
             str(person.photos),
             str(len(person.rows)),
             known.face_id(int(person.rows[0])),
@@ -187,34 +177,31 @@ def merge(
 
 
 @people.command()
-def split(folder: Folder, person: PersonArgument, faces: Faces, *, json: Json = False) -> None:
-    """Decide that faces of a person are of another one; together they get a new number.
-
-    Example: facerts people split people/ 3 3f2a9c01-0 9b11c5de-1
-    """
-    from facerts.people import split_person
-
-    _end(split_person(folder, person, faces), json)
-
-
-@people.command()
 def move(
     folder: Folder,
-    faces: Faces,
+    faces: Annotated[
+        list[str],
+        typer.Argument(
+            help="Ids of faces, such as 3f2a9c01-0, as the page and people.csv have them; or photos, with #1 for the "
+            "second face of one.",
+            metavar="FACE...",
+        ),
+    ],
     *,
-    to: Annotated[str, typer.Option(metavar="PERSON")],
+    to: Annotated[str, typer.Option(metavar="PERSON|new|nobody")],
     json: Json = False,
 ) -> None:
-    """Decide that faces are of a person, and not of those that they were taken for.
+    """Decide whose faces are, and that they are not of the people that they were taken for.
 
     Example: facerts people move people/ 3f2a9c01-0 --to 5
 
     Args:
-        to: Number or name of the person; new for one who is not there yet.
+        to: Number or name of the person; new for one who is not there yet; nobody for faces that are none, or not
+            wanted, which never come back by themselves.
     """
     from facerts.people import move_faces
 
-    _end(move_faces(folder, faces, None if to == NEW else to), json)
+    _end(move_faces(folder, faces, to), json)
 
 
 @people.command()
@@ -224,51 +211,12 @@ def name(folder: Folder, person: PersonArgument, name: str, *, json: Json = Fals
     Example: facerts people name people/ 12 "Anna"
 
     Args:
-        name: Name of the person.
+        name: Name of the person. One that begins with a dot, as .newsreader, hides the person: later faces still join,
+            but the page folds the group away, and galleries and copies leave it out.
     """
     from facerts.people import name_person
 
     _end(name_person(folder, person, name), json)
-
-
-@people.command()
-def ignore(
-    folder: Folder,
-    person: PersonArgument,
-    *,
-    restore: Annotated[bool, typer.Option("--restore")] = False,
-    json: Json = False,
-) -> None:
-    """Hide a person: later faces still join, but the page folds the group away and galleries leave it out.
-
-    Example: facerts people ignore people/ 40
-
-    Args:
-        restore: Show the person again.
-    """
-    from facerts.people import ignore_person
-
-    _end(ignore_person(folder, person, restore=restore), json)
-
-
-@people.command()
-def remove(
-    folder: Folder,
-    faces: Faces,
-    *,
-    restore: Annotated[bool, typer.Option("--restore")] = False,
-    json: Json = False,
-) -> None:
-    """Take faces out for good, as they are none or not wanted, whatever their photos are called later.
-
-    Example: facerts people remove people/ 3f2a9c01-0
-
-    Args:
-        restore: Bring removed faces back; the next facerts people find places them.
-    """
-    from facerts.people import remove_faces
-
-    _end(remove_faces(folder, faces, restore=restore), json)
 
 
 @people.command()
@@ -347,11 +295,10 @@ def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
     known = corrected.people
     with recorded():
         page = _write_page(known)
-    numbers = [number for number in corrected.numbers if number in known.by_number]
     result = {
-        done: corrected.action,
-        "people": [f"{number} {known.by_number[number].name}".strip() for number in numbers],
-        "faces_moved": corrected.faces,
+        done: corrected.decision.action.value,
+        "people": [f"{number} {known.by_number[number].name}".strip() for number in corrected.numbers],
+        "faces_moved": len(corrected.decision.faces),
         "decisions": known.decisions,
         **page,
     }
@@ -374,7 +321,7 @@ def _listed(known: People) -> list[dict[str, Any]]:
         {
             "person": person.number,
             "name": person.name or None,
-            "ignored": person.ignored,
+            "hidden": person.hidden,
             "photos": person.photos,
             "faces": len(person.rows),
             "best": known.face_id(int(person.rows[0])),

@@ -11,8 +11,8 @@ from facerts.io.console import printable
 MAX_NAME = 200
 # Fillers of Hangul, the empty pattern of Braille, the null notehead: letters and signs of which nothing is to be seen.
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0\U0001d159"
-# What galleries and the page call people without a name, and what commands call one who is not there yet.
-_RESERVED = re.compile(r"(person[\W_]*)?\d+|new")
+# What galleries and the page call people without a name, and what commands call one who is not there.
+_RESERVED = re.compile(r"(person[\W_]*)?\d+|new|nobody")
 
 
 def normal_name(name: str) -> str:
@@ -38,7 +38,9 @@ def person_name(name: str, *, numbered: bool = False) -> str:
         raise Error(f"the name {name!a} must have a letter that can be seen")
     folded = "".join(filter(_is_seen, normalize("NFKC", name).casefold()))
     if numbered and _RESERVED.fullmatch(folded):
-        raise Error(f"the name {name} would be taken for a person's number, or a new person; give another")
+        raise Error(
+            f"the name {name} would be taken for a person's number, a new person or nobody; give another"
+        )
     return name
 
 

@@ -2,12 +2,9 @@
 
 from facerts.people.corrections import (
     Corrected,
-    ignore_person,
     merge_people,
     move_faces,
     name_person,
-    remove_faces,
-    split_person,
     undo_decision,
 )
 from facerts.people.grouping import FaceGroups, group_faces, same_person_of
@@ -28,13 +25,10 @@ __all__ = [
     "find_people",
     "gallery_of_people",
     "group_faces",
-    "ignore_person",
     "merge_people",
     "move_faces",
     "name_person",
     "read_people",
-    "remove_faces",
     "same_person_of",
-    "split_person",
     "undo_decision",
 ]

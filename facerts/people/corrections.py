@@ -5,62 +5,44 @@ A correction moves the faces that it names and no others; the next ``find_people
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from facerts.errors import Error, WriteError
 from facerts.galleries.person_name import person_name
-from facerts.io.files import locked
+from facerts.io.files import locked, sync_names, writing
 from facerts.people.decisions import (
+    NOBODY,
     Action,
-    DecidedFace,
     PeopleDecision,
-    append_decision,
-    now,
     read_decisions,
     standing,
+    write_decisions,
 )
 from facerts.people.found_faces import Rows
-from facerts.people.people import People, Person
+from facerts.people.people import People
 from facerts.people.people_folder import DECISIONS, people_after, read_people, save
 
+_NONE = np.zeros(0, dtype=np.int64)
 
-@dataclass(frozen=True)
-class Corrected:
+
+class Corrected(NamedTuple):
     """A correction.
 
     Attributes:
         people: after it.
+        decision: what was decided; of an undo, what was taken back.
         numbers: of the people that it is about, as far as they are still there.
-        faces: number of faces that changed their groups, or were removed or restored.
-        action: what was done; of an undo, what was taken back.
     """
 
     people: People
-    numbers: tuple[int, ...]
-    faces: int
-    action: str
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What a correction decides.
-
-    Attributes:
-        sets: the rows that the decision names, see ``Action``.
-        moved: rows whose group changes.
-        to: number of the group that these get; −1 for none, 0 for a new one.
-    """
-
-    action: Action
-    sets: Sequence[Rows]
-    moved: Rows
-    to: int
-    name: str = ""
+    decision: PeopleDecision
+    numbers: list[int]
 
 
 def merge_people(folder: str | Path, people: Sequence[int | str]) -> Corrected:
@@ -70,61 +52,39 @@ def merge_people(folder: str | Path, people: Sequence[int | str]) -> Corrected:
         folder: of ``find_people``.
         people: their numbers or names.
     """
-
-    def decide(known: People) -> _Change:
-        persons = _distinct(known, people)
+    with locked(Path(folder)):
+        known = read_people(folder)
+        persons = {each.number: each for each in map(known.person, people)}
         if len(persons) < 2:
             raise Error("a merge needs two different people; give their numbers or names")
-        rows = [_in_order(person) for person in persons]
-        return _Change(Action.MERGE, rows, np.concatenate(rows[1:]), persons[0].number)
-
-    return _correct(folder, decide)
-
-
-def split_person(folder: str | Path, person: int | str, faces: Iterable[str]) -> Corrected:
-    """Decide that faces of a person are of another one, and together; they get a new number.
-
-    Args:
-        folder: of ``find_people``.
-        person: number or name.
-        faces: ids or photos, see ``People.rows_of``.
-    """
-
-    def decide(known: People) -> _Change:
-        whole, rows = known.person(person), _rows(known, faces)
-        if strange := [row for row in rows.tolist() if known.groups.group[row] != whole.number]:
-            raise Error(f"{known.face_id(strange[0])} is not a face of {whole.title}; nothing was changed")
-        rest = np.setdiff1d(whole.rows, rows)
-        if not len(rest):
-            raise Error(f"these are all faces of {whole.title}; leave some, or nothing is split")
-        return _Change(Action.SPLIT, [rows, rest], rows, 0)
-
-    return _correct(folder, decide)
+        first, *others = persons.values()
+        faces = np.concatenate([np.sort(each.rows) for each in others])
+        return _decide(known, Action.MERGE, faces, first.number, first.rows)
 
 
-def move_faces(folder: str | Path, faces: Iterable[str], to: int | str | None) -> Corrected:
+def move_faces(folder: str | Path, faces: Iterable[str], to: int | str) -> Corrected:
     """Decide that faces are of a person, and not of those that they were taken for.
 
     Args:
         folder: of ``find_people``.
         faces: ids or photos, see ``People.rows_of``.
-        to: number or name of the person; None for a new one.
+        to: number or name of the person; "new" for one who is not there yet; "nobody" for faces that are none or not
+            wanted, which are in no group until they are moved to one.
     """
-
-    def decide(known: People) -> _Change:
-        rows = _rows(known, faces)
-        if removed := rows[known.constraints.removed[rows]].tolist():
-            raise Error(
-                f"{known.face_id(removed[0])} was removed; bring it back first: facerts people remove --restore"
-            )
-        target = None if to is None else known.person(to)
-        joined = np.zeros(0, np.int64) if target is None else np.setdiff1d(target.rows, rows)
-        number = 0 if target is None else target.number
-        left = set(known.groups.group[rows].tolist()) - {-1, number}
-        rest = np.flatnonzero(np.isin(known.groups.group, list(left)))
-        return _Change(Action.MOVE, [rows, joined, np.setdiff1d(rest, rows)], rows, number)
-
-    return _correct(folder, decide)
+    with locked(Path(folder)):
+        known = read_people(folder)
+        rows = np.array(known.rows_of(faces), dtype=np.int64)
+        if not len(rows):
+            raise Error("give one face or more, by ids or photos")
+        if to == "nobody":
+            return _decide(known, Action.MOVE, rows, NOBODY)
+        groups = known.groups.group
+        number = known.groups.highest + 1 if to == "new" else known.person(to).number
+        others = np.setdiff1d(groups[rows], [NOBODY, number])
+        joined, left = (
+            np.setdiff1d(np.flatnonzero(np.isin(groups, each)), rows) for each in ([number], others)
+        )
+        return _decide(known, Action.MOVE, rows, number, joined, left)
 
 
 def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
@@ -133,55 +93,17 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
     Args:
         folder: of ``find_people``.
         person: number or name.
-        name: one line of text; no number, as it would be taken for that of another person.
+        name: one line of text; no number, as it would be taken for that of another person. A name that begins with a
+            dot hides the person: later faces still join, but the page folds the group away and galleries leave it out.
     """
     name = person_name(name, numbered=True)
-
-    def decide(known: People) -> _Change:
-        first = known.person(person)
-        namesakes = [each for each in known.persons if each.name == name and each.number != first.number]
-        rows = [_in_order(each) for each in (first, *namesakes)]
-        return _Change(
-            Action.NAME, rows, np.concatenate([np.zeros(0, np.int64), *rows[1:]]), first.number, name
+    with locked(Path(folder)):
+        known = read_people(folder)
+        named = known.person(person)
+        same = [each.rows for each in known.persons if each.name == name and each.number != named.number]
+        return _decide(
+            known, Action.NAME, np.concatenate([_NONE, *same]), named.number, named.rows, name=name
         )
-
-    return _correct(folder, decide)
-
-
-def ignore_person(folder: str | Path, person: int | str, *, restore: bool = False) -> Corrected:
-    """Hide a person: the group stays, and later faces join it, but the page folds it away and galleries leave it out.
-
-    Args:
-        folder: of ``find_people``.
-        person: number or name.
-        restore: show the person again instead.
-    """
-
-    def decide(known: People) -> _Change:
-        each = known.person(person)
-        action = Action.SHOW if restore else Action.IGNORE
-        return _Change(action, [_in_order(each)], np.zeros(0, np.int64), each.number)
-
-    return _correct(folder, decide)
-
-
-def remove_faces(folder: str | Path, faces: Iterable[str], *, restore: bool = False) -> Corrected:
-    """Take faces out for good, because they are none or not wanted, whatever their photos are called later.
-
-    Args:
-        folder: of ``find_people``.
-        faces: ids or photos, see ``People.rows_of``.
-        restore: bring removed faces back instead; the next run places them.
-    """
-
-    def decide(known: People) -> _Change:
-        rows = _rows(known, faces)
-        if wrong := rows[known.constraints.removed[rows] != restore].tolist():
-            state = "is not removed" if restore else "is removed already"
-            raise Error(f"{known.face_id(wrong[0])} {state}; nothing was changed")
-        return _Change(Action.RESTORE if restore else Action.REMOVE, [rows], rows, -1)
-
-    return _correct(folder, decide)
 
 
 def undo_decision(folder: str | Path) -> Corrected:
@@ -190,43 +112,42 @@ def undo_decision(folder: str | Path) -> Corrected:
     Args:
         folder: of ``find_people``.
     """
-    folder = Path(folder)
-    with locked(folder):
-        people = read_people(folder)
-        if not (decisions := standing(read_decisions(folder / DECISIONS))):
+    with locked(Path(folder)):
+        known = read_people(folder)
+        if not (decisions := standing(read_decisions(known.folder / DECISIONS))):
             raise Error(f"{folder}: nothing was decided, so there is nothing to undo")
-        corrected = _record(people, PeopleDecision(Action.UNDO, time=now()))
-        rows = people.found.rows_of(face.key for face in decisions[-1].moved)
-    rows = rows[rows >= 0]
-    numbers = sorted(set(corrected.groups.group[rows].tolist()) - {-1})
-    return Corrected(corrected, tuple(numbers), len(rows), decisions[-1].action.value)
+        people = _record(known, PeopleDecision(Action.UNDO, time=_now()))
+        last = decisions[-1]
+        return Corrected(people, last, [each for each in sorted({*last.was}) if each in people.by_number])
 
 
-def _correct(folder: str | Path, decide: Callable[[People], _Change]) -> Corrected:
-    folder = Path(folder)
-    with locked(folder):
-        people = read_people(folder)
-        change = decide(people)
-        number = change.to or people.groups.highest + 1
-        was = {row: int(people.groups.group[row]) for row in change.moved.tolist()}
-        sets = tuple(
-            tuple(DecidedFace(*people.found.key(row), was.get(row)) for row in rows.tolist())
-            for rows in change.sets
-        )
-        decision = PeopleDecision(change.action, sets, change.name, now(), number if was else None)
-        corrected = _record(people, decision)
-    numbers = (number,) if number > 0 else ()
-    return Corrected(corrected, numbers, len(was), change.action.value)
+def _decide(
+    known: People,
+    action: Action,
+    faces: Rows,
+    to: int,
+    joined: Rows = _NONE,
+    left: Rows = _NONE,
+    name: str = "",
+) -> Corrected:
+    keys, kept, rest = (tuple(map(known.found.key, rows.tolist())) for rows in (faces, joined, left))
+    was = tuple(known.groups.group[faces].tolist())
+    decision = PeopleDecision(action, keys, was, to, kept, rest, name, _now())
+    people = _record(known, decision)
+    return Corrected(people, decision, [to] if to in people.by_number else [])
 
 
-def _record(people: People, decision: PeopleDecision) -> People:
+def _record(known: People, decision: PeopleDecision) -> People:
     """Store a decision, and then what it does."""
-    append_decision(people.folder / DECISIONS, decision)
+    path = known.folder / DECISIONS
+    decisions = [*read_decisions(path), decision]
+    write_decisions(path, decisions)
     with recorded():
-        decisions = read_decisions(people.folder / DECISIONS)
-        corrected = people_after(people.folder, people.found, people.groups, decisions)
-        save(corrected)
-    return corrected
+        with writing(path):
+            sync_names([path])
+        people = people_after(known.folder, known.found, known.groups, decisions)
+        save(people)
+    return people
 
 
 @contextmanager
@@ -238,17 +159,5 @@ def recorded() -> Iterator[None]:
         raise WriteError(f"{error}; the decision itself is recorded, so do not repeat it") from error
 
 
-def _distinct(people: People, given: Sequence[int | str]) -> list[Person]:
-    persons = {person.number: person for person in map(people.person, given)}
-    return list(persons.values())
-
-
-def _in_order(person: Person) -> Rows:
-    return np.sort(person.rows)
-
-
-def _rows(people: People, faces: Iterable[str]) -> Rows:
-    rows = np.array(people.rows_of(faces), dtype=np.int64)
-    if not len(rows):
-        raise Error("give one face or more, by ids or photos")
-    return rows
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from facerts.errors import DataError, Error
 from facerts.galleries.enrollments import SEPARATOR, check_faces
@@ -78,7 +79,7 @@ class FaceKey(NamedTuple):
     """
 
     image: str
-    box: tuple[float, float, float, float] | None
+    box: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat] | None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from facerts.errors import Error, did_you_mean
 from facerts.galleries.best import best_images
 from facerts.galleries.enrollments import Enrollments
 from facerts.galleries.person_name import normal_name
-from facerts.people.constraints import Constraints, PersonKnown
+from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
 from facerts.scoring.prepare import storable
@@ -39,7 +39,7 @@ class FaceStatus(str, Enum):
     ATTACHED: poor, and put into a group that is there without it.
     UNCLEAR: a face in no group.
     NON_FACE: in no group, as it is none.
-    IGNORED: in the group of a person who is hidden.
+    HIDDEN: in the group of a person who is hidden.
     REMOVED: in no group, as somebody decided.
     NO_FACE: a photo in which none was found.
     ERROR: a photo that could not be read.
@@ -49,13 +49,13 @@ class FaceStatus(str, Enum):
     ATTACHED = "attached"
     UNCLEAR = "unclear"
     NON_FACE = "not a face"
-    IGNORED = "ignored"
+    HIDDEN = "hidden"
     REMOVED = "removed"
     NO_FACE = "no face"
     ERROR = "error"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PersonFace:
     """A face of a photo, or a photo without one; a row of ``people.csv``.
 
@@ -72,21 +72,21 @@ class PersonFace:
         image_sha256: SHA-256 of the photo's bytes.
     """
 
-    person: int | None
-    name: str | None
+    person: int | None = None
+    name: str | None = None
     status: FaceStatus
-    rank: int | None
+    rank: int | None = None
     path: str
-    face: int | None
-    id: str | None
-    box: list[float] | None
-    probability: float | None
-    percentile: float | None
-    quality: float | None
-    reasons: tuple[str, ...]
-    suggested: int | None
-    image_sha256: str | None
-    error: str | None
+    face: int | None = None
+    id: str | None = None
+    box: list[float] | None = None
+    probability: float | None = None
+    percentile: float | None = None
+    quality: float | None = None
+    reasons: tuple[str, ...] = ()
+    suggested: int | None = None
+    image_sha256: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,19 @@ class Person:
     Attributes:
         number: which a group keeps for good.
         name: empty without one.
-        ignored: whether it is hidden.
         rows: of its faces in the table, best first.
         photos: number of different images with one of the faces.
     """
 
     number: int
     name: str
-    ignored: bool
     rows: Rows
     photos: int
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the page folds the person away, and galleries and copies leave it out."""
+        return self.name.startswith(".")
 
     @property
     def title(self) -> str:
@@ -138,25 +141,22 @@ class People:
 
     @cached_property
     def persons(self) -> tuple[Person, ...]:
-        """The people, with most images first, the ignored ones last."""
-        names = {number: known.name for known, number in self._known_groups() if known.name}
-        ignored = {number for known, number in self._known_groups() if known.ignored}
+        """The people, with most images first, the hidden ones last."""
+        names = {int(self.groups.group[rows[0]]): name for rows, name in self.constraints.known if name}
         persons = []
         for number, rows in self._best_first.items():
             photos = len(np.unique(self.found.face_image[rows]))
-            persons.append(Person(number, names.get(number, ""), number in ignored, rows, photos))
-        return tuple(sorted(persons, key=lambda each: (each.ignored, -each.photos, each.number)))
+            persons.append(Person(number, names.get(number, ""), rows, photos))
+        return tuple(sorted(persons, key=lambda each: (each.hidden, -each.photos, each.number)))
 
     @cached_property
     def alike(self) -> tuple[tuple[Person, Person, float], ...]:
-        """Pairs of people who may be one, with the probability of it, likeliest first; without ignored ones."""
+        """Pairs of people who may be one, with the probability of it, likeliest first; without hidden ones."""
         known = self.by_number
         return tuple(
             (known[one], known[other], probability)
             for one, other, probability in self.groups.alike
-            if one != other
-            and {one, other} <= set(known)
-            and not (known[one].ignored or known[other].ignored)
+            if one != other and {one, other} <= set(known) and not (known[one].hidden or known[other].hidden)
         )
 
     @cached_property
@@ -193,8 +193,7 @@ class People:
     @cached_property
     def status(self) -> tuple[FaceStatus, ...]:
         """``(F,)`` what became of each face."""
-        ignored = {person.number for person in self.persons if person.ignored}
-        return tuple(self._status(row, ignored) for row in range(len(self.found)))
+        return tuple(self._status(row) for row in range(len(self.found)))
 
     def unclear(self) -> Rows:
         """Faces in no group, most likely first."""
@@ -207,18 +206,47 @@ class People:
         placed = [row for person in self.persons for row in person.rows.tolist()]
         others = sorted(set(range(len(self.found))) - set(placed))
         for row in [*placed, *others]:
-            yield from (self._face(row, photo) for photo in self.found.photos_of(row).tolist())
+            for photo in self.found.photos_of(row).tolist():
+                yield self.face(row, photo)
         for at, photo in enumerate(self.found.photos):
             image = int(self.found.image[at])
-            if image >= 0 and not self.found.rows_in(image):
-                yield self._without_face(photo.path, photo.sha256, FaceStatus.NO_FACE, None)
-            elif image < 0:
-                yield self._without_face(photo.path, None, FaceStatus.ERROR, photo.error)
+            if image < 0:
+                yield PersonFace(status=FaceStatus.ERROR, path=photo.path, error=photo.error)
+            elif not self.found.rows_in(image):
+                yield PersonFace(
+                    status=FaceStatus.NO_FACE, path=photo.path, reasons=(NO_FACE,), image_sha256=photo.sha256
+                )
+
+    def face(self, row: int, photo: int | None = None) -> PersonFace:
+        """What is said of a face in a photo; None for the first photo that shows it."""
+        found, groups = self.found, self.groups
+        number, key = int(groups.group[row]), found.key(row)
+        person = self.by_number.get(number)
+        unclear = self.status[row] is FaceStatus.UNCLEAR and groups.suggested[row] >= 0
+        reasons = found.reasons_of(row)
+        if found.quality[row] < groups.min_quality:
+            reasons += (BELOW_THRESHOLD,)
+        return PersonFace(
+            person=None if person is None else number,
+            name=(person.name or None) if person is not None else None,
+            status=self.status[row],
+            rank=self._rank.get(row),
+            path=str(found.path[found.photos_of(row)[0] if photo is None else photo]),
+            face=int(found.number[row]),
+            id=self.face_id(row),
+            box=None if key.box is None else list(key.box),
+            probability=_rounded(groups.probability[row]) if number >= 0 or unclear else None,
+            percentile=_rounded(found.percentile[row], 2),
+            quality=_rounded(found.quality[row]),
+            reasons=reasons,
+            suggested=int(groups.suggested[row]) if unclear else None,
+            image_sha256=key.image,
+        )
 
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
         counts = Counter(self.status)
-        shown = [person for person in self.persons if not person.ignored]
+        shown = [person for person in self.persons if not person.hidden]
         return {
             "photos": len(self.found.path),
             "faces": len(self.found),
@@ -241,13 +269,6 @@ class People:
         for image in best_images(_enrollments(self.found, rows, numbers), len(rows)):
             ordered.setdefault(int(image.person), []).append(int(image.path))
         return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
-
-    def _known_groups(self) -> Iterator[tuple[PersonKnown, int]]:
-        """People that were decided about, and the groups that they are in."""
-        for known in self.constraints.known:
-            number = int(self.groups.group[known.rows[0]])
-            if number >= 0:
-                yield known, number
 
     @cached_property
     def _rank(self) -> dict[int, int]:
@@ -298,57 +319,14 @@ class People:
             "that facerts people find was given"
         )
 
-    def _status(self, row: int, ignored: set[int]) -> FaceStatus:
+    def _status(self, row: int) -> FaceStatus:
         if self.constraints.removed[row]:
             return FaceStatus.REMOVED
-        number = int(self.groups.group[row])
-        if number in ignored:
-            return FaceStatus.IGNORED
-        if number >= 0:
+        if person := self.by_number.get(int(self.groups.group[row])):
+            if person.hidden:
+                return FaceStatus.HIDDEN
             return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
         return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
-
-    def _face(self, row: int, photo: int) -> PersonFace:
-        found, groups = self.found, self.groups
-        number, key = int(groups.group[row]), found.key(row)
-        person = self.by_number.get(number)
-        unclear = self.status[row] is FaceStatus.UNCLEAR and groups.suggested[row] >= 0
-        reasons = found.reasons_of(row)
-        if found.quality[row] < groups.min_quality:
-            reasons += (BELOW_THRESHOLD,)
-        return PersonFace(
-            person=None if person is None else number,
-            name=(person.name or None) if person is not None else None,
-            status=self.status[row],
-            rank=self._rank.get(row),
-            path=str(found.path[photo]),
-            face=int(found.number[row]),
-            id=self.face_id(row),
-            box=None if key.box is None else list(key.box),
-            probability=_rounded(groups.probability[row]) if number >= 0 or unclear else None,
-            percentile=_rounded(found.percentile[row], 2),
-            quality=_rounded(found.quality[row]),
-            reasons=reasons,
-            suggested=int(groups.suggested[row]) if unclear else None,
-            image_sha256=key.image,
-            error=None,
-        )
-
-    def _without_face(
-        self, path: str, sha256: str | None, status: FaceStatus, error: str | None
-    ) -> PersonFace:
-        nothing: dict[str, None] = dict.fromkeys(
-            ("person", "name", "rank", "face", "id", "box", "probability", "percentile", "quality")
-        )
-        return PersonFace(
-            **nothing,
-            status=status,
-            path=path,
-            reasons=(NO_FACE,) if error is None else (),
-            suggested=None,
-            image_sha256=sha256,
-            error=error,
-        )
 
 
 def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:

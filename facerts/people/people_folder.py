@@ -17,6 +17,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -327,10 +328,7 @@ def _group(
 def _decided(constraints: Constraints) -> NDArray[np.bool_]:
     """Whether somebody said of each face whose it is, or is not."""
     decided = np.zeros(len(constraints.removed), dtype=bool)
-    for rows in [
-        *(person.rows for person in constraints.known),
-        *(rows for pair in constraints.apart for rows in pair),
-    ]:
+    for rows in chain((rows for rows, _ in constraints.known), *constraints.apart):
         decided[rows] = True
     return decided
 

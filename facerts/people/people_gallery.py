@@ -11,7 +11,7 @@ from facerts.people.people import People, Person
 
 
 def gallery_of_people(people: People, k: int = 5, *, named_only: bool = False) -> Gallery:
-    """A gallery in memory, of the best faces of each person, without poor and ignored ones.
+    """A gallery in memory, of the best faces of each person, without poor faces and hidden people.
 
     Args:
         people: of ``find_people``, with its corrections.
@@ -43,8 +43,8 @@ def gallery_of_people(people: People, k: int = 5, *, named_only: bool = False) -
 
 
 def shown_people(people: People, *, named_only: bool = False) -> list[Person]:
-    """The people who are not ignored."""
-    return [person for person in people.persons if not person.ignored and (person.name or not named_only)]
+    """The people who are not hidden."""
+    return [person for person in people.persons if not person.hidden and (person.name or not named_only)]
 
 
 def _best(people: People, person: Person, k: int) -> list[int]:

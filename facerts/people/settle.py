@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.people.constraints import Constraints, constraints_of
-from facerts.people.decisions import Action, PeopleDecision, standing
+from facerts.people.decisions import NOBODY, Action, PeopleDecision, standing
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
 from facerts.people.people import usable_faces
@@ -32,9 +32,8 @@ def carry_out(
         groups = _moved(groups, found, standing(decisions[:done]), decisions[done])
         groups = _settled(groups, found, decisions[: done + 1])[0]
     # No number is used twice, even if the file of the groups was lost.
-    used = [number or 0 for each in decisions for number in (each.to, *(face.was for face in each.moved))]
-    groups = replace(groups, highest=max(groups.highest, *used, 0))
-    return _settled(groups, found, decisions)
+    used = [number for each in decisions for number in (each.to, *each.was)]
+    return _settled(replace(groups, highest=max(groups.highest, *used, 0)), found, decisions)
 
 
 def _moved(
@@ -44,17 +43,14 @@ def _moved(
     group, probability = groups.group.copy(), groups.probability.copy()
     undoes = decision.action is Action.UNDO
     taken = before[-1] if undoes and before else decision
-    rows = found.rows_of(face.key for face in taken.moved)
-    there = rows >= 0
-    numbers = [face.was if undoes else decision.to for face in taken.moved]
-    group[rows[there]] = np.array(numbers, dtype=np.int64)[there]
-    if not undoes and (decision.to or 0) > 0:
-        probability[rows[there]] = 1  # somebody said so
-    elif undoes and taken.action not in (Action.REMOVE, Action.RESTORE):
-        # What it was before somebody said so is not known; the next run tells.
-        probability[rows[there]] = np.nan
-    highest = max([groups.highest, *(number or 0 for number in numbers)])
-    return replace(groups, group=group, probability=probability, highest=highest)
+    rows = found.rows_of(taken.faces)
+    numbers = np.array(taken.was if undoes else [taken.to] * len(rows), dtype=np.int64)
+    group[rows[rows >= 0]] = numbers[rows >= 0]
+    if taken.to != NOBODY:
+        # Somebody said so; what it was before that is not known, and the next run tells.
+        probability[rows[rows >= 0]] = np.nan if undoes else 1
+    highest = max(groups.highest, numbers.max(initial=0))
+    return replace(groups, group=group, probability=probability, highest=int(highest))
 
 
 def _settled(
@@ -115,17 +111,17 @@ def settle(
     """
     settled = group.copy()
     settled[constraints.removed] = -1
-    for known in constraints.known:
-        good = known.rows[usable[known.rows]]
-        numbers = settled[good if len(good) else known.rows]
+    for rows, _ in constraints.known:
+        good = rows[usable[rows]]
+        numbers = settled[good if len(good) else rows]
         numbers = numbers[numbers >= 0]
         # Poor faces alone are a person only because somebody said so, and in no group with others.
-        alone = not len(good) and len(numbers) and not _only_in(settled, int(numbers[0]), known.rows, usable)
+        alone = not len(good) and len(numbers) and not _only_in(settled, int(numbers[0]), rows, usable)
         if not len(numbers) or alone:
             highest += 1
-            settled[known.rows] = highest
+            settled[rows] = highest
         else:
-            settled[known.rows] = np.bincount(numbers).argmax()
+            settled[rows] = np.bincount(numbers).argmax()
     for one, other in constraints.apart:
         for number in np.intersect1d(settled[one], settled[other]).tolist():
             if number >= 0:

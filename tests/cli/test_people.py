@@ -46,36 +46,29 @@ def test_people_are_found_corrected_copied_and_enrolled(
 
     steps: list[tuple[tuple[str, ...], int]] = [
         (("merge", "1", "2"), 3),
-        (("split", "1", ids[1][0], ids[1][1]), 2),
+        (("move", ids[1][0], ids[1][1], "--to", "new"), 2),
         (("move", ids[3][0], "--to", "4"), 1),
-        (("move", ids[3][1], "--to", "new"), 1),
         (("name", "4", "Anna"), 0),
-        (("ignore", "1"), 0),
-        (("ignore", "1", "--restore"), 0),
-        (("remove", ids[4][0]), 1),
-        (("remove", ids[4][0], "--restore"), 1),
-        (("remove", ids[4][1]), 1),
+        (("name", "1", ".stranger"), 0),
+        (("move", ids[4][0], ids[4][1], "--to", "nobody"), 2),
+        (("move", ids[4][1], "--to", "Anna"), 1),
+        (("move", ids[4][2], "--to", "nobody"), 1),
     ]
     for number, ((command, *arguments), moved) in enumerate(steps, start=1):
         assert run("people", command, out, *arguments, "--json") == 0
         done = printed(capsys)
-        assert (done["done"], done["faces_moved"], done["decisions"]) == (
-            "show"
-            if (command, *arguments[-1:]) == ("ignore", "--restore")
-            else "restore"
-            if arguments[-1] == "--restore"
-            else command,
-            moved,
-            number,
-        )
+        assert (done["done"], done["faces_moved"], done["decisions"]) == (command, moved, number)
     assert run("people", "undo", out, "--json") == 0
-    assert printed(capsys)["undone"] == "remove"
+    assert printed(capsys)["undone"] == "move"
 
     assert run("people", "find", photos, "--out", out, *model, "--add") == 0
     assert "vanished" in capsys.readouterr().out
     assert run("people", "show", out, "Anna", "--json") == 0
     anna = {face["id"] for face in printed(capsys)["faces"]}
+    assert ids[4][0] not in anna
     assert {ids[3][0], ids[4][1], ids[4][2]} <= anna
+    assert run("people", "list", out, "--json") == 0
+    assert [each["name"] for each in printed(capsys)["people_by_number"] if each["hidden"]] == [".stranger"]
 
     assert run("people", "copy", out, tmp_path / "sorted", "--named-only", "--json") == 0
     assert printed(capsys)["copied"] == len(anna) == len(list((tmp_path / "sorted" / "Anna").iterdir()))

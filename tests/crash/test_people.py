@@ -22,10 +22,9 @@ def decided(verb: str, *arguments: str) -> tuple[str, ...]:
     return ("people", verb, "people", *arguments)
 
 
-MERGE, SPLIT = decided("merge", "3", "1", "2"), decided("split", "1", "photos/p0_0.png")
-MOVE, NEW = (decided("move", "photos/p0_1.png", "--to", person) for person in ("2", "new"))
+MERGE = decided("merge", "3", "1", "2")
+MOVE, NEW, NOBODY = (decided("move", "photos/p0_1.png", "--to", person) for person in ("2", "new", "nobody"))
 NAME, NAMESAKE = decided("name", "1", "Anna"), decided("name", "2", "Anna")
-IGNORE, REMOVE = decided("ignore", "1"), decided("remove", "photos/p1_0.png")
 UNDO = decided("undo")
 
 
@@ -43,7 +42,7 @@ SCENES = {
     "find again": Scene(OTHERS, state, [FIND]),
     "find more": Scene((*OTHERS, "--add"), state, [FIND]),
     **{
-        f"{before[-1][1] if before else ''} {command[1]} {' '.join(command[3:])}".strip(): Scene(
+        " after ".join(" ".join([each[1], *each[3:]]) for each in (command, *before)): Scene(
             command,
             state,
             [FIND, *before],
@@ -53,11 +52,10 @@ SCENES = {
             most=1000 if command in (MERGE, UNDO) and before in ([], [MOVE]) else 20,
         )
         for before, command in [
-            *(([], each) for each in (MERGE, SPLIT, MOVE, NEW, NAME, IGNORE, REMOVE)),
+            *(([], each) for each in (MERGE, MOVE, NEW, NOBODY, NAME)),
             ([NAME], NAMESAKE),
-            ([IGNORE], (*IGNORE, "--restore")),
-            ([REMOVE], (*REMOVE, "--restore")),
-            *(([each], UNDO) for each in (MERGE, SPLIT, MOVE, NAME, IGNORE, REMOVE)),
+            ([NOBODY], MOVE),
+            *(([each], UNDO) for each in (MERGE, MOVE, NEW, NOBODY, NAME)),
         ]
     },
 }

@@ -365,9 +365,11 @@ def _people() -> list[Files]:
         "reasons": ["", "blurred", "not_a_face"],
     }
     groups = {
-        "format": "facerts.people-groups/1",
+        "format": "facerts.people-groups/3",
         "min_quality": -0.5,
         "highest": 3,
+        "decisions": 2,
+        "table": "faces-0123456789abcdef.npz",
         "sha256": names[:2],
         "face_image": [0, 0, 1],
         "box": faces["box"],
@@ -379,15 +381,19 @@ def _people() -> list[Files]:
     }
     box = [0.0, 0.0, 9.0, 9.0]
     decisions: list[dict[str, Any]] = [
-        {"format": "facerts.people-decisions/1"},
-        {"action": "name", "faces": [[{"image": names[0], "box": box}]], "name": "Anna", "time": "2030"},
-        {"action": "move", "faces": [[{"image": names[1], "was": 2}], [{"image": names[0], "box": box}], []]},
-        {"action": "remove", "faces": [[{"image": names[0], "box": [20.0, 0.0, 29.0, 9.0], "was": 3}]]},
+        {"format": "facerts.people-decisions/3"},
+        {"action": "name", "to": 1, "joined": [[names[0], box]], "name": "Anna", "time": "2030"},
+        {"action": "move", "faces": [[names[1], None]], "was": [2], "to": 1, "joined": [[names[0], box]]},
+        {"action": "move", "faces": [[names[0], [20.0, 0.0, 29.0, 9.0]]], "was": [3]},
         {"action": "undo"},
     ]
     lines = "".join(json.dumps(line) + "\n" for line in decisions)
     return [
-        {"faces.json": _to_json(faces), "groups.json": _to_json(groups), "decisions.jsonl": lines.encode()}
+        {
+            "faces-0123456789abcdef.json": _to_json(faces),
+            "groups.json": _to_json(groups),
+            "decisions.jsonl": lines.encode(),
+        }
     ]
 
 

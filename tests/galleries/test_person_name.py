@@ -53,6 +53,7 @@ NUMBERS = [
     "person-3",
     "per\u200dson_3",
     "New",
+    "nobody",
 ]
 
 
@@ -65,7 +66,7 @@ def test_what_nobody_could_read_or_type_is_no_name(name: str) -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_where_people_have_numbers_no_name_is_taken_for_one(name: str) -> None:
     assert person_name(name)
-    with pytest.raises(Error, match="person's number, or a new person"):
+    with pytest.raises(Error, match="person's number, a new person or nobody"):
         person_name(name, numbered=True)
     assert person_name("Anna 12", numbered=True) == "Anna 12"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 
 from facerts.people.constraints import constraints_of
-from facerts.people.decisions import Action, DecidedFace, PeopleDecision, standing
+from facerts.people.decisions import NOBODY, Action, PeopleDecision, standing
 from facerts.people.found_faces import FaceKey, FoundFaces, Photo, assemble
 from facerts.people.settle import keep_numbers, settle
 
@@ -46,9 +47,18 @@ def sha256(image: int) -> str:
     return f"{image:064x}"
 
 
-def decision(action: Action, *sets: list[int], name: str = "") -> PeopleDecision:
-    faces = tuple(tuple(DecidedFace(sha256(row)) for row in rows) for rows in sets)
-    return PeopleDecision(action, faces, name)
+def decision(
+    action: Action,
+    faces: Sequence[int],
+    joined: Sequence[int] = (),
+    left: Sequence[int] = (),
+    name: str = "",
+    to: int = 1,
+) -> PeopleDecision:
+    changed, kept, rest = (
+        tuple(FaceKey(sha256(row), None) for row in rows) for rows in (faces, joined, left)
+    )
+    return PeopleDecision(action, changed, (1,) * len(changed), to, kept, rest, name)
 
 
 def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[frozenset[int]]]:
@@ -63,18 +73,17 @@ def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[fr
         return grown if grown == rows else whole(grown)
 
     for each in decisions:
-        sets = [{int(face.image, 16) for face in rows} for rows in each.faces]
-        if each.action is Action.MERGE:
-            united = whole(set().union(*sets))
-        else:
-            together = {pair for pair in together if not pair & sets[0]}
-            apart = {pair for pair in apart if not pair & sets[0]}
-            united = whole(sets[0] | sets[1]) if each.action is Action.MOVE else sets[0]
+        faces, joined, left = (
+            {int(key.image, 16) for key in keys} for keys in (each.faces, each.joined, each.left)
+        )
+        if each.action is Action.MOVE:
+            together = {pair for pair in together if not pair & faces}
+            apart = {pair for pair in apart if not pair & faces}
+        united = whole(faces | joined)
         pairs = {frozenset(pair) for pair in combinations(sorted(united), 2)}
         together |= pairs
         apart -= pairs
-        if each.action is not Action.MERGE:
-            apart |= {frozenset(pair) for pair in product(sets[0], sets[-1] - united)}
+        apart |= {frozenset(pair) for pair in product(faces, left - united)}
     return together, apart
 
 
@@ -87,9 +96,13 @@ def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
             cuts = np.sort(random.choice(np.arange(1, FACES), 3, replace=False))
             order = random.permutation(FACES)
             sets = [rows.tolist() for rows in np.split(order, cuts)][:3]
-            action = (Action.MERGE, Action.SPLIT, Action.MOVE)[random.integers(3)]
-            seen.add(action)
-            decisions.append(decision(action, *(sets if action is Action.MOVE else sets[:2])))
+            kind = int(random.integers(3))
+            seen.add(kind)
+            decisions.append(
+                decision(Action.MERGE, *sets[:2])
+                if kind == 0
+                else decision(Action.MOVE, sets[0], sets[1] if kind == 1 else [], sets[2])
+            )
         constraints = constraints_of(decisions, table())
         together = {
             frozenset(pair) for rows in constraints.together for pair in combinations(rows.tolist(), 2)
@@ -104,39 +117,38 @@ def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
     assert len(seen) == 3
 
 
-def test_names_and_hiding_follow_the_people_that_faces_are_of() -> None:
+def test_names_follow_the_people_that_faces_are_of() -> None:
     decisions = [
-        decision(Action.NAME, [0, 1], name="Anna"),
-        decision(Action.NAME, [2, 3], name="Ben"),
-        decision(Action.IGNORE, [4, 5]),
-        decision(Action.IGNORE, [2]),
-        decision(Action.MERGE, [6, 7], [4]),
+        decision(Action.NAME, [], [0, 1], name="Anna"),
+        decision(Action.NAME, [], [2, 3], name="Ben"),
+        decision(Action.MERGE, [4], [6, 7]),
         decision(Action.MOVE, [1], [3], [0]),
     ]
     constraints = constraints_of(decisions, table())
-    people = {tuple(known.rows.tolist()): (known.name, known.ignored) for known in constraints.known}
-    assert people == {(0,): ("Anna", False), (1, 2, 3): ("Ben", True), (4, 5, 6, 7): ("", False)}
+    people = {tuple(rows.tolist()): name for rows, name in constraints.known}
+    assert people == {(0,): "Anna", (1, 2, 3): "Ben", (4, 6, 7): ""}
     pairs = {
         frozenset(pair) for one, other in constraints.apart for pair in product(one.tolist(), other.tolist())
     }
     assert pairs == {frozenset((0, other)) for other in (1, 2, 3)}
-    shown = constraints_of([*decisions, decision(Action.SHOW, [1])], table())
-    assert not any(known.ignored for known in shown.known)
-    hidden = constraints_of([*decisions[:1], decision(Action.IGNORE, [8])], table())
-    assert [(one.tolist(), other.tolist()) for one, other in hidden.apart] == [([8], [0, 1])]
+    # Who gets a name that somebody has is that person, and of two who become one the first keeps the name.
+    again = [*decisions, decision(Action.NAME, [], [6], name="Ben"), decision(Action.MERGE, [6], [0])]
+    (whole,) = constraints_of(again, table()).known
+    assert (whole[0].tolist(), whole[1]) == ([0, 1, 2, 3, 4, 6, 7], "Anna")
 
 
-def test_removed_faces_are_in_no_constraint_until_they_are_restored() -> None:
-    decisions = [decision(Action.MERGE, [0], [1], [2]), decision(Action.REMOVE, [1])]
+def test_faces_that_were_moved_to_nobody_are_in_no_constraint_until_they_are_moved_again() -> None:
+    decisions = [decision(Action.MERGE, [1, 2], [0]), decision(Action.MOVE, [1], to=NOBODY)]
     constraints = constraints_of(decisions, table())
     assert [rows.tolist() for rows in constraints.together] == [[0, 2]]
     assert np.flatnonzero(constraints.removed).tolist() == [1]
-    again = constraints_of([*decisions, decision(Action.RESTORE, [1])], table())
+    again = constraints_of([*decisions, decision(Action.MOVE, [1], [2])], table())
     assert [rows.tolist() for rows in again.together] == [[0, 1, 2]]
+    assert not again.removed.any()
 
 
 def test_an_undo_takes_back_the_last_decision_that_stands() -> None:
-    one, two, three = (decision(Action.MERGE, [0], [other]) for other in (1, 2, 3))
+    one, two, three = (decision(Action.MERGE, [other], [0]) for other in (1, 2, 3))
     undo = PeopleDecision(Action.UNDO)
     assert standing([undo, one, two, undo, three, undo, undo]) == []
     assert standing([one, two, undo, three]) == [one, three]
@@ -177,7 +189,7 @@ def test_groups_keep_the_numbers_of_those_that_they_share_most_faces_with(
 
 
 def test_groups_that_obey_the_decisions_are_left_alone() -> None:
-    decisions = [decision(Action.MERGE, [0], [1]), decision(Action.SPLIT, [2], [3, 4])]
+    decisions = [decision(Action.MERGE, [1], [0]), decision(Action.MOVE, [2], left=[3, 4])]
     constraints = constraints_of(decisions, table())
     usable = np.ones(FACES, dtype=bool)
     group = np.array([1, 1, 2, 3, 3, 3, 1, -1, -1])

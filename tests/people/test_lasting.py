@@ -11,13 +11,10 @@ import pytest
 from facerts.people import (
     People,
     find_people,
-    ignore_person,
     merge_people,
     move_faces,
     name_person,
     read_people,
-    remove_faces,
-    split_person,
 )
 from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
@@ -94,12 +91,12 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
     assert of(start, "sibling_0.png") == three
     merge_people(out, [zero, one])
     siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
-    sibling = split_person(out, three, [*siblings, f"{path(start, 'all.png')}#4"]).numbers[0]
+    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], "new").numbers[0]
     move_faces(out, [path(start, "dark.png")], two)
     move_faces(out, [path(start, "p5_2.png")], four)
     name_person(out, two, "Clara")
-    ignore_person(out, four)
-    remove_faces(out, [path(start, "p5_0.png")])
+    name_person(out, four, ".newsreader")
+    move_faces(out, [path(start, "p5_0.png")], "nobody")
     done = read_people(out)
 
     def holds(people: People) -> dict[str, bool]:
@@ -107,14 +104,14 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
         whole = next(numbers for name, numbers in found.items() if name.endswith("all.png"))
         return {
             "merge": people_of(people, "p0_") == people_of(people, "p1_") == {zero},
-            "split": people_of(people, "sibling_") == {sibling}
+            "move to new": people_of(people, "sibling_") == {sibling}
             and people_of(people, "p3_") == {three}
             and whole[3:] == [three, sibling],
             "move of a poor face": people_of(people, "dark") == {two},
             "move": people_of(people, "p5_2.") == {four} and people_of(people, "p5_1.") == {five},
             "name": people.by_number[two].name == "Clara" and people_of(people, "p2_") == {two},
-            "ignore": people.by_number[four].ignored and people_of(people, "p4_") == {four},
-            "remove": people_of(people, "p5_0.") == {None},
+            "hide": people.by_number[four].hidden and people_of(people, "p4_") == {four},
+            "move to nobody": people_of(people, "p5_0.") == {None},
         }
 
     assert all(holds(done).values()), holds(done)
@@ -136,11 +133,11 @@ def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
     merge_people(out, [zero, one])
     name_person(out, zero, "Anna")
     ones = [path(start, f"p1_{image}.png") for image in range(3)]
-    one = split_person(out, "Anna", [*ones, f"{path(start, 'all.png')}#1"]).numbers[0]
+    one = move_faces(out, [*ones, f"{path(start, 'all.png')}#1"], "new").numbers[0]
     move_faces(out, ones[:1], two)
     move_faces(out, ones[:1], one)
-    remove_faces(out, ones[1:2])
-    remove_faces(out, ones[1:2], restore=True)
+    move_faces(out, ones[1:2], "nobody")
+    move_faces(out, ones[1:2], one)
     (tmp_path / "new").mkdir()
     write_people(tmp_path / "new", range(3), range(50, 52))
     given = tmp_path / "new" if add else [photos, tmp_path / "new"]
@@ -162,7 +159,7 @@ def test_people_of_one_name_are_one_and_of_two_names_two(
     name_person(out, zero, "Anna")
     name_person(out, one, "Anna")
     siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
-    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], None).numbers[0]
+    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], "new").numbers[0]
     name_person(out, three, "Dora")
     name_person(out, sibling, "Emma")
     for run in later_runs(scorer, photos, out):

@@ -25,16 +25,14 @@ from facerts.people import (
     find_people,
     gallery_of_people,
     group_faces,
-    ignore_person,
     merge_people,
     move_faces,
     name_person,
     people_folder,
     read_people,
-    remove_faces,
-    split_person,
     undo_decision,
 )
+from facerts.people.decisions import Action
 from facerts.people.found_faces import FoundFaces, read_found_faces
 from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
@@ -296,7 +294,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
     assert by_photo(merged)["both.png"] == [first, first]
     states.append(by_photo(merged))
 
-    split = split_person(out, third, [path(start, "p2_1.png")]).people
+    split = move_faces(out, [path(start, "p2_1.png")], "new").people
     assert of(split, "p2_1.png") == 6
     assert of(split, "p2_0.png") == third
     states.append(by_photo(split))
@@ -306,12 +304,12 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
     assert [row.probability for row in moved.faces() if row.path.endswith("both.png") and row.face] == [1.0]
     states.append(by_photo(moved))
 
-    new = move_faces(out, [path(start, "p3_0.png"), path(start, "p4_0.png")], None)
-    assert new.numbers == (7,)
+    new = move_faces(out, [path(start, "p3_0.png"), path(start, "p4_0.png")], "new")
+    assert new.numbers == [7]
     assert of(new.people, "p3_0.png") == of(new.people, "p4_0.png") == 7
     states.append(by_photo(new.people))
 
-    removed = remove_faces(out, [os.path.relpath(path(start, "p1_0.png"))]).people
+    removed = move_faces(out, [os.path.relpath(path(start, "p1_0.png"))], "nobody").people
     assert by_photo(removed)["p1_0.png"] == [None]
     assert removed.summary()["removed"] == 1
     states.append(by_photo(removed))
@@ -327,7 +325,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
     assert by_photo(read_people(out)) == by_photo(named)
     undo_decision(out)
     undone = undo_decision(out)
-    assert undone.action == "name"
+    assert undone.decision.action is Action.NAME
     assert not any(person.name for person in undone.people.persons)
     for state in reversed(states[1:]):
         assert by_photo(read_people(out)) == state
@@ -349,11 +347,9 @@ def test_only_a_decision_that_holds_makes_a_face_certain(
     start = find_people(scorer, photos, out).people
     before, faces = probability(start), [path(start, "dim.png")]
     assert before != 1
-    remove_faces(out, faces)
-    assert probability(remove_faces(out, faces, restore=True).people) == before
-    undo_decision(out)
+    move_faces(out, faces, "nobody")
     assert probability(undo_decision(out).people) == before
-    assert probability(move_faces(out, faces, None).people) == 1
+    assert probability(move_faces(out, faces, "new").people) == 1
     assert probability(undo_decision(out).people) is None
     assert probability(find_people(scorer, photos, out).people) == before
 
@@ -367,7 +363,7 @@ def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tm
     assert len(copy_photos(people, tmp_path / "sorted").written) == 17
     (copied,) = (tmp_path / "sorted").rglob(odd.name)
     assert copied.read_bytes() == odd.read_bytes()
-    assert remove_faces(out, [str(odd)]).faces == 1
+    assert len(move_faces(out, [str(odd)], "nobody").decision.faces) == 1
     (photos / "new").mkdir()
     write_photo(photos / "new" / "new.png", face(9, 0))
     assert find_people(scorer, photos / "new", out, add=True).vanished == ()
@@ -377,17 +373,15 @@ def test_impossible_corrections_change_nothing(scorer: Scorer, photos: Path, tmp
     out = tmp_path / "people"
     people = find_people(scorer, photos, out).people
     before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
-    first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
-    own = [path(people, f"p0_{image}.png") for image in range(3)] + [f"{path(people, 'both.png')}#0"]
+    first = of(people, "p0_0.png")
     for wrong, message in (
         (lambda: merge_people(out, [first, first]), "two different people"),
         (lambda: merge_people(out, [first, 99]), "no person 99"),
-        (lambda: split_person(out, second, own[:1]), "not a face of"),
-        (lambda: split_person(out, first, own), "all faces of"),
+        (lambda: merge_people(out, []), "two different people"),
         (lambda: move_faces(out, ["ffffffff-0"], first), "no face ffffffff-0"),
         (lambda: move_faces(out, [path(people, "both.png")], first), "has 2 faces"),
-        (lambda: remove_faces(out, own[:1], restore=True), "is not removed"),
-        (lambda: remove_faces(out, []), "one face or more"),
+        (lambda: move_faces(out, [path(people, "p0_0.png")], "Nobody"), "no person Nobody"),
+        (lambda: move_faces(out, [], "nobody"), "one face or more"),
         *((lambda name=name: name_person(out, first, name), text) for name, text in NAMES.items()),
     ):
         with pytest.raises(Error, match=message):
@@ -403,6 +397,7 @@ NAMES = {
     "x" * 201: "too long",
     "Person\xa03": "number",
     "New": "a new person",
+    "Nobody": "nobody",
 }
 
 
@@ -411,7 +406,7 @@ def test_removed_faces_do_not_take_part_when_others_are_grouped(
 ) -> None:
     out, grouped = tmp_path / "people", []
     people = find_people(scorer, photos, out).people
-    remove_faces(out, [path(people, "p2_0.png")])
+    move_faces(out, [path(people, "p2_0.png")], "nobody")
 
     def watched(embedding: np.ndarray, *rest: object, **options: object) -> FaceGroups:
         grouped.append(len(embedding))
@@ -445,10 +440,10 @@ def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
     groups = (out / "groups.npz").read_bytes()
     for decide in (
         lambda: merge_people(out, [numbers[4], numbers[0], numbers[1]]),
-        lambda: remove_faces(out, [path(people, "p2_0.png")]),
-        lambda: split_person(out, numbers[3], [path(people, "p3_1.png")]),
+        lambda: move_faces(out, [path(people, "p2_0.png")], "nobody"),
+        lambda: move_faces(out, [path(people, "p3_1.png")], numbers[4]),
         lambda: undo_decision(out),
-        lambda: move_faces(out, [path(people, "p3_2.png")], None),
+        lambda: move_faces(out, [path(people, "p3_2.png")], "new"),
         lambda: undo_decision(out),
         lambda: undo_decision(out),
     ):
@@ -482,21 +477,19 @@ def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
     assert len(set.union(*persons)) == 5
 
 
-def test_ignored_people_keep_their_faces_and_are_left_out(
+def test_hidden_people_keep_their_faces_and_are_left_out(
     scorer: Scorer, photos: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "people"
     number = of(find_people(scorer, photos, out).people, "p4_0.png")
-    hidden = ignore_person(out, number).people
-    assert hidden.person(number).ignored
+    hidden = name_person(out, number, ".newsreader").people
     assert hidden.persons[-1].number == number
     write_people(photos, range(4, 5), range(30, 32))
     later = find_people(scorer, photos, out).people
     assert of(later, "p4_30.png") == number
-    assert later.person(number).ignored
-    assert {row.status for row in later.faces() if row.person == number} == {FaceStatus.IGNORED}
-    assert f"person-{number}" not in gallery_of_people(later).image_counts()
-    assert not ignore_person(out, number, restore=True).people.person(number).ignored
+    assert {row.status for row in later.faces() if row.person == number} == {FaceStatus.HIDDEN}
+    assert ".newsreader" not in gallery_of_people(later).image_counts()
+    assert not name_person(out, number, "Newsreader").people.person(number).hidden
 
 
 def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path) -> None:

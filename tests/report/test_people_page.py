@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import MissingExtraError
-from facerts.people import find_people, ignore_person, move_faces, name_person, read_people, remove_faces
+from facerts.people import find_people, move_faces, name_person, read_people
 from facerts.report import people_page
 from facerts.report.people_page import write_people_page
 from tests.command import run
@@ -56,9 +56,9 @@ def folder(tmp_path: Path) -> Path:
     (photos / "<u>broken.png").write_bytes(b"no image")
     people = find_people(open_scorer(tmp_path), photos, out).people
     name_person(out, of(people, "p2_0.png"), NAME)
-    ignore_person(out, of(people, "p3_0.png"))
-    remove_faces(out, [path(people, "p4_0.png")])
-    move_faces(out, [path(people, "p5_0.png")], None)
+    name_person(out, of(people, "p3_0.png"), ".newsreader")
+    move_faces(out, [path(people, "p4_0.png")], "nobody")
+    move_faces(out, [path(people, "p5_0.png")], "new")
     return out
 
 
@@ -98,9 +98,10 @@ def test_the_commands_can_be_pasted(folder: Path, capsys: pytest.CaptureFixture[
     page = read(folder)
     commands = re.findall(r"facerts people .*$", page.text, flags=re.MULTILINE)
     assert {command.split()[2] for command in commands} >= {
-        *("name", "merge", "split", "move", "remove", "ignore", "find", "undo", "copy", "to-gallery")
+        *("name", "merge", "move", "find", "undo", "copy", "to-gallery")
     }
-    for command in {command.split()[2]: command for command in commands}.values():
+    assert {command.rsplit(" ", 1)[1] for command in commands if " move " in command} >= {"new", "nobody"}
+    for command in {(*command.split()[2:3], command.split()[-1]): command for command in commands}.values():
         _, *arguments = shlex.split(command)
         assert arguments[2] == str(folder) or arguments[1] == "find"
         if arguments[1] in ("find", "undo", "copy", "to-gallery") or "NUMBER" in arguments:
@@ -118,7 +119,7 @@ def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(
         monkeypatch.setattr(people_page, limit, value)
     page = read(folder)
     assert len(page.all("img", "src")) < len(whole.all("img", "src"))
-    assert "… and 1 more in people.csv" in page.text
+    assert "… and 1 face more in people.csv" in page.text
     assert re.search(r"… and \d+ (people|person) more in people.csv", page.text)
 
 
@@ -126,7 +127,7 @@ def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = read_people(folder)
-    first, *_, last = (person.number for person in people.persons if person.photos > 1 and not person.ignored)
+    first, *_, last = (person.number for person in people.persons if person.photos > 1 and not person.hidden)
     likely = replace(people, groups=replace(people.groups, alike=((first, last, 0.42),)))
     for shown, links in ((people_page.MAX_PEOPLE, 2), (1, 0)):
         monkeypatch.setattr(people_page, "MAX_PEOPLE", shown)
