@@ -34,7 +34,7 @@ SLOW = {
         r"64 in chunks .* loss [\d.]+",
     ),
     "attack_serve": (
-        f"--model {FAST} --options '--detector none' --connections 2 --seconds 0.5 --only bombs 'hostile headers'",
+        f"--model {FAST} --options '--detector none' --connections 2 --seconds 3 --only bombs 'hostile headers'",
         r"\| bombs \| \d+×[\s\S]*The service is alive: 200",
     ),
     "bench_train": (

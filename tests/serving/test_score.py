@@ -43,11 +43,12 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
     raw = slow_embedding(pixels[None])[0]
     assert embedding == pytest.approx(raw / np.linalg.norm(raw), abs=1e-5)
     scores = {name: getattr(row, name) for name in ("quality", "percentile", "uncertainty")}
-    unknown = dict.fromkeys(("box", "points", "det_score", "accepted"))
-    assert image.pop("faces") == [{**unknown, **scores, "reasons": ["noisy"]}]
+    unknown = dict.fromkeys(("box", "points", "det_score", "pose"))
+    said = {"accepted": True, "verdict": "good", "reasons": ["noisy"]}
+    assert image.pop("faces") == [{**unknown, **scores, **said}]
     assert image == {"name": None, "width": 112, "height": 112, "found": 1, "error": None}
     sha256 = scorer.recognizer.sha256
-    assert answer == {"model": "bright", "model_sha256": sha256, "min_quality": None, "images": [image]}
+    assert answer == {"model": "bright", "model_sha256": sha256, "min_quality": -0.5, "images": [image]}
     assert faces(post(client, data))[0][0]["embedding"] is None
 
 
@@ -226,7 +227,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
         "sha256": scorer.recognizer.sha256,
         "detector": "BrightSquares",
         "has_quality": True,
-        "min_quality": None,
+        "min_quality": -0.5,
         "fmr": None,
         "gallery": None,
         "template": TEMPLATE.tolist(),
