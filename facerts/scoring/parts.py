@@ -307,8 +307,8 @@ class FaceModel:
     def models(self) -> list[Any]:
         """The different models, the one whose quality counts first."""
         parts = [part.opened for part in (self.quality, self.recognizer) if part is not None]
-        same = len(parts) == 2 and parts[0].sha256 and parts[0].sha256 == parts[1].sha256
-        return parts[:1] if same else parts
+        first, last = parts[0], parts[-1]
+        return parts[:1] if first is last or (first.sha256 and first.sha256 == last.sha256) else parts
 
     @property
     def name(self) -> str:

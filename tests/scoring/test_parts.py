@@ -15,6 +15,7 @@ from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding import OnnxModel
 from facerts.images import encode_png
 from facerts.scoring import Scorer
+from tests.color_people import ColorEmbedder
 from tests.command import run
 
 QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
@@ -83,6 +84,13 @@ def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[
         faces[0].similarity(other)
     with pytest.raises(facerts.Error, match=r"no recognizer.*--recognizer"):
         _ = Scorer(facerts.Quality()).faces(FILES[0])[0].embedding
+
+
+def test_an_embedder_without_a_file_runs_once() -> None:
+    embedder = ColorEmbedder(sha256="")
+    outputs = Scorer.of(embedder).embed(CROPS)
+    assert outputs.quality is not None
+    assert embedder.runs == 1
 
 
 def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
