@@ -52,6 +52,7 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
     assert json.loads((folder / "manifest.json").read_text()) == {
         "schema": "facerts.models/1",
         "default": "first",
+        "quality": None,
         "models": [
             {
                 "name": "first",
