@@ -92,11 +92,7 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
     """A face of the scorer's model."""
     if not isinstance(face, Face):
         raise Error(f"give images or faces, not both: there is a {type(face).__name__} among the faces")
-    if face.model_sha256 != scorer.recognizer.sha256:
-        raise ModelError(
-            f"{face!r} is of another model ({face.model_sha256[:12]}…), and cannot be compared with faces of "
-            f"{scorer.recognizer.name} ({scorer.recognizer.sha256[:12]}…); take faces of that model's scorer"
-        )
+    scorer.check_face(face)
     if by_content and re.fullmatch(r"image \d+", face.image):
         name = hashlib.sha256(b"" if face.crop is None else face.crop.tobytes()).hexdigest()[:16]
         return replace(face, row=replace(face.row, path=f"image {name}"))

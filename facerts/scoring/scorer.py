@@ -93,10 +93,13 @@ class Scorer:
             )
         return self._recognizer
 
-    @property
-    def has_recognizer(self) -> bool:
-        """Whether there is a recognizer."""
-        return self._recognizer is not None
+    def check_face(self, face: Face) -> None:
+        """Refuse a face of another recognizer, as its embedding cannot be compared with those of this one."""
+        if face.model_sha256 != self.recognizer.sha256:
+            raise ModelError(
+                f"{face!r} is of another model ({face.model_sha256[:12]}…), and cannot be compared with faces of "
+                f"{self.recognizer.name} ({self.recognizer.sha256[:12]}…); take faces of that model's scorer"
+            )
 
     def __repr__(self) -> str:
         resized = ", resize_crops=True" if self.resize_crops else ""
@@ -352,6 +355,9 @@ class Scorer:
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         row_builder = self.row_builder_at(rule.min_quality)
+        for face in (first, second):
+            if isinstance(face, Face):
+                self.check_face(face)
         named = (("the first image", first), ("the second image", second))
         images = [lazy_input(each, name, color) for name, each in named if not isinstance(each, Face)]
         scored = self._watched(images, row_builder, largest=True)

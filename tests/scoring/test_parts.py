@@ -103,6 +103,9 @@ def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
     assert by_face.decision == by_crop.decision
     assert scorer.verify(first, FILES[0], min_quality=-9).decision == "same"
     assert scorer.verify(first, second, min_quality=9).decision == "inconclusive"
+    other = facerts.load(recognizer="facerts-small-int8", detector="none")
+    with pytest.raises(facerts.Error, match="of another model"):
+        other.verify(first, FILES[1])
     assert facerts.annotate(CROPS[0], [first]).shape[1] == 448
 
 
