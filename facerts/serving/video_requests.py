@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from facerts.errors import VideoError
 from facerts.galleries import Match
 from facerts.images import encode_png
-from facerts.scoring.prepare import storable
 from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
@@ -49,8 +48,12 @@ class VideoRequests:
         """Finish what has begun, and stop."""
         self._threads.shutdown()
 
-    async def track(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
-        """The tracks of one clip."""
+    async def video(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
+        """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
+
+        A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
+        there; if nothing of it can be read, or it is beyond a limit, the response is 422.
+        """
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:
             raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
@@ -96,7 +99,7 @@ class VideoRequests:
             **self._service.header(row_builder),
             fpir=fpir,
             threshold=None if gallery is None or fpir is None else gallery.threshold(fpir).cosine,
-            name=None if upload.name is None else storable(upload.name),
+            name=upload.name,
             seconds=seconds,
             read_until=report.until,
             frames=run.frame_count,

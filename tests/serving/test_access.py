@@ -166,8 +166,8 @@ def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(
     more = ("--allowed-host", "b.invalid", "--allowed-origin", "https://c.invalid")
     assert run("serve", "--model", model_file, *options, *more) == 2
     assert "cannot listen on faces.invalid" in capsys.readouterr().err
-    assert given[0].allowed_hosts == ("a.invalid", "b.invalid", "faces.invalid")
-    assert given[0].allowed_origins == ("https://c.invalid",)
+    assert given[0].allowed_hosts == ["a.invalid", "b.invalid", "faces.invalid"]
+    assert given[0].allowed_origins == ["https://c.invalid"]
 
 
 def test_cookies_of_other_services_on_this_host_are_not_even_parsed() -> None:
