@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import inspect
 import re
@@ -13,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from facerts.galleries import Decision as SearchDecision
 from facerts.galleries import GallerySummary
+from facerts.images import encode_png
 from facerts.onnx.contract import Description
 from facerts.scoring import Row, Track, Verification
 from facerts.scoring.reasons import REASONS
@@ -55,6 +57,7 @@ Points = Annotated[
 ]
 # Only the digits that float32 has.
 Embedding = Annotated[list[float], BeforeValidator(lambda values: [float(str(value)) for value in values])]
+Png = Annotated[str, BeforeValidator(lambda crop: base64.b64encode(encode_png(crop)).decode("ascii"))]
 Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 FACE_DECISIONS = [SearchDecision.MATCH, SearchDecision.UNKNOWN, SearchDecision.TOO_POOR]
 FaceDecision = Annotated[str, Field(json_schema_extra={"enum": [one.value for one in FACE_DECISIONS]})]
@@ -117,17 +120,21 @@ class VerifyOptions(CommonOptions):
     """Instead, the cosine similarity at or above which two faces match; its error rates are not known."""
 
 
-class SearchOptions(Options):
-    """How faces are searched for in the gallery; those below ``keep`` or ``min_quality`` are too poor."""
+class GalleryOptions(ThresholdOptions):
+    """How faces are searched for in the gallery."""
 
     fpir: float | None = Field(None, ge=MIN_FPIR, lt=1)
     """False positive identification rate: the share of searches for people who are not in the gallery that may find
     somebody. Default: as the service was started."""
     k: int = Field(1, ge=1, le=MAX_CANDIDATES)
-    """Number of candidates of each face."""
+    """Number of candidates of each face, or of each track of a video."""
 
 
-class VideoOptions(ThresholdOptions):
+class SearchOptions(Options, GalleryOptions):
+    """How images are scored and searched for; faces below ``keep`` or ``min_quality`` are too poor."""
+
+
+class VideoOptions(GalleryOptions):
     """How a clip is looked at; faces below ``keep`` or ``min_quality``, by default 0.99, are poor."""
 
     fps: float = Field(5.0, ge=0.1, le=30)
@@ -140,10 +147,6 @@ class VideoOptions(ThresholdOptions):
     """Also return the aligned crops of the best shots."""
     embeddings: bool = False
     """Also return the template of each track."""
-    fpir: float | None = Field(None, ge=MIN_FPIR, lt=1)
-    """False positive identification rate of the search in the gallery. Default: as the service was started."""
-    k: int = Field(1, ge=1, le=MAX_CANDIDATES)
-    """Number of candidates of each track."""
 
 
 class Schema(BaseModel):
@@ -287,7 +290,7 @@ class ShotResult(fields_of(Row, *NOT_OF_A_FACE, "accepted"), Schema):  # type: i
 
     time: float
     """When it was seen, in seconds since the clip began."""
-    crop: str | None
+    crop: Png | None
     """The aligned crop, 112 x 112, as PNG in base64; null unless requested."""
 
 

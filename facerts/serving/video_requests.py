@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from facerts.errors import VideoError
 from facerts.galleries import Match
-from facerts.images import encode_png
-from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
@@ -110,16 +107,9 @@ class VideoRequests:
 
 
 def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:
-    return TrackResult.of(
-        track,
-        track=track.number,
-        best=[_shot(shot, options) for shot in track.best],
-        template=track.template if options.embeddings else None,
-        **match_fields(match),
-    )
-
-
-def _shot(shot: Shot, options: VideoOptions) -> ShotResult:
-    assert shot.crop is not None
-    crop = base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None
-    return ShotResult.of(shot.row, time=shot.time, crop=crop)
+    shots = [
+        ShotResult.of(shot.row, time=shot.time, crop=shot.crop if options.crops else None)
+        for shot in track.best
+    ]
+    template = track.template if options.embeddings else None
+    return TrackResult.of(track, track=track.number, best=shots, template=template, **match_fields(match))
