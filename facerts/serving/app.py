@@ -82,6 +82,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
         version=__version__,
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         # FastAPI's pages load scripts from elsewhere; /docs does not.
         docs_url=None,
         redoc_url=None,
@@ -131,12 +132,12 @@ def _hashes(html: str, tag: str) -> str:
 
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/health", include_in_schema=False)
-    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_error_schemas())
+    @app.get("/healthz", tags=["health"], responses=_error_schemas())
     async def healthz() -> Health:
         """Whether the process is alive."""
         return Health(status="ok")
 
-    @app.get("/readyz", operation_id="readyz", tags=["health"], responses=_error_schemas("busy"))
+    @app.get("/readyz", tags=["health"], responses=_error_schemas("busy"))
     async def readyz() -> Health:
         """Whether the service would take the next request."""
         service.check_capacity()
@@ -151,7 +152,6 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
 
     @app.get(
         "/metrics",
-        operation_id="metrics",
         tags=["health"],
         response_class=Response,
         responses={
@@ -164,13 +164,7 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """Metrics for Prometheus."""
         return Response(service.metrics.text(), media_type=service.metrics.content_type)
 
-    @app.get(
-        "/v1/model",
-        operation_id="model",
-        tags=["v1"],
-        responses=_error_schemas("unauthorized", "busy"),
-        **guarded,
-    )
+    @app.get("/v1/model", tags=["v1"], responses=_error_schemas("unauthorized", "busy"), **guarded)
     def model() -> ModelInfo:  # in a thread: a gallery's threshold may take long
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
@@ -194,7 +188,6 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
             answer,
             methods=["POST"],
             name=name,
-            operation_id=name,
             description=inspect.getdoc(work),
             tags=["v1"],
             response_model=types["return"],

@@ -23,28 +23,16 @@ from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare
 from facerts.scoring.reasons import NO_FACE, in_words
+from facerts.serving import schemas
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
-from facerts.serving.schemas import (
-    CommonOptions,
-    FaceMatch,
-    FaceResult,
-    ImageMatches,
-    ImageResult,
-    Matches,
-    Options,
-    PairVerification,
-    Scores,
-    SearchOptions,
-    VerifyOptions,
-)
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
 Result = TypeVar("Result")
 # What the response says of an image, and its faces: one without a face if none was found.
-ScoredImage: TypeAlias = tuple[ImageResult, list[Face]]
+ScoredImage: TypeAlias = tuple[schemas.ImageResult, list[Face]]
 
 # Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4
@@ -135,7 +123,9 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def row_builder_for(self, options: CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
+    def row_builder_for(
+        self, options: schemas.CommonOptions, default: RowBuilder | None = None
+    ) -> RowBuilder:
         """What accepts or rejects the faces of a request.
 
         Args:
@@ -145,7 +135,7 @@ class Service:
         with invalid_options():
             return self._row_builder(options.min_quality, options.keep)
 
-    def detector_for(self, options: CommonOptions) -> FaceFinder | None:
+    def detector_for(self, options: schemas.CommonOptions) -> FaceFinder | None:
         """What finds the faces of a request; None if its images are aligned crops."""
         if options.aligned is False and self.scorer.detector is None:
             raise RequestError(
@@ -155,7 +145,7 @@ class Service:
             return self.scorer.detector
         return None if options.aligned else self._photo_detector()
 
-    async def score(self, uploads: Sequence[Upload], options: Options) -> Scores:
+    async def score(self, uploads: Sequence[Upload], options: schemas.Options) -> schemas.Scores:
         """Score the faces in one or more images.
 
         An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
@@ -163,9 +153,9 @@ class Service:
         """
         row_builder = self.row_builder_for(options)
         images = [image for image, _ in await self._score_usable(uploads, row_builder, options)]
-        return Scores(**self.header(row_builder), images=images)
+        return schemas.Scores(**self.header(row_builder), images=images)
 
-    async def search(self, uploads: Sequence[Upload], options: SearchOptions) -> Matches:
+    async def search(self, uploads: Sequence[Upload], options: schemas.SearchOptions) -> schemas.Matches:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
 
         Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
@@ -185,19 +175,22 @@ class Service:
         for match in matches:
             self.metrics.searches.labels(match.decision.value).inc()
         found = iter(matches)
-        return Matches(
+        return schemas.Matches(
             **self.header(row_builder),
             fpir=fpir,
             threshold=threshold.cosine,
             images=[
-                ImageMatches.of(
-                    image, faces=[FaceMatch.of(face, **match_fields(next(found))) for face in image.faces]
+                schemas.ImageMatches.of(
+                    image,
+                    faces=[schemas.FaceMatch.of(face, **match_fields(next(found))) for face in image.faces],
                 )
                 for image, _ in images
             ],
         )
 
-    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> PairVerification:
+    async def verify(
+        self, uploads: Sequence[Upload], options: schemas.VerifyOptions
+    ) -> schemas.PairVerification:
         """Decide whether two images show the same person, at a calibrated error rate.
 
         Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
@@ -207,7 +200,7 @@ class Service:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
         with invalid_options():
             rule = self._rule(options)
-        row_builder = self.row_builder_for(VerifyOptions(min_quality=rule.min_quality))
+        row_builder = self.row_builder_for(schemas.VerifyOptions(min_quality=rule.min_quality))
         scored = await self._score_all(uploads, row_builder, options)
         images = [image for image, _ in scored]
         faces = [
@@ -223,7 +216,7 @@ class Service:
             ]
             raise RequestError("unusable_images", "; ".join(problems), images)
         self.metrics.verifications.labels(result.decision).inc()
-        return PairVerification.of(result, model=self.scorer.recognizer.name, images=images)
+        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=images)
 
     def header(self, row_builder: RowBuilder) -> dict[str, Any]:
         """What every answer says of the model."""
@@ -234,7 +227,7 @@ class Service:
             "min_quality": row_builder.min_quality,
         }
 
-    def _rule(self, options: VerifyOptions) -> MatchRule:
+    def _rule(self, options: schemas.VerifyOptions) -> MatchRule:
         settings = self.settings
         limit = options if options.keep is not None or options.min_quality is not None else settings
         return self.scorer.match_rule(
@@ -247,7 +240,7 @@ class Service:
     def _default_rule(self) -> MatchRule | None:
         """What decides where a request sets nothing; None if the model has no match thresholds, and none was wanted."""
         try:
-            return self._rule(VerifyOptions())
+            return self._rule(schemas.VerifyOptions())
         except ModelError:
             if self.settings.fmr is not None:
                 raise
@@ -267,7 +260,7 @@ class Service:
         return row_builder
 
     async def _score_usable(
-        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: Options
+        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: schemas.Options
     ) -> list[ScoredImage]:
         """The images scored, of which at least one could be read."""
         scored = await self._score_all(uploads, row_builder, options)
@@ -280,7 +273,10 @@ class Service:
         return scored
 
     async def _score_all(
-        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: Options | VerifyOptions
+        self,
+        uploads: Sequence[Upload],
+        row_builder: RowBuilder,
+        options: schemas.Options | schemas.VerifyOptions,
     ) -> list[ScoredImage]:
         detector = self.detector_for(options)
         tasks = [
@@ -301,21 +297,21 @@ class Service:
         upload: Upload,
         row_builder: RowBuilder,
         detector: FaceFinder | None,
-        options: Options | VerifyOptions,
+        options: schemas.Options | schemas.VerifyOptions,
     ) -> ScoredImage:
         async with self._slots:
             prepared = await self._in_thread(self._prepare, upload.data, detector, options)
             outputs = await self._batcher(np.stack(prepared.crops)) if prepared.crops else None
         faces = row_builder.rows(prepared, outputs)
         height, width = prepared.size or (None, None)
-        result = ImageResult(
+        result = schemas.ImageResult(
             name=upload.name,
             width=width,
             height=height,
             found=prepared.found,
             error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
             faces=[
-                FaceResult.of(face.row, embedding=face.vector if options.embeddings else None)
+                schemas.FaceResult.of(face.row, embedding=face.vector if options.embeddings else None)
                 for face in faces
                 if face.row.face is not None
             ],
@@ -323,7 +319,7 @@ class Service:
         return result, faces
 
     def _prepare(
-        self, data: bytes, detector: FaceFinder | None, options: Options | VerifyOptions
+        self, data: bytes, detector: FaceFinder | None, options: schemas.Options | schemas.VerifyOptions
     ) -> PreparedImage:
         load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels, pillow=False)
         return prepare(

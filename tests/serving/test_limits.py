@@ -31,6 +31,7 @@ from tests.serving.conftest import (
     complete,
     crop,
     head,
+    in_loop,
     metric,
     post,
     problem,
@@ -204,39 +205,37 @@ def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer) -> Non
         assert alive(client)
 
 
-def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
-    async def work() -> None:
-        draining, gone = asyncio.Event(), asyncio.Event()
-        sent: list[Any] = []
-        pieces = [{"type": "http.request", "body": bytes(6), "more_body": True} for _ in range(2)]
+@in_loop
+async def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
+    draining, gone = asyncio.Event(), asyncio.Event()
+    sent: list[Any] = []
+    pieces = [{"type": "http.request", "body": bytes(6), "more_body": True} for _ in range(2)]
 
-        async def receive() -> Any:
-            if pieces:
-                return pieces.pop()
-            draining.set()
-            await gone.wait()
-            return {"type": "http.disconnect"}
+    async def receive() -> Any:
+        if pieces:
+            return pieces.pop()
+        draining.set()
+        await gone.wait()
+        return {"type": "http.disconnect"}
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        with pytest.raises(RequestError, match="larger than 10 bytes"):
             await receive()
-            with pytest.raises(RequestError, match="larger than 10 bytes"):
-                await receive()
-            assert limits.held == 12
-            await send({"type": "http.response.start", "status": 413, "headers": []})
+        assert limits.held == 12
+        await send({"type": "http.response.start", "status": 413, "headers": []})
 
-        limits = BodyLimits(app, Settings(max_bytes=10))
-        scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
-        answered = asyncio.ensure_future(limits(scope, receive, send))
-        await draining.wait()
-        assert limits.held == 0
-        gone.set()
-        await answered
-        assert sent[0]["headers"] == [(b"connection", b"close")]
-
-    asyncio.run(asyncio.wait_for(work(), 20))
+    limits = BodyLimits(app, Settings(max_bytes=10))
+    scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+    answered = asyncio.ensure_future(limits(scope, receive, send))
+    await draining.wait()
+    assert limits.held == 0
+    gone.set()
+    await answered
+    assert sent[0]["headers"] == [(b"connection", b"close")]
 
 
 def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(

@@ -17,16 +17,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.postgres_server import postgres_server
-from tests.serving.conftest import (
-    NAMES,
-    BrightSquares,
-    crop,
-    photo,
-    post,
-    problem,
-    running,
-    variant,
-)
+from tests.serving.conftest import NAMES, BrightSquares, crop, photo, post, problem, running, variant
 
 
 @pytest.fixture(scope="module")
