@@ -109,18 +109,12 @@ def _add_pages(app: FastAPI) -> None:
 
 def _content_security_policy(html: str) -> str:
     """A policy under which a page's own style and script run, and no others."""
-    policy = {
-        "default-src": "'none'",
-        "style-src": _hashes(html, "style"),
-        "script-src": _hashes(html, "script"),
-        "connect-src": "'self'",
+    return (
+        f"default-src 'none'; style-src {_hashes(html, 'style')}; script-src {_hashes(html, 'script')}; "
         # Images that the browser itself has read, and the icon.
-        "img-src": "blob: data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-    }
-    return "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
+        "connect-src 'self'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def _hashes(html: str, tag: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
 from facerts.errors import Error, ModelError
-from facerts.galleries import Gallery, Match
+from facerts.galleries import Gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
-from facerts.scoring.prepare import PreparedImage, prepare
-from facerts.scoring.reasons import NO_FACE, in_words
+from facerts.scoring.prepare import prepare
 from facerts.serving import schemas
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import LOG, RequestError
@@ -36,7 +35,8 @@ ScoredImage: TypeAlias = tuple[schemas.ImageResult, list[Face]]
 
 # Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4
-# What errors call an image; removed again, because they stand beside it in the response.
+# What errors call the images that are compared, and any other; removed again where they stand beside it in a response.
+PAIR = "the first image", "the second image"
 IMAGE = "the image"
 
 
@@ -161,32 +161,47 @@ class Service:
         Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
         answers 422.
         """
-        if (gallery := self.gallery) is None:
+        if self.gallery is None:
             raise RequestError(
                 "invalid", "this service has no gallery to search in; start it with --gallery people.npz"
             )
         row_builder = self.row_builder_for(options, self.search_row_builder)
-        fpir = options.fpir or self.settings.fpir
         images = await self._score_usable(uploads, row_builder, options)
         faces = [face for image, faces in images for face in faces[: len(image.faces)]]
-        with gallery_errors():
-            matches = await self._in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k))
-            threshold = await self._in_thread(gallery.threshold, fpir)
+        matches, search = await self._in_thread(self.match, faces, options)
         for match in matches:
-            self.metrics.searches.labels(match.decision.value).inc()
+            self.metrics.searches.labels(match["decision"]).inc()
         found = iter(matches)
         return schemas.Matches(
             **self.header(row_builder),
-            fpir=fpir,
-            threshold=threshold.cosine,
+            **search,
             images=[
                 schemas.ImageMatches.of(
                     image,
-                    faces=[schemas.FaceMatch.of(face, **match_fields(next(found))) for face in image.faces],
+                    faces=[schemas.FaceMatch.of(face, **next(found)) for face in image.faces],
                 )
                 for image, _ in images
             ],
         )
+
+    def match(
+        self, faces: Sequence[Face], options: schemas.GalleryOptions
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """What responses say of each face by the gallery, and of the search; called in a thread."""
+        if self.gallery is None:
+            return [{"decision": None, "candidates": []}] * len(faces), {"fpir": None, "threshold": None}
+        fpir = options.fpir or self.settings.fpir
+        with gallery_errors():
+            matches = self.gallery.match(faces, fpir=fpir, k=options.k)
+            threshold = self.gallery.threshold(fpir).cosine
+        said = [
+            {
+                "decision": match.decision.value,
+                "candidates": [{"person": person, "cosine": cosine} for person, cosine in match.candidates],
+            }
+            for match in matches
+        ]
+        return said, {"fpir": fpir, "threshold": threshold}
 
     async def verify(
         self, uploads: Sequence[Upload], options: schemas.VerifyOptions
@@ -201,22 +216,14 @@ class Service:
         with invalid_options():
             rule = self._rule(options)
         row_builder = self.row_builder_for(schemas.VerifyOptions(min_quality=rule.min_quality))
-        scored = await self._score_all(uploads, row_builder, options)
-        images = [image for image, _ in scored]
-        faces = [
-            replace(faces[0], row=replace(faces[0].row, path=path))
-            for path, (_, faces) in zip(("the first image", "the second image"), scored, strict=True)
-        ]
-        result = rule.verify(*faces)
-        if result.decision is None:
-            problems = [
-                f"{face.image}: {image.error or in_words([NO_FACE])}"
-                for face, image in zip(faces, images, strict=True)
-                if not image.faces
-            ]
-            raise RequestError("unusable_images", "; ".join(problems), images)
+        (one, (first, *_)), (other, (second, *_)) = await self._score_all(
+            uploads, row_builder, options, names=PAIR
+        )
+        result = rule.verify(first, second)
+        if result.error is not None:
+            raise RequestError("unusable_images", result.error, [one, other])
         self.metrics.verifications.labels(result.decision).inc()
-        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=images)
+        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=[one, other])
 
     def header(self, row_builder: RowBuilder) -> dict[str, Any]:
         """What every answer says of the model."""
@@ -277,11 +284,42 @@ class Service:
         uploads: Sequence[Upload],
         row_builder: RowBuilder,
         options: schemas.Options | schemas.VerifyOptions,
+        names: Iterable[str] = repeat(IMAGE),
     ) -> list[ScoredImage]:
-        detector = self.detector_for(options)
+        prepare_one = partial(
+            prepare,
+            detector=self.detector_for(options),
+            max_faces=1 if options.largest else self.settings.max_faces,
+            resize_crops=self.scorer.resize_crops if options.resize_crops is None else options.resize_crops,
+            min_face_size=self.scorer.min_face_size,
+        )
+
+        async def score_one(upload: Upload, where: str) -> ScoredImage:
+            load = partial(
+                decode, upload.data, where=where, max_pixels=self.settings.max_pixels, pillow=False
+            )
+            async with self._slots:
+                image = await self._in_thread(prepare_one, LazyImage(where, load))
+                outputs = await self._batcher(np.stack(image.crops)) if image.crops else None
+            faces = row_builder.rows(image, outputs)
+            height, width = image.size or (None, None)
+            result = schemas.ImageResult(
+                name=upload.name,
+                width=width,
+                height=height,
+                found=image.found,
+                error=None if image.error is None else image.error.removeprefix(f"{where}: "),
+                faces=[
+                    schemas.FaceResult.of(face.row, embedding=face.vector if options.embeddings else None)
+                    for face in faces
+                    if face.row.face is not None
+                ],
+            )
+            return result, faces
+
         tasks = [
-            asyncio.ensure_future(self._score_one(upload, row_builder, detector, options))
-            for upload in uploads
+            asyncio.ensure_future(score_one(upload, where))
+            for upload, where in zip(uploads, names, strict=False)
         ]
         try:
             scored = await asyncio.gather(*tasks)
@@ -291,44 +329,6 @@ class Service:
         for image, _ in scored:
             self.metrics.count_image([face.accepted for face in image.faces], failed=image.error is not None)
         return scored
-
-    async def _score_one(
-        self,
-        upload: Upload,
-        row_builder: RowBuilder,
-        detector: FaceFinder | None,
-        options: schemas.Options | schemas.VerifyOptions,
-    ) -> ScoredImage:
-        async with self._slots:
-            prepared = await self._in_thread(self._prepare, upload.data, detector, options)
-            outputs = await self._batcher(np.stack(prepared.crops)) if prepared.crops else None
-        faces = row_builder.rows(prepared, outputs)
-        height, width = prepared.size or (None, None)
-        result = schemas.ImageResult(
-            name=upload.name,
-            width=width,
-            height=height,
-            found=prepared.found,
-            error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
-            faces=[
-                schemas.FaceResult.of(face.row, embedding=face.vector if options.embeddings else None)
-                for face in faces
-                if face.row.face is not None
-            ],
-        )
-        return result, faces
-
-    def _prepare(
-        self, data: bytes, detector: FaceFinder | None, options: schemas.Options | schemas.VerifyOptions
-    ) -> PreparedImage:
-        load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels, pillow=False)
-        return prepare(
-            LazyImage(IMAGE, load),
-            detector,
-            max_faces=1 if options.largest else self.settings.max_faces,
-            resize_crops=self.scorer.resize_crops if options.resize_crops is None else options.resize_crops,
-            min_face_size=self.scorer.min_face_size,
-        )
 
     async def _in_thread(self, work: Callable[..., Result], *given: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
@@ -341,11 +341,3 @@ def invalid_options() -> Iterator[None]:
         yield
     except ModelError as error:
         raise RequestError("invalid", str(error)) from error
-
-
-def match_fields(match: Match | None) -> dict[str, Any]:
-    """What the gallery says of a face or a track; None without a gallery."""
-    if match is None:
-        return {"decision": None, "candidates": []}
-    candidates = [{"person": person, "cosine": cosine} for person, cosine in match.candidates]
-    return {"decision": match.decision.value, "candidates": candidates}

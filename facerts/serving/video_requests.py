@@ -6,14 +6,14 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from facerts.errors import VideoError
-from facerts.galleries import Match
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import ShotResult, TrackResult, VideoOptions, VideoResult
-from facerts.serving.service import Service, invalid_options, match_fields
+from facerts.serving.service import Service, invalid_options
 from facerts.serving.uploads import Upload
 from facerts.video import VideoLimits
 from facerts.video.frames import MAX_FRAME_PIXELS
@@ -86,16 +86,11 @@ class VideoRequests:
         except VideoError as error:
             raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         report = source.report
-        gallery = self._service.gallery
-        fpir = None if gallery is None else options.fpir or settings.fpir
-        matches: Sequence[Match | None] = [None] * len(tracks)
-        if gallery is not None and fpir is not None:
-            matches = gallery.match([track.as_face() for track in tracks], fpir=fpir, k=options.k)
+        matches, search = self._service.match([track.as_face() for track in tracks], options)
         row_builder = scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
         return VideoResult(
             **self._service.header(row_builder),
-            fpir=fpir,
-            threshold=None if gallery is None or fpir is None else gallery.threshold(fpir).cosine,
+            **search,
             name=upload.name,
             seconds=seconds,
             read_until=report.until,
@@ -106,10 +101,10 @@ class VideoRequests:
         )
 
 
-def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:
+def _result(track: Track, match: dict[str, Any], options: VideoOptions) -> TrackResult:
     shots = [
         ShotResult.of(shot.row, time=shot.time, crop=shot.crop if options.crops else None)
         for shot in track.best
     ]
     template = track.template if options.embeddings else None
-    return TrackResult.of(track, track=track.number, best=shots, template=template, **match_fields(match))
+    return TrackResult.of(track, track=track.number, best=shots, template=template, **match)
