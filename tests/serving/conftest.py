@@ -210,6 +210,12 @@ def problem(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+def refused(response: httpx.Response, expected: tuple[int, str], words: str) -> None:
+    """Check status and code of an error, and what its sentence says."""
+    assert problem(response) == expected, response.text
+    assert words in response.json()["error"]
+
+
 def metric(client: httpx.Client, name: str) -> float:
     """A metric of the service; 0 for one that it has never counted."""
     values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines())

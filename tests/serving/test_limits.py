@@ -35,6 +35,7 @@ from tests.serving.conftest import (
     metric,
     post,
     problem,
+    refused,
     running,
     talk,
     unfinished,
@@ -130,9 +131,7 @@ def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small: httpx.Clie
 def test_images_are_counted(small: httpx.Client) -> None:
     assert post(small, *[crop(9)] * 3).status_code == 200
     for count in (4, 40):
-        response = post(small, *[crop(9)] * count)
-        assert problem(response) == (422, "invalid")
-        assert "more than 3 images" in response.json()["error"]
+        refused(post(small, *[crop(9)] * count), (422, "invalid"), "more than 3 images")
 
 
 def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
@@ -251,9 +250,7 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
         model = Wrapped(opened)
         with running(Scorer.of(model), settings) as client:  # type: ignore[arg-type]
             model.free.clear()
-            response = post(client, *images, to=to)
-            assert problem(response) == (504, "timeout")
-            assert "0.3 seconds" in response.json()["error"]
+            refused(post(client, *images, to=to), (504, "timeout"), "0.3 seconds")
             assert metric(client, "facerts_requests_in_work") == 0
             model.free.set()
             assert until(lambda: post(client, *images, to=to).status_code == 200)  # noqa: B023
