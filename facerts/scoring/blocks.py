@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -46,7 +46,7 @@ def file_states(source: Source, span: range) -> list[FileState]:
 
 def write_block(path: Path, number: int, block: Block) -> None:
     """Write a block; when this returns it is on disk."""
-    lines = [json.dumps(asdict(row), ensure_ascii=False) for row in block.rows]
+    lines = [json.dumps(vars(row), ensure_ascii=False) for row in block.rows]
     lines.append(json.dumps({"block": number, "rows": len(block.rows), "states": block.states}))
     # File names may contain bytes that are not valid text; these are written as JSON escapes.
     content = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
