@@ -16,8 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import Detection, largest_first
-from facerts.detection.nms import nms
+from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of

@@ -15,8 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import Detection, largest_first
-from facerts.detection.nms import nms
+from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
 from facerts.io.files import read_file
 from facerts.onnx.dynamic_shape import make_shape_dynamic

@@ -151,7 +151,7 @@ class FaceAnalysis:
             if self._detector is not None:
                 raise
             scorer.detector = open_detector(DEFAULT_DETECTOR, threshold=det_thresh, size=size, **runtime)
-        self._row_builder = scorer.row_builder(embed=self._embed, **self._acceptance)
+        self._row_builder = scorer.row_builder(scorer.min_quality(**self._acceptance), embed=self._embed)
         _ = scorer.model(embed=self._embed).models  # opens them
         self._scorer = scorer
 
@@ -262,7 +262,7 @@ def add_quality(
     """
     image = _lazy(img, "img").load()
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]
-    row_builder = scorer.row_builder(min_quality=min_quality, keep=keep, embed=False)
+    row_builder = scorer.row_builder(scorer.min_quality(min_quality, keep), embed=False)
     prepared = PreparedImage("img", crops, [None] * len(crops), [crop_reasons(crop) for crop in crops])
     (scored,) = score_batch(row_builder, [prepared])
     for face, entry in zip(faces, scored, strict=False):  # without faces there is one entry that says so

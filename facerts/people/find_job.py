@@ -107,7 +107,7 @@ class FindJob:
                 waiting.append((index, photo))
                 yield LazyImage(source.location(index), partial(_load, source, index, photo.sha256))
 
-        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder_at(None))
+        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder(None))
         try:
             for faces in scored:
                 _, photo = waiting.popleft()

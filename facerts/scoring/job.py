@@ -269,7 +269,7 @@ def score_spans(
     one_at_a_time = {} if workers is None else {"workers": workers, "parallel_batches": 1}
     scored = scorer.score_lazy(
         images(),
-        scorer.row_builder_at(task.min_quality, embed=False),
+        scorer.row_builder(task.min_quality, embed=False),
         largest=task.largest,
         block_size=len(spans[0]) if spans else None,
         **one_at_a_time,

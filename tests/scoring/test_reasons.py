@@ -165,7 +165,7 @@ def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> Non
 
 def test_a_model_without_a_probe_never_says_not_a_face() -> None:
     outputs = FaceOutputs(np.eye(3, dtype=np.float32), quality=np.full(3, -1e9, dtype=np.float32))
-    assert reasons.model_reasons(outputs) == [(), (), ()]
+    assert [reasons.model_reasons(outputs, at) for at in range(3)] == [(), (), ()]
 
 
 @pytest.mark.parametrize(
