@@ -17,10 +17,8 @@ from facerts.images import CROP_SIZE
 class AutoDetector:
     """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
 
-    The detector is opened, and its model perhaps downloaded, for the first photo.
-
-    Args:
-        identity: everything that the detections depend on, known before the detector is open.
+    The detector is opened, and its model perhaps downloaded, for the first photo; ``identity``, everything that the
+    detections depend on, is known before.
     """
 
     def __init__(self, open_detector: Callable[[], Detector], identity: str) -> None:

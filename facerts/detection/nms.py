@@ -7,15 +7,12 @@ from numpy.typing import NDArray
 
 
 def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float) -> list[int]:
-    """Keep the best of each group of overlapping boxes.
+    """Indices of the best of each group of overlapping boxes, best first.
 
     Args:
         boxes: ``(N, 4)`` left, top, right, bottom.
         scores: ``(N,)``; of equal scores the first counts as better.
         max_iou: maximum intersection over union of two boxes that are both kept.
-
-    Returns:
-        Indices of the boxes kept, best first.
     """
     areas = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
     order = np.argsort(-scores, kind="stable")
