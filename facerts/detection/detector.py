@@ -83,10 +83,8 @@ def largest_first(faces: Iterable[Detection]) -> list[Detection]:
 class AutoDetector:
     """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
 
-    The detector is opened, and its model perhaps downloaded, for the first photo.
-
-    Args:
-        identity: everything that the detections depend on, known before the detector is open.
+    The detector is opened, and its model perhaps downloaded, for the first photo; ``identity``, everything that the
+    detections depend on, is known before.
     """
 
     def __init__(self, open_detector: Callable[[], Detector], identity: str) -> None:
@@ -118,15 +116,12 @@ class AutoDetector:
 
 
 def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float) -> list[int]:
-    """Keep the best of each group of overlapping boxes.
+    """Indices of the best of each group of overlapping boxes, best first.
 
     Args:
         boxes: ``(N, 4)`` left, top, right, bottom.
         scores: ``(N,)``; of equal scores the first counts as better.
         max_iou: maximum intersection over union of two boxes that are both kept.
-
-    Returns:
-        Indices of the boxes kept, best first.
     """
     areas = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
     order = np.argsort(-scores, kind="stable")

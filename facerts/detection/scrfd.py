@@ -49,11 +49,7 @@ class _Head(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """One of the scales at which a photo is searched.
-
-    Attributes:
-        size: side of the square into which the photo is fitted, in the upper left of the input.
-    """
+    """One of the scales at which a photo is searched: fitted into a square of ``size``, upper left in the input."""
 
     size: int
     height: int
@@ -77,9 +73,6 @@ class SCRFD:
         model: an .onnx file of SCRFD with five points, or an insightface model pack (folder or .zip) with one.
         size: side in pixels of the square into which photos are fitted, small ones upscaled; by default the longest
             side of the model's input if that is fixed, otherwise 640.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
     """
 
     def __init__(

@@ -40,14 +40,9 @@ EXPECTED = (
 
 
 class YuNet:
-    """The YuNet detector; see ``Detector``.
+    """The YuNet detector, of ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``Detector``.
 
-    Args:
-        model: ``face_detection_yunet_2023mar.onnx`` or a compatible file.
-        size: longest side in pixels to which larger photos are downscaled; YuNet misses faces that fill a large photo.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
+    Photos with a longer side than ``size`` pixels are downscaled to it; YuNet misses faces that fill a large photo.
     """
 
     def __init__(

@@ -52,14 +52,11 @@ _BRANDS = {
 def decode(
     data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True
 ) -> NDArray[np.uint8]:
-    """Decode an image.
+    """Decode an image to ``(H, W, 3) uint8`` RGB, upright.
 
     Args:
         max_pixels: images whose header claims more pixels are refused.
         pillow: let Pillow, where it is installed, decode formats that only it reads.
-
-    Returns:
-        ``(H, W, 3) uint8`` RGB, upright.
     """
     if not data:
         raise ImageError(f"{where}: the file is empty")

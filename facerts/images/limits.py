@@ -37,11 +37,9 @@ _thread = threading.local()
 
 
 class CheckedImage(NamedTuple):
-    """An image file that is within the limits.
+    """An image file within the limits: its size from the header, before EXIF orientation, and what to decode of it.
 
-    Attributes:
-        height, width: in pixels, from the header, before EXIF orientation is applied.
-        data: the bytes to decode: pixels and orientation alone.
+    ``data`` are pixels and orientation alone.
     """
 
     height: int
@@ -50,11 +48,7 @@ class CheckedImage(NamedTuple):
 
 
 def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str = "") -> None:
-    """Check the size that a header claims.
-
-    Args:
-        scope: appended to the error where the limit does not apply to every image, such as " for lossless WebP".
-    """
+    """Check the size that a header claims; ``scope`` says where the limit does not apply to every image."""
     if height < 1 or width < 1:
         raise ImageError(f"{where}: its header claims {width} x {height} pixels")
     if height * width > limit:

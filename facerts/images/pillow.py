@@ -26,11 +26,7 @@ _PILLOW_NAMES = {"HEIC": "HEIF"}
 
 
 def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) -> NDArray[np.uint8]:
-    """Decode an image of a format that only Pillow reads; of several pages, the first.
-
-    Returns:
-        ``(H, W, 3) uint8`` RGB, upright.
-    """
+    """Decode an image of a format that only Pillow reads, of several pages the first, to upright RGB."""
     try:
         import PIL.Image
 

@@ -133,11 +133,9 @@ class FaceAnalysis:
     def prepare(
         self, ctx_id: int = 0, det_thresh: float = 0.5, det_size: tuple[int, int] | None = None
     ) -> None:
-        """Open the models.
+        """Open the models; a negative ``ctx_id`` forces the CPU, whatever the providers.
 
-        Args:
-            ctx_id: a negative number forces the CPU, whatever the providers.
-            det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
+        Photos are scaled to fit ``det_size``, width and height in pixels, for the detector; None for its default.
         """
         providers = [CPU] if ctx_id < 0 else [AUTO, *self._providers]
         runtime: dict[str, Any] = {"providers": providers, "threads": self._threads}
