@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,10 +16,8 @@ from pydantic import TypeAdapter
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.io.files import atomic_write, read_file
+from facerts.io.job import FileState, file_state
 from facerts.scoring.row import Row
-
-# Size in bytes and modification time in nanoseconds; None for a missing file.
-FileState = tuple[int, int] | None
 
 _ROW, _STATES = TypeAdapter(Row), TypeAdapter(list[FileState])
 
@@ -41,7 +38,7 @@ def block_files(source: Source, span: range) -> list[Path]:
 
 def file_states(source: Source, span: range) -> list[FileState]:
     """The state of each of ``block_files``."""
-    return [_file_state(file) for file in block_files(source, span)]
+    return [file_state(file) for file in block_files(source, span)]
 
 
 def write_block(path: Path, number: int, block: Block) -> None:
@@ -92,12 +89,3 @@ def _read(path: Path, number: int) -> tuple[list[Row], list[FileState]]:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _file_state(file: Path) -> FileState:
-    try:
-        status = os.stat(file)
-    except (OSError, ValueError):
-        # Missing, or a name that no file can have: the row of the image reports it.
-        return None
-    return status.st_size, status.st_mtime_ns

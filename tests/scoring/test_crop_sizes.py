@@ -64,7 +64,7 @@ def test_a_run_is_not_resumed_with_another_resize_crops(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("facerts.scoring.job.Job.finish", interrupted)
+        patch.setattr("facerts.scoring.score_job.ScoreJob.finish", interrupted)
         command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--detector", "none")
         assert run(*command) == 130
     assert run(*command, "--resume", "--resize-crops") == 2
