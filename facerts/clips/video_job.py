@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +19,6 @@ import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 
 from facerts.clips.annotated import BoxLog, DrawnTrack, write_annotated
-from facerts.clips.clip_rows import ClipRow, TrackRow, track_row
 from facerts.errors import DataError, Error, VideoError
 from facerts.galleries import Decision, Gallery
 from facerts.images import encode_png
@@ -44,6 +43,69 @@ SUFFIXES = (
     *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".flv"),
     *(".wmv", ".ogv", ".3gp", ".mxf", ".vob", ".gif"),
 )
+
+
+@dataclass(frozen=True)
+class ClipRow:
+    """A clip, or why it could not be read; fields without a value are None.
+
+    Attributes:
+        seconds: duration, as the clip itself says.
+        read_until: time of the last frame that was decoded, in seconds.
+        frames: number of frames that were looked at.
+        faces: number of faces in them.
+        tracks: number of tracks.
+        too_poor: how many of them have only poor faces.
+        left_out: number of tracks with fewer faces than the minimum.
+        damaged: number of packets and frames that were damaged.
+        error: why it could not be read, or not to its end.
+    """
+
+    clip: str
+    seconds: float | None = None
+    read_until: float | None = None
+    frames: int = 0
+    faces: int = 0
+    tracks: int = 0
+    too_poor: int = 0
+    left_out: int = 0
+    damaged: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TrackRow:
+    """A track, see ``facerts.Track``; fields without a value are None.
+
+    Attributes:
+        track: its number in the clip, from 1.
+        spans: begin and end of each time that it is on screen, one after the other, in seconds.
+        best_times: times of the best shots, best first, in seconds.
+        crops: their files, relative to the folder of results.
+        decision: of the search in the gallery; None without one.
+        person: the most similar person, also where the decision is "unknown".
+        threshold: minimum cosine similarity of a match at the false positive identification rate.
+        fpir: that rate.
+    """
+
+    clip: str
+    track: int
+    start: float
+    end: float
+    spans: list[float]
+    faces: int
+    poor_faces: int
+    percentile: float | None = None
+    quality: float | None = None
+    reasons: tuple[str, ...] = ()
+    best_times: list[float] | None = None
+    crops: tuple[str, ...] = ()
+    decision: str | None = None
+    person: str | None = None
+    cosine: float | None = None
+    threshold: float | None = None
+    fpir: float | None = None
+    model_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -269,7 +331,7 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
 
     def add(track: Track) -> None:
         found = {} if task.search is None else task.search.columns(track)
-        row = track_row(track, shown, job.save_crops(number, track), found)
+        row = _track_row(track, shown, job.save_crops(number, track), found)
         rows.append(row)
         templates.append(track.template.tolist())
         person = row.person if row.decision == Decision.MATCH.value else None
@@ -313,6 +375,31 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
     return FinishedClip(row, rows, templates, file)
 
 
+def _track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[str, Any]) -> TrackRow:
+    """The row of a track.
+
+    Args:
+        crops: names of the files of its best shots.
+        found: columns of a search in a gallery.
+    """
+    return TrackRow(
+        clip,
+        track.number,
+        start=round(track.start, 3),
+        end=round(track.end, 3),
+        spans=[round(side, 3) for span in track.spans for side in span],
+        faces=track.faces,
+        poor_faces=track.poor_faces,
+        percentile=track.percentile,
+        quality=track.quality,
+        reasons=track.reasons,
+        best_times=[round(shot.time, 3) for shot in track.best],
+        crops=crops,
+        model_sha256=track.model_sha256,
+        **found,
+    )
+
+
 def _state(clip: str) -> FileState:
     return file_state(clip) if is_file_name(clip) else None
 
@@ -333,16 +420,13 @@ def _write_templates(path: Path, clips: Sequence[FinishedClip]) -> None:
     rows = [row for finished in clips for row in finished.tracks]
     if not rows:
         return
-    quality, percentile = (
-        np.array([np.nan if score is None else score for score in scores], dtype=np.float32)
-        for scores in ([row.quality for row in rows], [row.percentile for row in rows])
-    )
     with atomic_write(path) as file:
         np.savez_compressed(
             file,
             clips=np.array([row.clip for row in rows]),
             tracks=np.array([row.track for row in rows], dtype=np.int32),
             templates=np.array([each for finished in clips for each in finished.templates], np.float32),
-            quality=quality,
-            percentile=percentile,
+            # A missing value is not a number.
+            quality=np.array([row.quality for row in rows], np.float32),
+            percentile=np.array([row.percentile for row in rows], np.float32),
         )

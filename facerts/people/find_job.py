@@ -177,8 +177,8 @@ class FindJob(Job):
             box=_numbers([row.box for row in rows], 4),
             points=_numbers([row.points for row in rows], POINTS),
             embedding=np.stack(embeddings).astype(np.float32) if embeddings else nothing,
-            quality=np.array([_or_nan(row.quality) for row in rows], dtype=np.float32),
-            percentile=np.array([_or_nan(row.percentile) for row in rows], dtype=np.float32),
+            quality=np.array([row.quality for row in rows], dtype=np.float32),
+            percentile=np.array([row.percentile for row in rows], dtype=np.float32),
             reasons=np.array([SEPARATOR.join(row.reasons) for row in rows], dtype=str),
         )
 
@@ -224,7 +224,3 @@ def _states(table: FoundFaces) -> Iterator[tuple[tuple[str, int, int], str]]:
 def _numbers(values: Sequence[Sequence[float] | None], count: int) -> NDArray[np.float32]:
     filled: list[Any] = [[np.nan] * count if value is None else value for value in values]
     return np.array(filled, dtype=np.float32).reshape(len(values), count)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value

@@ -2,22 +2,27 @@
 
 The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
 loses only the blocks in progress. At the end the files are joined and the folder is removed.
+
+The file of a block has one line of JSON per row, then a line with the number of the block, its number of rows, and the
+size and modification time of each file that the images were read from, and last the SHA-256 of everything before it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import sync_names
-from facerts.io.job import FileState, Job
-from facerts.scoring.blocks import Block, block_files, check_block, file_states, read_rows, write_block
+from facerts.io.files import atomic_write, read_file, sync_names
+from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
 from facerts.scoring.prepare import LazyImage
@@ -29,6 +34,16 @@ SCHEMA = "facerts.score-job/4"
 BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5
+
+_ROW, _STATES = TypeAdapter(Row), TypeAdapter(list[FileState])
+
+
+@dataclass(frozen=True)
+class Block:
+    """A finished block of images."""
+
+    rows: list[Row]
+    states: list[FileState]
 
 
 class ScoreJob(Job):
@@ -62,12 +77,12 @@ class ScoreJob(Job):
 
     def _check(self) -> None:
         stale: dict[str, Path] = {}
-        for number, states in self.intact(lambda number: check_block(self.part(number), number)):
+        for number, block in self.intact(self._block):
             span = self.span(number)
             now = file_states(self._source, span)
-            if now != states:
+            if now != block.states:
                 path = self.part(number)
-                files = zip(block_files(self._source, span), states, now, strict=False)
+                files = zip(block_files(self._source, span), block.states, now, strict=False)
                 stale[path.name] = next((file for file, before, after in files if before != after), path)
         if stale:
             blocks = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
@@ -76,6 +91,9 @@ class ScoreJob(Job):
                 f"{self.folder}: {blocks} rows of images that have changed since they were scored, first "
                 f"{next(iter(stale.values()))}; restore the images, or delete {names} to score them again"
             )
+
+    def _block(self, number: int) -> Block:
+        return read_block(self.part(number), number)
 
     def span(self, number: int) -> range:
         """The images of a block, as indices into the source."""
@@ -94,7 +112,7 @@ class ScoreJob(Job):
         """All rows in order."""
         for number in range(len(self)):
             try:
-                yield from read_rows(self.part(number), number)
+                yield from self._block(number).rows
             except DataError as error:
                 raise DataError(f"{error}; run again with --resume to score its images again") from error
 
@@ -105,6 +123,52 @@ class ScoreJob(Job):
                 put(row)
                 yield row
         self.remove()
+
+
+def block_files(source: Source, span: range) -> list[Path]:
+    """The files that hold the images of a span, each once, in the order of the images."""
+    files = dict.fromkeys(source.file_of(index) for index in span)
+    return [file for file in files if file is not None]
+
+
+def file_states(source: Source, span: range) -> list[FileState]:
+    """The state of each of ``block_files``."""
+    return [file_state(file) for file in block_files(source, span)]
+
+
+def write_block(path: Path, number: int, block: Block) -> None:
+    """Write a block; when this returns it is on disk."""
+    lines = [json.dumps(asdict(row), ensure_ascii=False) for row in block.rows]
+    lines.append(json.dumps({"block": number, "rows": len(block.rows), "states": block.states}))
+    # File names may contain bytes that are not valid text; these are written as JSON escapes.
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+    with atomic_write(path) as file:
+        file.write(content + f"{_sha256(content)}\n".encode())
+
+
+def read_block(path: Path, number: int) -> Block:
+    """Read a block, and check that it is intact."""
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    body, _, checksum = content[:-1].rpartition(b"\n")
+    if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
+        raise DataError(f"{path}: damaged, the checksum does not match")
+    *lines, last = body.split(b"\n")
+    try:
+        footer = json.loads(last)
+        if footer["block"] != number or footer["rows"] != len(lines):
+            raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
+        rows = [_ROW.validate_python(json.loads(line)) for line in lines]
+        return Block(rows, _STATES.validate_python(footer["states"]))
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        # The checksum shows that a block is whole, not who wrote it.
+        raise DataError(f"{path}: damaged, these are not rows of images") from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def names_sha256(source: Source) -> str:

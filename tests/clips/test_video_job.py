@@ -264,6 +264,14 @@ def test_damaged_files_of_an_unfinished_run_are_named(scorer: Scorer, clips: Pat
         damaged("job.json")
 
 
+def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path: Path) -> None:
+    for fps in (5, 2):
+        with VideoJob(tmp_path, ["a.mp4"], {"fps": fps}) as job:
+            assert job.begin(resume=False) == []
+        assert not (tmp_path / "crops").exists()
+        (tmp_path / "crops" / "a.mp4").mkdir(parents=True)
+
+
 def test_folders_that_are_not_empty_are_refused(
     scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,11 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -302,46 +298,3 @@ def test_crops_and_copies_are_saved_and_nothing_is_overwritten(
     for name in ("accepted", "rejected"):
         for copy in kept[name]:
             assert (tmp_path / name / copy).read_bytes() == (folder / copy).read_bytes()
-
-
-KILLED = """
-import sys, time
-import facerts.scoring.score_job as job
-put = job.ScoreJob.put
-def slow_put(self, number, block):
-    put(self, number, block)
-    print(number, flush=True)
-    time.sleep(0.3)
-job.ScoreJob.put = slow_put
-job.BLOCK_SIZE = 7
-from facerts.cli import main
-main()
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_command_can_be_resumed(folder: Path, model: Path, tmp_path: Path) -> None:
-    command = ["score", str(folder), "--model", str(model), "--batch-size", "4", "--out"]
-    whole = [sys.executable, "-c", KILLED.replace("0.3", "0"), *command, str(tmp_path / "whole.parquet")]
-    subprocess.run(whole, check=False, capture_output=True)
-    part = [sys.executable, "-c", KILLED, *command, str(tmp_path / "part.parquet")]
-    with subprocess.Popen(part, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.stdout.readline()
-        time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "part.parquet").exists()
-    assert len(list((tmp_path / "part.parquet.parts").glob("0*.jsonl"))) in {2, 3}
-    # Its lock file is left behind but locks nothing.
-    assert (tmp_path / ".part.parquet.lock").exists()
-    again = subprocess.run(part, check=False, capture_output=True, text=True)
-    assert again.returncode == 2
-    assert "--resume" in again.stderr
-    done = subprocess.run([*part, "--resume"], check=False, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    import pyarrow.parquet
-
-    tables = [pyarrow.parquet.read_table(tmp_path / f"{name}.parquet") for name in ("whole", "part")]
-    assert tables[0].equals(tables[1])
-    assert tables[0].num_rows == 40
