@@ -11,7 +11,7 @@ import pytest
 from facerts.curation.output_spec import RECORD_FILES, OutputSpec
 from facerts.curation.rearrange import split
 from facerts.datasets import open_source
-from facerts.errors import DataError, Error
+from facerts.errors import Error
 from facerts.io.job import staged
 from tests.contents import content, files_in
 
@@ -107,18 +107,3 @@ def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(
     assert {path.name for path in held_out.iterdir()} == set(RECORD_FILES)
     if out.is_dir():
         assert {path.name for path in out.iterdir()} == set(RECORD_FILES)
-
-
-def test_an_image_that_cannot_be_had_leaves_nothing(drawn_faces: Path, tmp_path: Path) -> None:
-    source = open_source(drawn_faces)
-    read = source.read
-
-    def fails(index: int) -> bytes:
-        if index == 37:
-            raise DataError("the disk is gone")
-        return read(index)
-
-    source.read = fails  # type: ignore[method-assign]
-    with pytest.raises(DataError, match="the disk is gone"):
-        split(source, OutputSpec(tmp_path / "out"), OutputSpec(tmp_path / "held"), identities=2)
-    assert files_in(tmp_path) == []

@@ -73,13 +73,18 @@ def test_whichever_blocks_are_lost_the_rows_are_the_same(
 
 
 def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
-    scorer: Scorer, folder: Path, tmp_path: Path
+    scorer: Scorer, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "rows.csv"
     run(scorer, folder, out).close()
     source = open_images(folder)
     with pytest.raises(Error, match=r"6 finished parts of an unfinished run; continue it with --resume"):
         ScoreJob(out, source, scorer.settings(), 7).begin(resume=False)
+    detector, crops = {"detector": "none"}, {"detector": "none", "resize_crops": True}
+    for other, names in ((detector, "detector"), (crops, "detector, resize_crops")):
+        settings = load(model, **other).settings()  # type: ignore[arg-type]
+        with pytest.raises(Error, match=rf"different settings \({names}\)"):
+            ScoreJob(out, source, settings, 7).begin(resume=True)
     with pytest.raises(Error, match=r"different settings \(model_sha256\)"):
         ScoreJob(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
     with pytest.raises(Error, match=r"different settings \(images, images_sha256\)"):
