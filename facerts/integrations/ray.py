@@ -21,10 +21,9 @@ import cv2
 
 from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
-from facerts.scoring.blocks import Block
-from facerts.scoring.job import Job, Task, names_sha256, score_spans
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import row_from_json
+from facerts.scoring.score_job import Block, ScoreJob, Task, names_sha256, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
 
@@ -73,7 +72,7 @@ def import_ray(workers: Workers) -> Any:
 def run_job_on_ray(
     open_scorer: Callable[[], Scorer],
     open_source: Callable[[], Source],
-    job: Job,
+    job: ScoreJob,
     task: Task,
     workers: Workers | None = None,
     advance: Callable[[int], None] | None = None,

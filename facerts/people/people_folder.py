@@ -151,7 +151,7 @@ def find_people(
         # The groups name their table, so that who reads sees both of the last run until both are of this one.
         write_found_faces(out / groups.table, found)
         save(people)
-        job.close()
+        job.remove()
         _remove_old_files(people)
     return FoundPeople(people, scan.scored, tuple(vanished), (*notices, *scan.damaged))
 
