@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error, did_you_mean
-from facerts.galleries.best import best_images
-from facerts.galleries.enrollments import Enrollments
+from facerts.galleries import Gallery, Match, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
+from facerts.scoring.face import Face, embedded
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
 
@@ -153,9 +153,10 @@ class People:
     def alike(self) -> tuple[tuple[Person, Person, float], ...]:
         """Pairs of people who may be one, with the probability of it, likeliest first; without hidden ones."""
         known = self.by_number
+        pairs = zip(self.groups.alike.tolist(), self.groups.alike_probability.tolist(), strict=True)
         return tuple(
             (known[one], known[other], probability)
-            for one, other, probability in self.groups.alike
+            for (one, other), probability in pairs
             if one != other and {one, other} <= set(known) and not (known[one].hidden or known[other].hidden)
         )
 
@@ -163,6 +164,45 @@ class People:
     def by_number(self) -> dict[int, Person]:
         """The people by number."""
         return {person.number: person for person in self.persons}
+
+    def shown(self, *, named_only: bool = False) -> list[Person]:
+        """The people who are not hidden."""
+        return [each for each in self.persons if not each.hidden and (each.name or not named_only)]
+
+    def gallery(self, k: int = 5, *, named_only: bool = False) -> Gallery:
+        """A gallery in memory, of the best faces of each person, without poor faces and hidden people.
+
+        Args:
+            k: faces of each person, from different photos, at most.
+            named_only: leave out people without a name; otherwise they are called "person-12".
+        """
+        names, rows = [], []
+        for person in self.shown(named_only=named_only):
+            good = person.rows[self.usable[person.rows]]
+            _, first = np.unique(self.found.face_image[good], return_index=True)
+            best = good[np.sort(first)][:k]
+            names += [person.file_name] * len(best)
+            rows += best.tolist()
+        if not rows:
+            raise Error(
+                f"{self.folder}: nobody to enroll"
+                + (
+                    "; name people first: facerts people name"
+                    if named_only
+                    else ", as no person has a good face"
+                )
+            )
+        return Gallery(self.found.enrollments(np.array(rows), names))
+
+    def search(self, faces: Face | Iterable[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
+        """Who faces are that a scorer has returned; ``gallery().search`` takes images, too.
+
+        Args:
+            fpir: see ``Gallery.threshold``.
+            k: number of candidates of each face.
+        """
+        given = [faces] if isinstance(faces, Face) else [*faces]
+        return self.gallery().match(embedded(given), fpir=fpir, k=k)
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
@@ -246,7 +286,7 @@ class People:
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
         counts = Counter(self.status)
-        shown = [person for person in self.persons if not person.hidden]
+        shown = self.shown()
         return {
             "photos": len(self.found.path),
             "faces": len(self.found),
@@ -264,9 +304,9 @@ class People:
         rows = np.flatnonzero(self.groups.group >= 0)
         if not len(rows):
             return {}
-        numbers = self.groups.group[rows].astype(str)
+        images = self.found.enrollments(rows, self.groups.group[rows].astype(str).tolist())
         ordered: dict[int, list[int]] = {}
-        for image in best_images(_enrollments(self.found, rows, numbers), len(rows)):
+        for image in best_images(replace(images, path=rows.astype(str)), len(rows)):
             ordered.setdefault(int(image.person), []).append(int(image.path))
         return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
 
@@ -338,19 +378,6 @@ def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:
 def is_face(found: FoundFaces) -> NDArray[np.bool_]:
     """``(F,)`` whether each face is one, as far as the model can tell."""
     return np.array([NOT_A_FACE not in found.reasons_of(row) for row in range(len(found))], dtype=bool)
-
-
-def _enrollments(found: FoundFaces, rows: Rows, names: NDArray[np.str_]) -> Enrollments:
-    return Enrollments(
-        names,
-        rows.astype(str),
-        found.embedding[rows],
-        found.quality[rows],
-        found.percentile[rows],
-        found.reasons[rows],
-        found.model,
-        found.model_sha256,
-    )
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:

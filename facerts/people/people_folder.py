@@ -34,6 +34,7 @@ from facerts.people.constraints import Constraints
 from facerts.people.decisions import PeopleDecision, read_decisions, standing
 from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
 from facerts.people.found_faces import (
+    REMEDY,
     TABLE_NAME,
     FoundFaces,
     assemble,
@@ -42,7 +43,7 @@ from facerts.people.found_faces import (
     write_found_faces,
 )
 from facerts.people.grouping import group_faces, same_person_of
-from facerts.people.groups_file import PeopleGroups, StoredGroups, read_groups_file, write_groups
+from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
 from facerts.people.people import People, PersonFace, is_face, usable_faces
 from facerts.people.settle import carry_out, keep_numbers, settle
 from facerts.scoring.prepare import stored_file
@@ -125,9 +126,7 @@ def find_people(
         with writing(out):
             make_folder(out / PARTS)
         decisions = read_decisions(out / DECISIONS)
-        stored = read_groups_file(out / GROUPS) if (out / GROUPS).exists() else None
-        table = _table(out, stored)
-        earlier = read_found_faces(table) if table is not None else None
+        earlier, last = _last_run(out, min_quality)
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
         if add and not same_settings:
             raise Error(
@@ -143,8 +142,7 @@ def find_people(
         found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
         if add and earlier is not None:
             found = _joined(earlier, found)
-        before = PeopleGroups.none(len(found), min_quality) if stored is None else stored.of(found)
-        before, constraints = carry_out(before, found, decisions)
+        before, constraints = carry_out(last.carried(earlier, found), found, decisions)
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
         groups = replace(groups, table=table_name(found))
         people = People(out, found, groups, constraints, len(standing(decisions)))
@@ -161,16 +159,16 @@ def read_people(folder: str | Path) -> People:
     folder = Path(folder)
     if not (folder / GROUPS).is_file():
         raise _missing(folder / GROUPS)
-    stored = read_groups_file(folder / GROUPS)
+    groups = read_groups_file(folder / GROUPS)
     try:
-        found = read_found_faces(folder / stored.table)
+        found = _faces_of(groups, folder)
     except DataError:
-        if read_groups_file(folder / GROUPS).table != stored.table:
+        if read_groups_file(folder / GROUPS).table != groups.table:
             return read_people(folder)  # a run has ended in between
-        if not (folder / stored.table).is_file():
-            raise _missing(folder / stored.table) from None
+        if not (folder / groups.table).is_file():
+            raise _missing(folder / groups.table) from None
         raise
-    return people_after(folder, found, stored.of(found), read_decisions(folder / DECISIONS))
+    return people_after(folder, found, groups, read_decisions(folder / DECISIONS))
 
 
 def _missing(path: Path) -> DataError:
@@ -189,7 +187,7 @@ def people_after(
 
 def save(people: People) -> None:
     """Write the groups and the table of a folder."""
-    write_groups(people.folder / GROUPS, people.found, people.groups)
+    write_groups(people.folder / GROUPS, people.groups)
     with open_sink(people.folder / ROWS, PersonFace) as put:
         for face in people.faces():
             put(face)
@@ -213,12 +211,25 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def _table(folder: Path, stored: StoredGroups | None) -> Path | None:
-    """The table of the last run: the one that groups name, or the newest if they were lost."""
-    if stored is not None and (folder / stored.table).exists():
-        return folder / stored.table
+def _last_run(folder: Path, min_quality: float) -> tuple[FoundFaces | None, PeopleGroups]:
+    """The faces of the last run and their groups; where one of the two was lost, those of the newest table in none."""
+    groups = read_groups_file(folder / GROUPS) if (folder / GROUPS).exists() else None
+    if groups is not None and (folder / groups.table).exists():
+        return _faces_of(groups, folder), groups
     tables = [path for path in folder.iterdir() if TABLE_NAME.fullmatch(path.name)]
-    return max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
+    newest = max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
+    found = None if newest is None else read_found_faces(newest)
+    highest = 0 if groups is None else groups.highest
+    return found, PeopleGroups.none(len(found or ()), min_quality, highest)
+
+
+def _faces_of(groups: PeopleGroups, folder: Path) -> FoundFaces:
+    found = read_found_faces(folder / groups.table)
+    if len(found) != len(groups.group):
+        raise DataError(
+            f"{folder / GROUPS}: groups of {len(groups.group):,} faces, but {groups.table} has {len(found):,}; {REMEDY}"
+        )
+    return found
 
 
 def _outside(source: Source, folder: Path) -> Source:
@@ -284,44 +295,38 @@ def _group(
     rows = np.flatnonzero(~constraints.removed & (usable | is_face(found) | _decided(constraints)))
     place = np.full(len(found), -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    none = np.full(len(found), -1, dtype=np.int64)
-    group, suggested = none.copy(), none.copy()
-    pairs: tuple[tuple[int, int, float], ...] = ()
-    probability = np.full(len(found), np.nan, dtype=np.float32)
-    earlier, highest = before.group, before.highest
-    if len(rows):
-        grouping = group_faces(
-            found.embedding[rows],
-            found.percentile[rows],
-            usable[rows],
-            same_person,
-            together=[place[each] for each in constraints.together],
-            apart=[(place[one], place[other]) for one, other in constraints.apart],
-            group=earlier[rows] if add else None,
-            photo=found.face_image[rows].astype(np.int64),
-        )
-        group[rows], suggested[rows], pairs = grouping.group, grouping.suggested, grouping.alike
-        probability[rows] = grouping.probability
+    groups, earlier, highest = PeopleGroups.none(len(found), min_quality), before.group, before.highest
+    grouping = group_faces(
+        found.embedding[rows],
+        found.percentile[rows],
+        usable[rows],
+        same_person,
+        together=[place[each] for each in constraints.together],
+        apart=[(place[one], place[other]) for one, other in constraints.apart],
+        group=earlier[rows] if add else None,
+        photo=found.face_image[rows].astype(np.int64),
+    )
+    group, suggested = groups.group.copy(), groups.suggested.copy()
+    group[rows], suggested[rows] = grouping.group, grouping.suggested
+    groups.probability[rows] = grouping.probability
     unused = max(int(group.max(initial=-1)), int(suggested.max(initial=-1)), highest)
     group, _ = settle(group, usable, constraints, unused)
     if add:
         # A group that is there keeps its number whatever joins it.
         kept = np.isin(group, earlier[earlier >= 0])
         numbers = {number: number for number in np.unique(group[kept]).tolist()}
-        numbers |= keep_numbers(np.where(kept, -1, group), none, highest)
+        numbers |= keep_numbers(np.where(kept, -1, group), groups.group, highest)
     else:
         numbers = keep_numbers(group, earlier, highest)
-    group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
-    suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
-    alike = tuple((numbers.get(one, -1), numbers.get(other, -1), chance) for one, other, chance in pairs)
-    return PeopleGroups(
-        group,
-        probability,
-        suggested,
-        max([highest, *numbers.values()]),
-        min_quality,
-        alike,
-        before.decisions,
+    renumbered = np.vectorize(lambda number: numbers.get(number, -1), otypes=[np.int64])
+    return replace(
+        groups,
+        group=renumbered(group),
+        suggested=renumbered(suggested),
+        highest=max([highest, *numbers.values()]),
+        alike=renumbered(np.array([pair[:2] for pair in grouping.alike]).reshape(-1, 2)),
+        alike_probability=np.array([probability for *_, probability in grouping.alike]),
+        decisions=before.decisions,
     )
 
 

@@ -14,7 +14,6 @@ from facerts.io.files import sync_names
 from facerts.people.find_job import crop_name
 from facerts.people.people import People
 from facerts.people.people_folder import CROPS
-from facerts.people.people_gallery import shown_people
 from facerts.scoring.copies import write_copy
 from facerts.scoring.prepare import stored_file
 
@@ -54,7 +53,7 @@ def copy_photos(
     """
     written: list[Path] = []
     errors: dict[str, None] = {}
-    for person in shown_people(people, named_only=named_only):
+    for person in people.shown(named_only=named_only):
         for row in person.rows.tolist():
             for name, path, sha256 in [_crop(people, row)] if crops else _photos(people, row):
                 try:

@@ -23,7 +23,6 @@ from facerts.people import (
     copy_photos,
     find_job,
     find_people,
-    gallery_of_people,
     group_faces,
     merge_people,
     move_faces,
@@ -488,7 +487,7 @@ def test_hidden_people_keep_their_faces_and_are_left_out(
     later = find_people(scorer, photos, out).people
     assert of(later, "p4_30.png") == number
     assert {row.status for row in later.faces() if row.person == number} == {FaceStatus.HIDDEN}
-    assert ".newsreader" not in gallery_of_people(later).image_counts()
+    assert ".newsreader" not in later.gallery().image_counts()
     assert not name_person(out, number, "Newsreader").people.person(number).hidden
 
 
@@ -498,14 +497,14 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
     people = find_people(scorer, photos, out).people
     people = name_person(out, of(people, "p2_0.png"), "Clara").people
     gallery = Gallery(tmp_path / "people.npz")
-    gallery.replace(gallery_of_people(people, 2).read())
+    gallery.replace(people.gallery(2).read())
     assert gallery.summary().images == 10
     probes = [write_photo(tmp_path / f"probe{person}.png", face(person, 90)) for person in range(5)]
     matches = gallery.search(scorer, probes, fpir=0.1)
     names = [people.person(of(people, f"p{person}_0.png")).file_name for person in range(5)]
     assert names[2] == "Clara"
     assert [(match.person, match.decision.value) for match in matches] == [(name, "match") for name in names]
-    only = gallery_of_people(people, 9, named_only=True)
+    only = people.gallery(9, named_only=True)
     assert [*only.image_counts()] == ["Clara"]
     # Without the poor face that is attached.
     assert {Path(each).name for each in only.read().path.tolist()} == {
@@ -515,7 +514,7 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
     }
     undo_decision(out)
     with pytest.raises(Error, match="name people first"):
-        gallery_of_people(read_people(out), named_only=True)
+        read_people(out).gallery(named_only=True)
 
 
 def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
