@@ -95,14 +95,11 @@ def list_(
     Args:
         out: File to write a row for each face to: .csv, .jsonl or .parquet.
     """
-    from facerts.people import PersonFace, read_people
-    from facerts.scoring import open_sink
+    from facerts.people import read_people
 
     known = read_people(folder)
     if out is not None:
-        with open_sink(out, PersonFace) as put:
-            for face in known.faces():
-                put(face)
+        known.write_table(out)
     print_result(known.summary(), json, _listed(known), PEOPLE, name="people_by_number")
 
 

@@ -22,6 +22,7 @@ from facerts.errors import Error
 from facerts.galleries.enrollments import SEPARATOR, Enrollments, check_faces
 from facerts.io.npz import ArrayFormat, ArrayType, array_types
 from facerts.scoring.prepare import storable
+from facerts.scoring.reasons import NOT_A_FACE
 
 Rows = NDArray[np.int64]
 
@@ -125,6 +126,16 @@ class FoundFaces:
             self.model_sha256,
         )
 
+    @cached_property
+    def is_face(self) -> NDArray[np.bool_]:
+        """``(F,)`` whether each face is one, as far as the model can tell."""
+        return np.array([NOT_A_FACE not in self.reasons_of(row) for row in range(len(self))], dtype=bool)
+
+    def usable(self, min_quality: float) -> NDArray[np.bool_]:
+        """``(F,)`` which faces are good enough to tell people apart; of unknown quality all are that are faces."""
+        good: NDArray[np.bool_] = ~(self.quality < min_quality)
+        return good if min_quality == -math.inf else good & self.is_face
+
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """What makes a face poor, most important first."""
         return tuple(filter(None, str(self.reasons[row]).split(SEPARATOR)))
@@ -141,8 +152,7 @@ class FoundFaces:
 
     def photos_of(self, row: int) -> Rows:
         """The photos that show the image of a face: one, or several copies."""
-        image = self.face_image[row]
-        return self._photos_by_image[self._photo_starts[image] : self._photo_starts[image + 1]]
+        return self._photos_of_images[int(self.face_image[row])]
 
     def rows_in(self, image: int) -> range:
         """The faces of an image."""
@@ -175,12 +185,10 @@ class FoundFaces:
         return np.searchsorted(self.face_image, np.arange(len(self.sha256) + 1))
 
     @cached_property
-    def _photos_by_image(self) -> Rows:
-        return np.argsort(self.image, kind="stable")
-
-    @cached_property
-    def _photo_starts(self) -> Rows:
-        return np.searchsorted(self.image[self._photos_by_image], np.arange(len(self.sha256) + 1))
+    def _photos_of_images(self) -> list[Rows]:
+        order = np.argsort(self.image, kind="stable")
+        starts = np.searchsorted(self.image[order], np.arange(len(self.sha256)))
+        return np.split(order, starts)[1:]
 
 
 FORMAT = ArrayFormat("facerts.found-faces/1", "table of faces", WRITER, REMEDY, types=array_types(FoundFaces))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections import Counter
@@ -24,7 +23,8 @@ from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
 from facerts.scoring.face import Face, embedded
 from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
+from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE
+from facerts.scoring.sinks import open_sink
 
 # Digits of an image's SHA-256 in the name of a face; more where images share them.
 ID_DIGITS = 8
@@ -184,14 +184,10 @@ class People:
             names += [person.file_name] * len(best)
             rows += best.tolist()
         if not rows:
-            raise Error(
-                f"{self.folder}: nobody to enroll"
-                + (
-                    "; name people first: facerts people name"
-                    if named_only
-                    else ", as no person has a good face"
-                )
+            why = (
+                "; name people first: facerts people name" if named_only else ", as no person has a good face"
             )
+            raise Error(f"{self.folder}: nobody to enroll{why}")
         return Gallery(self.found.enrollments(np.array(rows), names))
 
     def search(self, faces: Face | Iterable[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
@@ -207,7 +203,7 @@ class People:
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
         """``(F,)`` whether a face may join a group with others."""
-        return usable_faces(self.found, self.groups.min_quality)
+        return self.found.usable(self.groups.min_quality)
 
     def person(self, of: int | str) -> Person:
         """A person by number or name."""
@@ -282,6 +278,12 @@ class People:
             suggested=int(groups.suggested[row]) if unclear else None,
             image_sha256=key.image,
         )
+
+    def write_table(self, path: Path) -> None:
+        """Write the rows of ``faces`` as .csv, .jsonl or .parquet."""
+        with open_sink(path, PersonFace) as put:
+            for face in self.faces():
+                put(face)
 
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
@@ -366,18 +368,7 @@ class People:
             if person.hidden:
                 return FaceStatus.HIDDEN
             return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
-        return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
-
-
-def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:
-    """``(F,)`` whether faces are good enough to tell people apart; a face of unknown quality is, unless it is none."""
-    good = ~(found.quality < min_quality)
-    return good if min_quality == -math.inf else good & is_face(found)
-
-
-def is_face(found: FoundFaces) -> NDArray[np.bool_]:
-    """``(F,)`` whether each face is one, as far as the model can tell."""
-    return np.array([NOT_A_FACE not in found.reasons_of(row) for row in range(len(found))], dtype=bool)
+        return FaceStatus.UNCLEAR if self.found.is_face[row] else FaceStatus.NON_FACE
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:

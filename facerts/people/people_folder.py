@@ -30,9 +30,9 @@ from facerts.galleries.enroll import ENROLLMENT_KEEP, default_threshold
 from facerts.io.files import locked, make_folder, refuse_link, writing
 from facerts.io.progress import progress_bar
 from facerts.metrics.same_person import SamePerson
-from facerts.people.constraints import Constraints
+from facerts.people.constraints import Constraints, carry_out, keep_numbers, settle
 from facerts.people.decisions import PeopleDecision, read_decisions, standing
-from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
+from facerts.people.find_job import FindJob, crop_name, settings_text
 from facerts.people.found_faces import (
     REMEDY,
     TABLE_NAME,
@@ -44,11 +44,9 @@ from facerts.people.found_faces import (
 )
 from facerts.people.grouping import group_faces, same_person_of
 from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
-from facerts.people.people import People, PersonFace, is_face, usable_faces
-from facerts.people.settle import carry_out, keep_numbers, settle
+from facerts.people.people import People
 from facerts.scoring.prepare import stored_file
 from facerts.scoring.scorer import Scorer
-from facerts.scoring.sinks import open_sink
 
 GROUPS, DECISIONS, ROWS = "groups.npz", "decisions.jsonl", "people.csv"
 CROPS, PARTS, PAGE = "crops", "parts", "index.html"
@@ -138,7 +136,9 @@ def find_people(
                 "the model, the detector or the minimum face size has changed: all photos are scored again"
             )
         job = FindJob(scorer, out / PARTS, out / CROPS)
-        scan = _scan(job, source, earlier, progress)
+        with progress_bar(shown=bool(progress)) as bar:
+            task = bar.add_task(progress, total=len(source), unit="photos")
+            scan = job.run(source, earlier, partial(bar.advance, task))
         found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
         if add and earlier is not None:
             found = _joined(earlier, found)
@@ -188,9 +188,7 @@ def people_after(
 def save(people: People) -> None:
     """Write the groups and the table of a folder."""
     write_groups(people.folder / GROUPS, people.groups)
-    with open_sink(people.folder / ROWS, PersonFace) as put:
-        for face in people.faces():
-            put(face)
+    people.write_table(people.folder / ROWS)
 
 
 def check_folder(folder: Path) -> None:
@@ -199,15 +197,11 @@ def check_folder(folder: Path) -> None:
         raise Error(f"{folder} is a file; give a folder for the people")
     for path in (folder / CROPS, folder / PARTS, folder / DECISIONS):
         refuse_link(path)
-    there = (
-        {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        if folder.is_dir()
-        else set()
-    )
+    names = [path.name for path in folder.glob("*")]
+    there = {name for name in names if not name.startswith(".")}
     if there and not (there & {GROUPS, DECISIONS, PARTS} or any(map(TABLE_NAME.fullmatch, there))):
-        other = min(there)
         raise Error(
-            f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"
+            f"{folder} is not a folder of people: it has {min(there)} in it; choose a new or an empty folder"
         )
 
 
@@ -249,12 +243,6 @@ def _outside(source: Source, folder: Path) -> Source:
     return Subset(source, kept)
 
 
-def _scan(job: FindJob, source: Source, earlier: FoundFaces | None, progress: str) -> Scan:
-    with progress_bar(shown=bool(progress)) as bar:
-        task = bar.add_task(progress, total=len(source), unit="photos")
-        return job.run(source, earlier, partial(bar.advance, task))
-
-
 def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -> list[str]:
     """The photos of the last run that are not in this one, or not on disk, under any name."""
     if earlier is None:
@@ -291,8 +279,8 @@ def _group(
     add: bool,
 ) -> PeopleGroups:
     """Group all faces that were not removed, and number the groups."""
-    usable = usable_faces(found, min_quality)
-    rows = np.flatnonzero(~constraints.removed & (usable | is_face(found) | _decided(constraints)))
+    usable = found.usable(min_quality)
+    rows = np.flatnonzero(~constraints.removed & (usable | found.is_face | _decided(constraints)))
     place = np.full(len(found), -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     groups, earlier, highest = PeopleGroups.none(len(found), min_quality), before.group, before.highest

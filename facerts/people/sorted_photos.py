@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +35,6 @@ def copy_photos(
     *,
     crops: bool = False,
     named_only: bool = False,
-    advance: Callable[[], None] = lambda: None,
 ) -> Copied:
     """Copy photos into one subfolder for each person who is in them; nothing that is there is overwritten.
 
@@ -45,11 +43,8 @@ def copy_photos(
     own, and the others are copied.
 
     Args:
-        people: of ``find_people``, with its corrections.
-        out: the folder.
         crops: copy the faces themselves, as aligned crops, instead of the photos.
         named_only: leave out people without a name.
-        advance: called after each person.
     """
     written: list[Path] = []
     errors: dict[str, None] = {}
@@ -62,7 +57,6 @@ def copy_photos(
                     errors[str(error)] = None
                 else:
                     written += write_copy(Path(out), safe_path([person.file_name, name]), data)
-        advance()
     sync_names(written)
     return Copied(written, list(errors))
 

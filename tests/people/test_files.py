@@ -42,11 +42,6 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def table(folder: Path) -> Path:
-    (path,) = folder.glob("faces-*.npz")
-    return path
-
-
 def arrays_of(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
@@ -61,13 +56,6 @@ def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
         return changed
 
     return change
-
-
-def write_changed(path: Path, name: str, change: Any) -> None:
-    """Change one array of a file, or leave it out."""
-    arrays = arrays_of(path)
-    values = arrays.pop(name)
-    np.savez(path, **arrays, **({} if change is None else {name: change(values)}))
 
 
 BROKEN_FACES: list[tuple[str, Any, str]] = [
@@ -106,12 +94,37 @@ BROKEN_FACES: list[tuple[str, Any, str]] = [
     ("percentile", first(-1), "'percentile' has -1"),
     ("reasons", lambda _: np.array(["evil"] * 6), "reasons of a face are 'evil'"),
 ]
+BROKEN_GROUPS: list[tuple[str, Any, str]] = [
+    ("format", lambda _: "x", "not a file of groups of format"),
+    ("group", None, "there is no array 'group'"),
+    ("probability", lambda values: values[1:], r"\(5,\), not \(6,\)"),
+    ("group", first(0), "'group' has a number that no group has"),
+    ("group", first(4), "'group' has a number that no group has"),
+    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
+    ("suggested", first(-2), "'suggested' has -2"),
+    ("suggested", first(4), "'suggested' has a number that no group has"),
+    ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
+    ("highest", lambda _: np.array(-3), "'highest' has -3"),
+    ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
+    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
+    ("probability", first(2), "'probability' has 2"),
+    ("probability", first(-1), "'probability' has -1"),
+    ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
+]
+BROKEN = [
+    *(("faces-*.npz", *each) for each in BROKEN_FACES),
+    *(("groups.npz", *each) for each in BROKEN_GROUPS),
+]
 
 
-@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_FACES)
-def test_a_broken_table_is_refused(folder: Path, name: str, change: Any, problem: str) -> None:
-    write_changed(table(folder), name, change)
-    with pytest.raises(DataError, match=rf"faces-\w+\.npz: .*{problem}.*; .*facerts people find"):
+@pytest.mark.parametrize(("pattern", "name", "change", "problem"), BROKEN)
+def test_a_broken_file_is_refused(folder: Path, pattern: str, name: str, change: Any, problem: str) -> None:
+    """One array is changed, or left out."""
+    (path,) = folder.glob(pattern)
+    arrays = arrays_of(path)
+    values = arrays.pop(name)
+    np.savez(path, **arrays, **({} if change is None else {name: change(values)}))
+    with pytest.raises(DataError, match=rf"{path.name}: .*{problem}.*; .*facerts people find"):
         read_people(folder)
 
 
@@ -134,25 +147,6 @@ def test_a_small_file_must_not_hold_many_faces(
         read_people(folder)
 
 
-BROKEN_GROUPS: list[tuple[str, Any, str]] = [
-    ("format", lambda _: "x", "not a file of groups of format"),
-    ("group", None, "there is no array 'group'"),
-    ("probability", lambda values: values[1:], r"\(5,\), not \(6,\)"),
-    ("group", first(0), "'group' has a number that no group has"),
-    ("group", first(4), "'group' has a number that no group has"),
-    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
-    ("suggested", first(-2), "'suggested' has -2"),
-    ("suggested", first(4), "'suggested' has a number that no group has"),
-    ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
-    ("highest", lambda _: np.array(-3), "'highest' has -3"),
-    ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
-    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
-    ("probability", first(2), "'probability' has 2"),
-    ("probability", first(-1), "'probability' has -1"),
-    ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
-]
-
-
 def test_groups_of_other_faces_are_refused(made: Path, folder: Path) -> None:
     arrays = arrays_of(folder / "groups.npz")
     fewer = {name: arrays[name][1:] for name in ("group", "probability", "suggested")}
@@ -162,13 +156,6 @@ def test_groups_of_other_faces_are_refused(made: Path, folder: Path) -> None:
         read_people(folder)
     with pytest.raises(DataError, match=problem):
         find_people(open_scorer(made.parent), made.parent / "photos", folder)
-
-
-@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_GROUPS)
-def test_broken_groups_are_refused(folder: Path, name: str, change: Any, problem: str) -> None:
-    write_changed(folder / "groups.npz", name, change)
-    with pytest.raises(DataError, match=rf"groups\.npz: .*{problem}.*; .*facerts people find"):
-        read_people(folder)
 
 
 IMAGE = "0" * 64
@@ -218,7 +205,8 @@ def test_a_file_that_lost_the_end_of_a_line_is_refused_or_read_whole(folder: Pat
 
 
 def test_a_table_survives_being_written_and_read(folder: Path) -> None:
-    found = read_found_faces(table(folder))
+    (path,) = folder.glob("faces-*.npz")
+    found = read_found_faces(path)
     write_found_faces(folder / "again.npz", found)
     for name, values in vars(read_found_faces(folder / "again.npz")).items():
         if not name.startswith("_"):
