@@ -68,7 +68,7 @@ class ArrayFormat(NamedTuple):
         writer: the command that writes one.
         remedy: what to do about a broken one.
         types: of the arrays, by name; the first array with an axis says how long it is.
-        plain: whether its files are not compressed, so that a small one cannot be made of much repeated text.
+        plain: whether its files are written without compression, so that a small one has little in it.
     """
 
     name: str

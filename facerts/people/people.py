@@ -61,9 +61,7 @@ class PersonFace:
 
     Attributes:
         person: number of the person; None if the face is of none.
-        name: of the person; None without one.
         rank: of the face among those of its person, 1 for the best.
-        path: the photo.
         face: number of the face in the photo, largest first.
         id: name of the face for commands: the beginning of the image's SHA-256, and the face's number.
         box: left, top, right and bottom in pixels; None for an aligned crop.
@@ -126,10 +124,6 @@ class People:
     """The people of a folder that ``find_people`` wrote. It never changes; a correction returns another one.
 
     Attributes:
-        folder: where it is.
-        found: the faces.
-        groups: their groups.
-        constraints: what was decided about them.
         decisions: number of decisions that stand.
     """
 
