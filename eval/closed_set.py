@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.curation.writers import write_shard
+from facerts.curation.output_spec import write_shard
 from facerts.datasets import Source
 from facerts.datasets.encoded_images import encoded_images, order_by_identity
 from facerts.embedding.embed import embed_source

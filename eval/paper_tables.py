@@ -30,7 +30,7 @@ from run_values import add_values, by_seed
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
 from facerts.metrics.intervals import Interval
-from facerts.metrics.paired import compare_pairs, compare_separations
+from facerts.metrics.paired import compare_scores
 from facerts.metrics.resample import pair_subjects
 from facerts.metrics.separation import separation
 from facerts.report.table import markdown_table
@@ -309,10 +309,10 @@ def verification(benchmark: str, results: Sequence[SavedResult], replicates: int
         def interval(row: Row, reference: Row, seeds: Sequence[int]) -> Interval:
             first = row.runs[seeds[0]]
             same, folds, pairs = (first.array(prefix + key) for key in ("same", "folds", "pairs"))
-            return compare_pairs(
+            return compare_scores(
                 *(side.stacked(prefix + "scores", seeds) for side in (row, reference)),
                 same,
-                folds,
+                folds=folds,
                 far=FAR,
                 subjects=pair_subjects(first.arrays.get(prefix + "subjects"), pairs),
                 replicates=replicates,
@@ -371,12 +371,13 @@ def separating(
         return found.auroc if tpr is None else found.tnr_at_tpr[tpr]
 
     def interval(row: Row, reference: Row, seeds: Sequence[int]) -> Interval:
-        sides = [
-            np.concatenate([side.stacked(f"{room}/{side.score}", seeds) for room in rooms], axis=1)
+        first, second = (
+            np.concatenate([side.stacked(f"{room}/{side.score}", seeds) for room in (*good, *others)], axis=1)
             for side in (row, reference)
-            for rooms in (good, others)
-        ]
-        found = compare_separations(*sides, tpr=tpr or TPRS[0], replicates=replicates)
+        )
+        run = row.runs[seeds[0]]
+        is_good = np.arange(first.shape[1]) < sum(len(run.array(f"{room}/{row.score}")) for room in good)
+        found = compare_scores(first, second, is_good, tpr=tpr, replicates=replicates)
         return found["auroc" if tpr is None else "tnr_at_tpr"].ci95
 
     return Measure(name, of, interval)

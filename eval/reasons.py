@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets import Source, open_images
 from facerts.detection import Detection, Detector, open_detector
-from facerts.detection.pose import MODEL, head_pose
+from facerts.detection.detector import MODEL, head_pose
 from facerts.embedding import FaceOutputs
 from facerts.export.non_face_probe import add_non_face_probe, probe_inputs
 from facerts.galleries import Enrollments
@@ -306,8 +306,9 @@ def false_rows(
 def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None) -> list[list[str]]:
     """The reasons of each crop."""
     outputs = scorer.embed(crops) if outputs is None else outputs
-    by_model = reasons.model_reasons(outputs)
-    return [[*names, *reasons.crop_reasons(crop)] for names, crop in zip(by_model, crops, strict=True)]
+    return [
+        [*reasons.model_reasons(outputs, at), *reasons.crop_reasons(crop)] for at, crop in enumerate(crops)
+    ]
 
 
 def photo_names(scorer: Scorer, detector: Detector, photos: Iterator[Image]) -> list[list[str]]:

@@ -27,7 +27,7 @@ from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
-from facerts.metrics.paired import compare_pairs, compare_separations
+from facerts.metrics.paired import compare_scores
 from tests.foreign import write_description, write_embedder
 from tests.postgres_server import Server, postgres_server
 
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def few_replicates() -> Iterator[None]:
     """Bootstraps have 300 replicates, not 1,000, for tests to which the width of an interval is no matter."""
     with pytest.MonkeyPatch.context() as patch:
-        for measure in (compare_pairs, compare_separations, share_interval, verification_intervals):
+        for measure in (compare_scores, share_interval, verification_intervals):
             patch.setitem(measure.__kwdefaults__, "replicates", 300)
         yield
 

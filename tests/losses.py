@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from facerts.training.methods import Batch
 
@@ -20,6 +21,12 @@ def batch_of(labels: list[int], views: int = 1, *, ramp: float = 1.0, step: int 
 def units(rows: Tensor) -> list[list[float]]:
     """Rows divided by their norms, as lists of floats."""
     return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]
+
+
+def of_lengths(*lengths: float) -> Tensor:
+    """Random embeddings ``(N, 6)`` of these norms."""
+    directions = F.normalize(torch.randn(len(lengths), 6, dtype=torch.float64))
+    return directions * torch.tensor(lengths, dtype=torch.float64).unsqueeze(1)
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:

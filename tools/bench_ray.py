@@ -18,7 +18,7 @@ from bench import alternate, machine, parser_of, ratios, seconds_of, spread, wri
 
 from facerts.datasets import open_images
 from facerts.integrations.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
-from facerts.scoring import Job, Task, load, run_job
+from facerts.scoring import ScoreJob, Task, load, run_job
 
 BLOCK_SIZE = 250
 
@@ -59,7 +59,9 @@ def measure(images: str, scratch: Path, model: str, workers: Workers, rounds: in
 
     def run(engine: str) -> float:
         images, size = (few, 1) if engine == "start" else (open_source, BLOCK_SIZE)
-        job = Job(scratch / f"{engine}.jsonl", images(), {**scorer.settings(), **Task().settings()}, size)
+        job = ScoreJob(
+            scratch / f"{engine}.jsonl", images(), {**scorer.settings(), **Task().settings()}, size
+        )
         job.begin(resume=False)
         if engine == "local":
             seconds = seconds_of(lambda: run_job(scorer, source, job, Task()))

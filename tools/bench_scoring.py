@@ -42,7 +42,7 @@ from facerts.export.embedding_only import keep_embedding
 from facerts.hub.find import default_quality, find_model
 from facerts.images import read
 from facerts.images.align import align
-from facerts.scoring import Job, Scorer, Task, load, run_job
+from facerts.scoring import ScoreJob, Scorer, Task, load, run_job
 
 BATCH = 64
 # Runs in the interpreter with insightface: for each input line it processes all photos, and prints time and faces.
@@ -197,7 +197,7 @@ def memory(options: argparse.Namespace, scratch: Path) -> None:
     write_shard(shard, 500, copies=-(-options.memory // 500))
     scorer = load(threads=1)
     source = open_images(shard)
-    job = Job(scratch / "rows.csv", source, scorer.settings(embed=False))
+    job = ScoreJob(scratch / "rows.csv", source, scorer.settings(embed=False))
     job.begin(resume=False)
     done = 0
 
@@ -232,7 +232,7 @@ def _timed(scorer: Scorer, paths: str | Path, out: Path) -> None:
 def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int | None]]:
     """Score like the command; the path and face number of each row."""
     source = open_images(paths)
-    job = Job(out, source, scorer.settings(embed=False))
+    job = ScoreJob(out, source, scorer.settings(embed=False))
     job.begin(resume=False)
     run_job(scorer, source, job, Task())
     return [(row.path, row.face) for row in job.finish()]

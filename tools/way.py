@@ -3,13 +3,14 @@
     python tools/way.py photo.jpg --detector yunet.onnx
 
 The first number is of `scorer.score` for a photo after the first, the second of the command `facerts score`. Functions
-without a name of their own, and what importing a module runs, do not count.
+without a name of their own, and the bodies of classes and modules, which an import runs, do not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
 import sys
 import threading
@@ -50,7 +51,8 @@ def functions_run(call: Callable[[], Any]) -> Counter[str]:
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and not code.co_name.startswith("<") and PACKAGE in Path(code.co_filename).parents:
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
+        if event == "call" and is_function and PACKAGE in Path(code.co_filename).parents:
             seen.add((code.co_filename, code.co_firstlineno))
 
     threading.setprofile(profile)

@@ -129,12 +129,9 @@ def _sample_pairs(
     *,
     same: bool,
 ) -> NDArray[np.int64]:
-    """Sample up to ``PAIRS_PER_FOLD`` pairs within groups, the second image ``YEARS`` years older.
+    """Sample up to ``PAIRS_PER_FOLD`` pairs ``(P, 2)`` within groups, the second image ``YEARS`` older; no duplicates.
 
     Pairs are counted by age and sampled by index, because there are too many to list.
-
-    Returns:
-        ``(P, 2) int64`` without duplicates.
     """
     stride = int(age.max()) + YEARS + 1
     cell_of = group[rows] * stride + age[rows]

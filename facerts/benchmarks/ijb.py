@@ -96,11 +96,7 @@ def _prefix(folder: Path) -> str:
 def _read_named(
     path: Path, kind: type[np.generic], columns: int, form: str
 ) -> tuple[list[str], NDArray[Any]]:
-    """Read lines of an image's name and numbers.
-
-    Returns:
-        The names, which are unique, and the numbers ``(N, columns)``.
-    """
+    """Read lines of an image's unique name and ``columns`` numbers."""
     fields = [line.split(maxsplit=1) for _, line in numbered_lines(path)]
     names = [field[0] for field in fields]
     values = _table(path, [field[-1] for field in fields], kind, columns, form, skipped=1)

@@ -63,11 +63,7 @@ def build_benchmark(
     subjects: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> PairBenchmark:
-    """Build a benchmark from pairs of image files.
-
-    Args:
-        notes: notes on the benchmark; one is added if ``same`` and ``subjects`` disagree.
-    """
+    """Build a benchmark from pairs of image files; a note is added if ``same`` and ``subjects`` disagree."""
     keys = list(dict.fromkeys(key for pair in pairs for key in pair))
     if not keys:
         raise DataError(f"{root}: {listing} lists no pairs")
@@ -107,10 +103,7 @@ def load_pair_list(
     A .csv has a header with ``first``, ``second``, ``same`` (0, 1, true, false) and, optionally, ``fold`` (0 … 9),
     ``first_subject`` and ``second_subject``. A .txt has "PATH PATH LABEL" or "LABEL PATH PATH" on each line, like
     AgeDB-30; the label is 0 or 1. Paths are relative to the file's folder. Without folds, ten equal runs of pairs are
-    the folds.
-
-    Args:
-        subject_of: gives the subject of a path, for lists that do not name subjects.
+    the folds. ``subject_of`` a path is its subject, for lists that do not name subjects.
     """
     path = Path(path)
     if path.suffix.lower() not in LIST_SUFFIXES:

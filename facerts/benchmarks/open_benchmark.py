@@ -62,10 +62,9 @@ _KNOWN = (
 def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
     """Open all verification benchmarks at a path.
 
-    Args:
-        path: a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two),
-            AgeDB, CALFW, CPLFW or XQLFW, recognized by its files; or images with identities, such as a folder with a
-            subfolder for each person, of which pairs are drawn (``pairs_of_people``).
+    It is a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two), AgeDB,
+    CALFW, CPLFW or XQLFW, recognized by its files; or images with identities, such as a folder with a subfolder for
+    each person, of which pairs are drawn (``pairs_of_people``).
     """
     path = Path(path)
     if path.is_dir():

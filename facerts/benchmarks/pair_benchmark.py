@@ -45,8 +45,7 @@ def subjects_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
 def repeated_images(benchmark: PairBenchmark, first: NDArray[np.int64]) -> tuple[str, ...]:
     """Warnings about images that occur more than once in a benchmark, one sentence each.
 
-    Args:
-        first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
+    ``first`` is ``(N,)``, the first image with the same bytes, from ``fingerprint.hash_images``.
     """
     notes = []
     images = first[benchmark.pairs]

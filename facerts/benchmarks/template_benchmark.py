@@ -12,12 +12,7 @@ from facerts.datasets.source import Source
 
 @dataclass(frozen=True)
 class Roster:
-    """Templates with known subjects: a gallery, or the probes of a search.
-
-    Attributes:
-        templates: ``(K,) int64`` rows of templates.
-        subjects: ``(K,) int64`` subjects, as the benchmark numbers them.
-    """
+    """Templates ``(K,) int64``, by row, and their known subjects: a gallery, or the probes of a search."""
 
     name: str
     templates: NDArray[np.int64]

@@ -16,12 +16,7 @@ from facerts.onnx.contract import Description
 
 @dataclass(frozen=True)
 class GraftedModel:
-    """The result of ``graft_quality``.
-
-    Attributes:
-        description: description of the new file, with its thresholds.
-        left_out: why faces could not be read, one sentence each.
-    """
+    """The new file's description with its thresholds, and why faces could not be read, one sentence each."""
 
     description: Description
     parity: Parity
@@ -45,10 +40,6 @@ def graft_quality(
         faces: aligned faces to choose quality and match thresholds on, in any layout that ``open_source`` accepts; None
             keeps the thresholds that the two models have.
         providers: ONNX Runtime's execution providers by name; None for the CPU.
-
-    Raises:
-        DataError: the faces cannot be opened, or there are too few.
-        MissingExtraError: as there.
     """
     out = Path(out)
     check_target(out, model, quality)

@@ -43,13 +43,8 @@ def match_every_pair(
 ) -> tuple[Matching | None, ComparedFaces | None, list[str]]:
     """Match thresholds on all pairs of faces with known identities; duplicate images count once.
 
-    Args:
-        keep: quality thresholds by name, see ``match_thresholds``.
-        flip: whether the embeddings include the mirror images.
-
-    Returns:
-        The calibration and the pairs behind it, None if there are too few pairs for any rate; and remarks for the
-        report.
+    The calibration and the pairs behind it are None if there are too few pairs for any rate; remarks are for the
+    report. ``keep`` are quality thresholds by name; ``flip`` says whether embeddings include the mirror images.
     """
     labels, name = faces.source.labels, faces.source.name
     assert labels is not None
@@ -96,12 +91,7 @@ def match_listed_pairs(
     *,
     flip: bool,
 ) -> MatchingAndNotes:
-    """Match thresholds on the pairs of a benchmark, without pairs that have an unreadable image.
-
-    Args:
-        keep: quality thresholds by name, see ``match_thresholds``.
-        flip: whether the embeddings include the mirror images.
-    """
+    """Match thresholds on a benchmark's pairs without unreadable images; see ``match_every_pair``."""
     assert faces.embedding is not None
     new_row = np.full(len(benchmark.images), -1)
     new_row[faces.rows] = np.arange(len(faces.rows))
@@ -131,11 +121,7 @@ def match_listed_pairs(
 def reachable_rates(
     fmrs: Sequence[float] | None, genuine: int, impostors: int
 ) -> tuple[list[float], list[str]]:
-    """The false match rates that there are enough pairs for, and the reasons why other rates are left out.
-
-    Args:
-        fmrs: the requested rates; None for ``FMRS``.
-    """
+    """The rates, of ``FMRS`` by default, that there are enough pairs for, and the reasons why others are left out."""
     if not genuine or not impostors:
         return [], [
             f"There are {genuine:,} genuine pairs and {impostors:,} impostor pairs, so there are no match thresholds; "

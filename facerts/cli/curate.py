@@ -14,13 +14,10 @@ from facerts.cli.shared_options import BatchOptions, CropOptions, Json, ModelOrD
 from facerts.errors import Error
 
 if TYPE_CHECKING:
-    from facerts.curation.curation_job import JobOptions
     from facerts.curation.embeddings import SourceEmbedder
     from facerts.curation.output_spec import OutputSpec
 
-# Reasons for dropped images that are errors, not the purpose of the command.
-UNREADABLE = ("cannot be read", "cannot be decoded")
-# Rows of a table of identities; the report and its lists have more.
+# Rows of a table of identities; the report has more.
 PAIRS = 10
 
 
@@ -44,7 +41,7 @@ class WriteOptions:
 
     Attributes:
         shards: Write this number of tar shards instead of a record directory.
-        dry_run: Write only the report and its lists, no images.
+        dry_run: Write only the report, no images.
         report: Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json.
     """
 
@@ -56,13 +53,7 @@ class WriteOptions:
         """Where and in which layout a data set is written."""
         from facerts.curation.output_spec import OutputSpec
 
-        return OutputSpec(out, self.shards)
-
-    def job(self) -> JobOptions:
-        """Dry run and report."""
-        from facerts.curation.curation_job import JobOptions
-
-        return JobOptions(self.dry_run, self.report)
+        return OutputSpec(out, self.shards, self.dry_run, self.report)
 
 
 @dataclass(frozen=True)
@@ -128,7 +119,7 @@ def split(
         identities: Number of identities to hold out.
         share: Share of the identities to hold out, above 0 and below 1.
     """
-    from facerts.curation.split import split as run
+    from facerts.curation.rearrange import split as run
     from facerts.datasets import open_source
 
     result = run(
@@ -138,7 +129,6 @@ def split(
         identities=identities,
         share=share,
         seed=seed,
-        options=writing.job(),
     )
     _show(result, json)
 
@@ -158,9 +148,9 @@ def merge(
     Args:
         prefix_sources: Prefix identities with the name of their source, so that none are merged.
     """
-    from facerts.curation.merge import merge as run
+    from facerts.curation.rearrange import merge as run
 
-    _show(run(sources, writing.output(out), prefix_sources=prefix_sources, options=writing.job()), json)
+    _show(run(sources, writing.output(out), prefix_sources=prefix_sources), json)
 
 
 def shuffle(sources: Sources, out: Out, seed: Seed = 0, *, writing: WriteOptions, json: Json = False) -> None:
@@ -168,10 +158,10 @@ def shuffle(sources: Sources, out: Out, seed: Seed = 0, *, writing: WriteOptions
 
     Example: facerts data shuffle faces/ --out shuffled --shards 8
     """
-    from facerts.curation.shuffle import shuffle as run
+    from facerts.curation.rearrange import shuffle as run
     from facerts.datasets import open_source
 
-    _show(run(open_source(sources), writing.output(out), seed=seed, options=writing.job()), json)
+    _show(run(open_source(sources), writing.output(out), seed=seed), json)
 
 
 def dedup(
@@ -179,7 +169,7 @@ def dedup(
     sources: Sources,
     *,
     out: Out,
-    by: Literal["hash", "pixels", "embedding"] = "hash",
+    by: Literal["hash", "embedding"] = "hash",
     threshold: float = 0.95,
     identity_threshold: float = 0.7,
     min_own_cosine: float | None = None,
@@ -199,7 +189,7 @@ def dedup(
     Example: facerts data dedup faces/ --by embedding --threshold 0.95 --out faces_once
 
     Args:
-        by: Compare images by their bytes, their decoded pixels, or their embeddings.
+        by: Compare images by their bytes or their embeddings.
         threshold: Minimum cosine similarity of near-duplicates.
         identity_threshold: Minimum cosine similarity of the means of two identities that look like one person.
         min_own_cosine: Drop images whose cosine similarity to the mean of the others of their identity is lower than
@@ -208,8 +198,8 @@ def dedup(
         merge_identities: Merge identities that look like one person.
         drop_identities: Keep only the larger of two identities that look like one person.
     """
-    from facerts.curation.exact_duplicates import dedup as run
-    from facerts.curation.identity_pairs import IdentityAction
+    from facerts.curation.dedup import DedupThresholds, IdentityAction
+    from facerts.curation.dedup import dedup as run
     from facerts.datasets import open_source
 
     if merge_identities and drop_identities:
@@ -218,23 +208,15 @@ def dedup(
         )
     merge_or_report = IdentityAction.MERGE if merge_identities else IdentityAction.REPORT
     action = IdentityAction.DROP if drop_identities else merge_or_report
-    output, options = writing.output(out), writing.job()
-    if by != "embedding":
-        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by} does not use embeddings")
-        _show(run(open_source(sources), output, by=by, identity_action=action, options=options), json)
-        return
-    from facerts.curation.dedup import DedupThresholds
-    from facerts.curation.dedup import dedup as run_by_embedding
-
-    thresholds = DedupThresholds(threshold, identity_threshold, min_own_cosine, images_across)
-    result = run_by_embedding(
+    if by == "hash":
+        _refuse_options(context, EMBEDDING_OPTIONS, "--by hash does not use embeddings")
+    result = run(
         open_source(sources),
-        output,
-        embedding.open(batches),
-        thresholds,
+        writing.output(out),
+        embedding.open(batches) if by == "embedding" else None,
+        DedupThresholds(threshold, identity_threshold, min_own_cosine, images_across),
         identity_action=action,
-        detector=crops.open(batches),
-        options=options,
+        detector=crops.open(batches) if by == "embedding" else None,
     )
     _show(result, json)
 
@@ -275,7 +257,6 @@ def exclude_overlap(
         threshold=threshold,
         single_images=single_images,
         detector=crops.open(batches),
-        options=writing.job(),
     )
     _show(result, json)
 
@@ -292,9 +273,9 @@ def _show(report: dict[str, Any], json: bool) -> None:
     """Print the report; exit with status 1 if images could not be read."""
     for note in report.get("benchmarks", {}).get("notes", []):
         warn(note)
-    unreadable = sum(report["dropped"]["by_reason"].get(reason, 0) for reason in UNREADABLE)
+    unreadable = report["dropped"]["by_reason"].get("cannot be read", 0)
     unreadable += len(report.get("benchmarks", {}).get("unreadable", []))
-    problem = f"{unreadable:,} images could not be read; the report and its lists name them"
+    problem = f"{unreadable:,} images could not be read; the report names them"
     print_result(report if json else _print_tables(report), json, problems=[problem] * bool(unreadable))
 
 
@@ -310,9 +291,9 @@ def _print_tables(report: dict[str, Any]) -> dict[str, Any]:
     print_rows(rows, ["", "what", "images", "identities"])
     pairs = report.get("identity_pairs", {})
     columns: list[Column] = [("identities", lambda pair: f"{pair['first']}, {pair['second']}"), "one_person"]
-    columns += [("cosine of means", "mean_cosine"), "similar_images", "equal_images", "share"]
+    columns += [("cosine of means", "mean_cosine"), "shared_images", "share"]
     title = "Pairs of identities: {count:,}, of one person: {one_person:,} ({done})"
-    print_rows(pairs.get("surest", [])[:PAIRS], columns, title.format_map(pairs) if pairs else "")
+    print_rows(pairs.get("list", [])[:PAIRS], columns, title.format_map(pairs) if pairs else "")
     if overlap := report.get("overlap"):
         title = f"Identities that look like somebody in a benchmark: {overlap['identities']:,}"
         nearest = [
@@ -321,7 +302,7 @@ def _print_tables(report: dict[str, Any]) -> dict[str, Any]:
             for row in of[: PAIRS // 2]
         ]
         print_rows(nearest, ["identity", "resembles", "cosine"], title)
-    fields = {"report": report["report"], **report["lists"], "seconds": report["seconds"]}
+    fields = {"report": report["report"], "seconds": report["seconds"]}
     if "model" in report["settings"]:
         model = report["settings"]["model"]
         fields["model"] = f"{model['name']} ({model['sha256'][:12]}…)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,22 +9,21 @@ import typer
 
 from facerts.cli.gallery import AcceptanceOptions
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import (
-    EXIT_SOME_FAILED,
-    fields_table,
-    print_json,
-    rows_table,
-    warn,
-    warn_first,
-)
+from facerts.cli.output import Column, print_result, warn
 from facerts.cli.shared_options import Images, Json, ScorerOptions
 from facerts.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from facerts.people import Corrected, People
 
-# Rows of a table; people.csv has all.
-MAX_ROWS = 50
+PEOPLE: list[Column] = [
+    "person",
+    ("name", lambda row: f"{row['name'] or ''}{' (hidden)' * row['hidden']}"),
+    "photos",
+    "faces",
+    ("best face", "best"),
+]
+FACES: list[Column] = [("face", "id"), ("photo", "path"), "status", "percentile", "reasons"]
 
 Folder = Annotated[Path, typer.Argument(help="Folder of facerts people find.", metavar="FOLDER")]
 PersonArgument = Annotated[str, typer.Argument(help="Number or name of a person.", metavar="PERSON")]
@@ -69,20 +67,18 @@ def find_(
     )
     for notice in found.notices:
         warn(notice)
-    errors = [error for error in found.people.found.error.tolist() if error]
-    warn_first(errors, "people.csv lists")
     if found.vanished:
         count = len(found.vanished)
         photos = "1 photo of the last run is" if count == 1 else f"{count:,} photos of the last run are"
         warn(f"{photos} not there any more, first {found.vanished[0]}")
     page = _write_page(found.people)
-    summary = {**found.people.summary(), "scored": found.scored, "vanished": len(found.vanished), **page}
-    if json:
-        print_json({**summary, "people_by_number": _listed(found.people)})
-    else:
-        fields_table(summary)
-    if errors:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    print_result(
+        {**found.people.summary(), "scored": found.scored, "vanished": len(found.vanished), **page},
+        json,
+        details={"people_by_number": _listed(found.people)},
+        problems=[error for error in found.people.found.error.tolist() if error],
+        all_in="people.csv lists",
+    )
 
 
 @people.command(name="list")
@@ -99,31 +95,12 @@ def list_(
     Args:
         out: File to write a row for each face to: .csv, .jsonl or .parquet.
     """
-    from facerts.people import PersonFace, read_people
-    from facerts.scoring import open_sink
+    from facerts.people import read_people
 
     known = read_people(folder)
     if out is not None:
-        with open_sink(out, PersonFace) as put:
-            for face in known.faces():
-                put(face)
-    if json:
-        print_json({**known.summary(), "people_by_number": _listed(known)})
-        return
-    rows = [
-        (
-            str(person.number),
-            f"{person.name or '–'}{' (hidden)' * person.hidden}",
-            str(person.photos),
-            str(len(person.rows)),
-            known.face_id(int(person.rows[0])),
-        )
-        for person in known.persons[:MAX_ROWS]
-    ]
-    rows_table("People", ["person", "name", "photos", "faces", "best face"], rows, words=2)
-    if len(known.persons) > MAX_ROWS:
-        warn(f"{len(known.persons) - MAX_ROWS:,} more people are not shown; --json lists them all")
-    fields_table(known.summary())
+        known.write_table(out)
+    print_result(known.summary(), json, _listed(known), PEOPLE, name="people_by_number")
 
 
 @people.command()
@@ -133,29 +110,11 @@ def show(folder: Folder, person: PersonArgument, *, json: Json = False) -> None:
     Example: facerts people show people/ 12
     """
     from facerts.people import read_people
-    from facerts.scoring.reasons import in_words
 
     known = read_people(folder)
     one = known.person(person)
     faces = [face for face in known.faces() if face.person == one.number]
-    if json:
-        print_json(
-            {"person": one.number, "name": one.name or None, "faces": [asdict(face) for face in faces]}
-        )
-        return
-    rows = [
-        (
-            face.id or "–",
-            face.path,
-            face.status.value,
-            "–" if face.percentile is None else f"{int(face.percentile)}",
-            in_words(face.reasons),
-        )
-        for face in faces[:MAX_ROWS]
-    ]
-    rows_table(one.title, ["face", "photo", "status", "percentile", "reasons"], rows, words=3)
-    if len(faces) > MAX_ROWS:
-        warn(f"{len(faces) - MAX_ROWS:,} more faces are not shown; --json lists them all")
+    print_result({"person": one.number, "name": one.name or None}, json, faces, FACES, name="faces")
 
 
 @people.command()
@@ -253,11 +212,12 @@ def copy(
     from facerts.people import copy_photos, read_people
 
     copied = copy_photos(read_people(folder), out, crops=crops, named_only=named_only)
-    warn_first(copied.errors, "--json lists")
-    result = {"copied": len(copied.written), "folder": str(out)}
-    print_json({**result, "errors": copied.errors}) if json else fields_table(result)
-    if copied.errors:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    print_result(
+        {"copied": len(copied.written), "folder": str(out)},
+        json,
+        details={"errors": copied.errors},
+        problems=copied.errors,
+    )
 
 
 @people.command(name="to-gallery")
@@ -279,13 +239,12 @@ def to_gallery(
         named_only: Leave out people without a name; otherwise they are called person-12.
     """
     from facerts.galleries import Gallery
-    from facerts.people import gallery_of_people, read_people
+    from facerts.people import read_people
 
     place = Gallery(out)
-    images = gallery_of_people(read_people(folder), k, named_only=named_only).read()
+    images = read_people(folder).gallery(k, named_only=named_only).read()
     place.replace(images)
-    result = {"people": len(images.people), "images": len(images), "file": place.name}
-    print_json(result) if json else fields_table(result)
+    print_result({"people": len(images.people), "images": len(images), "file": place.name}, json)
 
 
 def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
@@ -295,14 +254,17 @@ def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
     known = corrected.people
     with recorded():
         page = _write_page(known)
-    result = {
-        done: corrected.decision.action.value,
-        "people": [f"{number} {known.by_number[number].name}".strip() for number in corrected.numbers],
-        "faces_moved": len(corrected.decision.faces),
-        "decisions": known.decisions,
-        **page,
-    }
-    print_json(result) if json else fields_table(result)
+    numbers = [f"{number} {known.by_number[number].name}".strip() for number in corrected.numbers]
+    print_result(
+        {
+            done: corrected.decision.action.value,
+            "people": numbers,
+            "faces_moved": len(corrected.decision.faces),
+            "decisions": known.decisions,
+            **page,
+        },
+        json,
+    )
 
 
 def _write_page(known: People) -> dict[str, str | None]:

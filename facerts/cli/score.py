@@ -70,7 +70,7 @@ def score(
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.onnx.providers import GPU_PROVIDERS
-    from facerts.scoring import Copies, Job, Row, Task, run_job
+    from facerts.scoring import Copies, Row, ScoreJob, Task, run_job
     from facerts.scoring.row import DETAILS
 
     to_file = out not in (None, STDOUT)
@@ -93,7 +93,7 @@ def score(
         import_ray(workers)
     counts = _Counts(source, decided=task.min_quality is not None)
     if to_file:
-        with Job(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:
+        with ScoreJob(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:
             for damage in job.begin(resume=resume):
                 warn(damage)
             copies.remove_unfinished()

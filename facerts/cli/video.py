@@ -102,7 +102,9 @@ def video(
     # Settings that do not fit the model are better found now than with the first clip.
     scorer.track_row_builder(min_quality=min_quality, keep=keep)
     paths = video_paths(clips)
-    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}", resume=resume) as job:
+    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}") as job:
+        for damage in job.begin(resume=resume):
+            warn(damage)
         with progress_bar() as bar:
             shown = {}
 

@@ -1,6 +1,13 @@
 """Videos to folders of results: tables of tracks, best shots, templates and annotated videos."""
 
-from facerts.clips.clip_rows import ClipRow, TrackRow
-from facerts.clips.video_job import TrackSearch, VideoJob, VideoTask, run_videos, video_paths
+from facerts.clips.video_job import (
+    ClipRow,
+    TrackRow,
+    TrackSearch,
+    VideoJob,
+    VideoTask,
+    run_videos,
+    video_paths,
+)
 
 __all__ = ["ClipRow", "TrackRow", "TrackSearch", "VideoJob", "VideoTask", "run_videos", "video_paths"]

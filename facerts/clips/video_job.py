@@ -7,11 +7,10 @@ the best shots in ``crops/``. Until all clips are done, ``unfinished/`` keeps th
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,12 @@ import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 
 from facerts.clips.annotated import BoxLog, DrawnTrack, write_annotated
-from facerts.clips.clip_rows import ClipRow, TrackRow, track_row
 from facerts.errors import DataError, Error, VideoError
 from facerts.galleries import Decision, Gallery
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
-from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, sync_names, writing
-from facerts.io.json_file import read_json
+from facerts.io.files import atomic_write, read_file, refuse_link, remove_unfinished, sync_names
+from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
@@ -35,10 +33,8 @@ from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import open_frames
 from facerts.video.open_frames import is_file_name, shown_name
 
-SCHEMA = "facerts.video-job/1"
+SCHEMA = "facerts.video-job/2"
 UNFINISHED = "unfinished"
-# Its name while it is removed.
-FINISHED = ".finished"
 CROPS = "crops"
 # Called with the number of a clip, the time until which it was looked at, and its duration.
 Advance = Callable[[int, float, float | None], None]
@@ -47,6 +43,69 @@ SUFFIXES = (
     *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".flv"),
     *(".wmv", ".ogv", ".3gp", ".mxf", ".vob", ".gif"),
 )
+
+
+@dataclass(frozen=True)
+class ClipRow:
+    """A clip, or why it could not be read; fields without a value are None.
+
+    Attributes:
+        seconds: duration, as the clip itself says.
+        read_until: time of the last frame that was decoded, in seconds.
+        frames: number of frames that were looked at.
+        faces: number of faces in them.
+        tracks: number of tracks.
+        too_poor: how many of them have only poor faces.
+        left_out: number of tracks with fewer faces than the minimum.
+        damaged: number of packets and frames that were damaged.
+        error: why it could not be read, or not to its end.
+    """
+
+    clip: str
+    seconds: float | None = None
+    read_until: float | None = None
+    frames: int = 0
+    faces: int = 0
+    tracks: int = 0
+    too_poor: int = 0
+    left_out: int = 0
+    damaged: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TrackRow:
+    """A track, see ``facerts.Track``; fields without a value are None.
+
+    Attributes:
+        track: its number in the clip, from 1.
+        spans: begin and end of each time that it is on screen, one after the other, in seconds.
+        best_times: times of the best shots, best first, in seconds.
+        crops: their files, relative to the folder of results.
+        decision: of the search in the gallery; None without one.
+        person: the most similar person, also where the decision is "unknown".
+        threshold: minimum cosine similarity of a match at the false positive identification rate.
+        fpir: that rate.
+    """
+
+    clip: str
+    track: int
+    start: float
+    end: float
+    spans: list[float]
+    faces: int
+    poor_faces: int
+    percentile: float | None = None
+    quality: float | None = None
+    reasons: tuple[str, ...] = ()
+    best_times: list[float] | None = None
+    crops: tuple[str, ...] = ()
+    decision: str | None = None
+    person: str | None = None
+    cosine: float | None = None
+    threshold: float | None = None
+    fpir: float | None = None
+    model_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +165,7 @@ class FinishedClip:
     """What is kept of a clip that is done.
 
     Attributes:
-        state: size and modification time of its file; None if it is none.
+        state: of its file; None if it is none.
         templates: one for each track.
     """
 
@@ -115,7 +174,7 @@ class FinishedClip:
     clip: ClipRow
     tracks: list[TrackRow]
     templates: list[list[float]]
-    state: tuple[int, int] | None = None
+    state: FileState = None
 
 
 _FINISHED = TypeAdapter(FinishedClip)
@@ -138,16 +197,13 @@ def video_paths(paths: Sequence[str]) -> list[str]:
     return clips
 
 
-class VideoJob:
-    """The folder of results of some clips.
-
-    It is locked within the ``with`` block, which begins by creating it or checking what an earlier run left.
+class VideoJob(Job):
+    """The folder of results of some clips, of which each is a part.
 
     Args:
         out: the folder.
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
-        resume: whether to continue an earlier run; otherwise it is an error.
 
     Attributes:
         shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
@@ -155,13 +211,7 @@ class VideoJob:
     """
 
     def __init__(
-        self,
-        out: str | Path,
-        clips: Sequence[str],
-        settings: dict[str, Any],
-        table: str = ".csv",
-        *,
-        resume: bool = False,
+        self, out: str | Path, clips: Sequence[str], settings: dict[str, Any], table: str = ".csv"
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)
@@ -169,63 +219,40 @@ class VideoJob:
         self.tables = {name: self.out / f"{name}{table}" for name in ("tracks", "clips")}
         for path in self.tables.values():
             check_sink(path)
-        self.folder = self.out / UNFINISHED
         self.names = _unique_names(self.shown)
-        self.settings = {"schema": SCHEMA, **settings, "clips": self.shown}
-        self._resume = resume
-        self._lock = ExitStack()
+        settings = {"schema": SCHEMA, **settings, "clips": self.shown}
+        super().__init__(self.out / UNFINISHED, settings, ".json", self.out)
 
-    def __enter__(self) -> VideoJob:
-        with ExitStack() as lock:
-            lock.enter_context(locked(self.out))
-            self._begin()
-            self._lock = lock.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.close()
-
-    def _begin(self) -> None:
-        for path in (self.folder, self.out / CROPS):
-            refuse_link(path)
-        shutil.rmtree(self.out / FINISHED, ignore_errors=True)
-        file = self.folder / "job.json"
-        if file.is_file():
-            if not self._resume:
-                raise Error(
-                    f"{self.out} has an unfinished run; continue it with --resume, or delete the folder"
-                )
-            earlier = read_json(file)
-            if not isinstance(earlier, dict):
-                raise DataError(
-                    f"{file}: not from a run over videos; delete the folder {self.out} to start over"
-                )
-            changed = [name for name, value in self.settings.items() if earlier.get(name) != value]
-            if changed:
-                raise Error(
-                    f"{self.out} is from a run with different settings ({', '.join(changed)}); use the original "
-                    "settings, or delete the folder"
-                )
-            return
-        if self.out.is_dir() and any(path != self.folder for path in self.out.iterdir()):
+    def _start(self) -> None:
+        if self._file.is_file():
+            # Of a run that was interrupted in its first clip.
+            shutil.rmtree(self.out / CROPS, ignore_errors=True)
+        elif self.out.is_dir() and any(path != self.folder for path in self.out.iterdir()):
             raise Error(f"{self.out} is not empty; give another folder for --out, or delete it")
-        with atomic_write(file, "w") as stream:
-            json.dump(json.loads(json.dumps(self.settings)), stream, indent=1)
+        super()._start()
 
-    def finished(self, number: int) -> FinishedClip | None:
-        """What an earlier run kept of a clip; None if it was not done, or its file has changed since."""
-        path = self._finished_file(number)
-        if not path.is_file():
-            return None
+    def _check(self) -> None:
+        refuse_link(self.out / CROPS)
+        for _ in self.intact(self._read):
+            pass
+
+    def _read(self, number: int) -> FinishedClip:
+        path = self.part(number)
         try:
-            finished = _FINISHED.validate_json(path.read_bytes())
+            return _FINISHED.validate_json(read_file(path))
         except (ValueError, OSError) as error:
-            raise DataError(f"{path}: damaged; delete it to look at its clip again") from error
-        return finished if finished.state == file_state(self.clips[number]) else None
+            raise DataError(f"{path}: damaged, this is not a clip") from error
+
+    def done(self, number: int) -> FinishedClip | None:
+        """What is kept of a clip; None if it was not done, or its file has changed since."""
+        if number not in self.finished():
+            return None
+        clip = self._read(number)
+        return clip if clip.state == _state(self.clips[number]) else None
 
     def put(self, number: int, finished: FinishedClip) -> None:
         """Keep a clip that is done; when this returns it survives a power failure."""
-        with atomic_write(self._finished_file(number)) as file:
+        with atomic_write(self.part(number)) as file:
             file.write(_FINISHED.dump_json(finished))
 
     def remove_crops(self, number: int) -> None:
@@ -252,7 +279,7 @@ class VideoJob:
         """Join the clips into the tables and remove what is unfinished."""
         clips = []
         for number, clip in enumerate(self.shown):
-            finished = self.finished(number)
+            finished = self.done(number)
             if finished is None:
                 raise DataError(f"{clip} changed while others were looked at; run again with --resume")
             clips.append(finished)
@@ -264,14 +291,8 @@ class VideoJob:
             for finished in clips:
                 put(finished.clip)
         _write_templates(self.out / "templates.npz", clips)
-        # Renamed first, because a half-deleted folder could neither be resumed nor ignored.
-        with writing(self.out):
-            os.replace(self.folder, self.out / FINISHED)
-            shutil.rmtree(self.out / FINISHED)
+        self.remove()
         return clips
-
-    def _finished_file(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.json"
 
 
 def run_videos(
@@ -284,7 +305,7 @@ def run_videos(
     if task.annotate is not None:
         remove_unfinished(task.annotate)
     for number in range(len(job.clips)):
-        finished = job.finished(number)
+        finished = job.done(number)
         if finished is None:
             finished = _run_clip(scorer, job, task, number, advance)
             job.put(number, finished)
@@ -293,7 +314,7 @@ def run_videos(
 
 def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advance: Advance) -> FinishedClip:
     clip, shown = job.clips[number], job.shown[number]
-    file = file_state(clip)
+    file = _state(clip)
     job.remove_crops(number)
     try:
         source = open_frames(clip, reconnect=task.reconnect)
@@ -310,7 +331,7 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
 
     def add(track: Track) -> None:
         found = {} if task.search is None else task.search.columns(track)
-        row = track_row(track, shown, job.save_crops(number, track), found)
+        row = _track_row(track, shown, job.save_crops(number, track), found)
         rows.append(row)
         templates.append(track.template.tolist())
         person = row.person if row.decision == Decision.MATCH.value else None
@@ -354,15 +375,33 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
     return FinishedClip(row, rows, templates, file)
 
 
-def file_state(clip: str) -> tuple[int, int] | None:
-    """Size and modification time of a clip's file; None if it is none."""
-    if not is_file_name(clip):
-        return None
-    try:
-        status = os.stat(clip)
-    except (OSError, ValueError):
-        return None
-    return status.st_size, status.st_mtime_ns
+def _track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[str, Any]) -> TrackRow:
+    """The row of a track.
+
+    Args:
+        crops: names of the files of its best shots.
+        found: columns of a search in a gallery.
+    """
+    return TrackRow(
+        clip,
+        track.number,
+        start=round(track.start, 3),
+        end=round(track.end, 3),
+        spans=[round(side, 3) for span in track.spans for side in span],
+        faces=track.faces,
+        poor_faces=track.poor_faces,
+        percentile=track.percentile,
+        quality=track.quality,
+        reasons=track.reasons,
+        best_times=[round(shot.time, 3) for shot in track.best],
+        crops=crops,
+        model_sha256=track.model_sha256,
+        **found,
+    )
+
+
+def _state(clip: str) -> FileState:
+    return file_state(clip) if is_file_name(clip) else None
 
 
 def _unique_names(clips: Sequence[str]) -> list[str]:
@@ -381,16 +420,13 @@ def _write_templates(path: Path, clips: Sequence[FinishedClip]) -> None:
     rows = [row for finished in clips for row in finished.tracks]
     if not rows:
         return
-    quality, percentile = (
-        np.array([np.nan if score is None else score for score in scores], dtype=np.float32)
-        for scores in ([row.quality for row in rows], [row.percentile for row in rows])
-    )
     with atomic_write(path) as file:
         np.savez_compressed(
             file,
             clips=np.array([row.clip for row in rows]),
             tracks=np.array([row.track for row in rows], dtype=np.int32),
             templates=np.array([each for finished in clips for each in finished.templates], np.float32),
-            quality=quality,
-            percentile=percentile,
+            # A missing value is not a number.
+            quality=np.array([row.quality for row in rows], np.float32),
+            percentile=np.array([row.percentile for row in rows], np.float32),
         )

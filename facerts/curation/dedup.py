@@ -1,32 +1,51 @@
-"""Remove near-duplicate and mislabeled images from a data set, by their embeddings."""
+"""Remove duplicates from a data set: images of equal bytes, or by embeddings near-duplicates and mislabeled images."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import Enum
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.curation_job import CurationJob, JobOptions, identity_of, open_job
-from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
-from facerts.curation.identity_means import identity_means, leave_one_out_cosines, rows_by_label
-from facerts.curation.identity_pairs import SHARED, IdentityAction, IdentityPair, resolve_pairs
+from facerts.curation.curation_job import CurationJob, identity_of, open_job
+from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import (
     EmbeddingSubset,
     Floats,
     check_threshold,
     find_near_duplicates,
+    identity_means,
+    leave_one_out_cosines,
+    rows_by_label,
     similar_pairs,
 )
-from facerts.datasets import Source
+from facerts.datasets.encoded_images import read_ahead, row_slices
+from facerts.datasets.source import Relabeled, Source
 from facerts.detection.detector import FaceFinder
-from facerts.embedding.search import Backend
 from facerts.io.progress import track
-from facerts.io.versions import installed_versions
 
 QUANTILES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
+# Two identities are one person if they share this much of the smaller one; a few shared images may be of either.
+SHARED = 0.5
+# Bytes of the digest that are kept of every image; where these collide, whole digests are compared.
+_PREFIX_BYTES = 8
+
+Labels = NDArray[np.int64]
+
+
+class IdentityAction(str, Enum):
+    """What to do with identities that look like one person."""
+
+    REPORT = "report"
+    MERGE = "merge"
+    DROP = "drop"
 
 
 @dataclass(frozen=True)
@@ -54,62 +73,199 @@ class DedupThresholds:
 def dedup(
     source: Source,
     out: OutputSpec,
-    embedder: SourceEmbedder,
+    embedder: SourceEmbedder | None = None,
     thresholds: DedupThresholds | None = None,
     *,
     identity_action: IdentityAction = IdentityAction.REPORT,
     detector: FaceFinder | None = None,
-    options: JobOptions | None = None,
 ) -> dict[str, Any]:
-    """Write a source without near-duplicates and, optionally, without mislabeled images and duplicate identities.
+    """Write a source without duplicates and, optionally, without mislabeled images and duplicate identities.
 
-    Of near-duplicates within an identity, the image with the best quality is kept (the first one if the model has no
-    quality). Then images that are far from the mean of the others of their identity are dropped, if
-    ``thresholds.min_own_cosine`` is given. Identities that look like one person, by their means or by near-duplicate
-    images, are reported, and merged or dropped by ``identity_action``. Images that cannot be read are dropped. Without
-    identities, all images are compared with each other.
+    Without an embedder, images of equal bytes are duplicates, and the first of an identity is kept. With one, images
+    of similar embeddings are, and the one with the best quality is kept (the first one if the model has no quality);
+    images that cannot be read are dropped, and those that are far from the mean of the others of their identity, if
+    ``thresholds.min_own_cosine`` is given.
+
+    Identities that look like one person, by the images that they share or by their means, are reported, and merged or
+    dropped by ``identity_action``. Without identities, all images are compared with each other.
     """
     thresholds = thresholds or DedupThresholds()
-    settings = {"by": "embedding", **asdict(thresholds), "identity_action": identity_action.value}
-    settings |= {**embedder.settings(), "detector": detector and detector.identity}
-    with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
-        embeddings = embedder.embed(source, job.scratch, detector)
-        for index, problem in sorted(embeddings.unreadable.items()):
+    settings: dict[str, Any] = {"by": "hash", "identity_action": identity_action.value}
+    if embedder is not None:
+        settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings()}
+        settings |= {"detector": detector and detector.identity}
+    with open_job(source, [out], settings) as job:
+        key: _Bytes | _Embeddings = (
+            _Bytes(source) if embedder is None else _Embeddings(job, embedder, thresholds, detector)
+        )
+        labels, written = source.labels, source
+        key.drop_duplicates(job, np.zeros(len(source), dtype=np.int64) if labels is None else labels)
+        if labels is not None:
+            pairs = key.identity_pairs(job, labels)
+            report_pairs(job, pairs, identity_action)
+            images = np.bincount(labels[job.kept], minlength=len(source.identities))
+            if identity_action is IdentityAction.DROP:
+                _drop_identities(job, labels, choose_dropped(pairs, images))
+            elif identity_action is IdentityAction.MERGE:
+                new_labels = merge_labels(pairs, images)
+                key.drop_duplicates(job, new_labels[labels])
+                written = _relabeled(source, new_labels)
+        job.write(out, written, job.kept)
+    return job.report
+
+
+class _Bytes:
+    """Images of equal bytes are duplicates."""
+
+    def __init__(self, source: Source) -> None:
+        self._groups = equal_images(source)
+
+    def drop_duplicates(self, job: CurationJob, labels: Labels) -> None:
+        """Drop each image that is a duplicate of a better one with the same label."""
+        for group in self._groups:
+            first: dict[int, int] = {}
+            for index in group:
+                keeper = first.setdefault(int(labels[index]), index)
+                if keeper != index:
+                    job.drop(index, "equal bytes", resembles=job.source.location(keeper))
+
+    def identity_pairs(self, job: CurationJob, labels: Labels) -> list[IdentityPair]:
+        """The pairs of identities that may be one person."""
+        kept = ([index for index in group if job.kept[index]] for group in self._groups)
+        pairs = ((*pair, 1.0) for group in kept for pair in combinations(group, 2))
+        return pair_identities(job.source, job.kept, pairs)
+
+
+class _Embeddings:
+    """Images of similar embeddings are duplicates."""
+
+    def __init__(
+        self,
+        job: CurationJob,
+        embedder: SourceEmbedder,
+        thresholds: DedupThresholds,
+        detector: FaceFinder | None,
+    ) -> None:
+        self._embeddings = embedder.embed(job.source, job.scratch, detector)
+        self._thresholds = thresholds
+        self._search = embedder.search
+        for index, problem in sorted(self._embeddings.unreadable.items()):
             job.drop(index, "cannot be read", error=problem)
-        output_source = source
-        if source.labels is None:
-            _drop_near_duplicates(job, embeddings, np.arange(len(source)), thresholds, embedder)
-        else:
-            each = rows_by_label(source.labels)
-            for rows in track(
-                each, "comparing images of each identity", len(source.identities), "identities"
-            ):
-                _drop_near_duplicates(job, embeddings, rows, thresholds, embedder)
-            _drop_outliers(job, embeddings, thresholds)
-            pairs = similar_identities(
-                source,
-                embeddings.embedding,
-                job.kept,
-                mean_threshold=thresholds.identity_threshold,
-                image_threshold=thresholds.threshold if thresholds.images_across else None,
-                backend=embedder.search,
+
+    def drop_duplicates(self, job: CurationJob, labels: Labels) -> None:
+        """Drop each image that is a duplicate of a better one with the same label."""
+        quality = self._embeddings.quality
+        count = len(np.unique(labels))
+        for rows in track(rows_by_label(labels), "comparing images of each identity", count, "identities"):
+            rows = rows[job.kept[rows]]
+            if quality is not None:
+                rows = rows[np.argsort(-quality[rows], kind="stable")]
+            subset = EmbeddingSubset(self._embeddings.embedding, rows)
+            duplicates = find_near_duplicates(subset, self._thresholds.threshold, self._search)
+            for position in np.flatnonzero(duplicates.original >= 0).tolist():
+                job.drop(
+                    int(rows[position]),
+                    "near-duplicate",
+                    resembles=job.source.location(int(rows[duplicates.original[position]])),
+                    cosine=round(float(duplicates.cosine[position]), 4),
+                )
+
+    def identity_pairs(self, job: CurationJob, labels: Labels) -> list[IdentityPair]:
+        """The pairs of identities that may be one person, without the images that are far from their own."""
+        self._drop_outliers(job, labels)
+        embedding, limits = self._embeddings.embedding, self._thresholds
+        means = identity_means(embedding, labels, job.kept, len(job.source.identities))
+        alike = set[tuple[int, int]]()
+        for block in similar_pairs(means, limits.identity_threshold, "comparing identities", self._search):
+            alike |= set(zip(block.first.tolist(), block.second.tolist(), strict=True))
+        pairs = self._pairs_across(job, labels) if limits.images_across else ()
+        return pair_identities(job.source, job.kept, pairs, alike, means)
+
+    def _pairs_across(self, job: CurationJob, labels: Labels) -> Iterator[tuple[int, int, float]]:
+        """Near-duplicates of different identities, and their cosine similarities."""
+        rows = np.flatnonzero(job.kept)
+        subset = EmbeddingSubset(self._embeddings.embedding, rows)
+        text = "comparing images of different identities"
+        for block in similar_pairs(subset, self._thresholds.threshold, text, self._search):
+            first, second = rows[block.first], rows[block.second]
+            across = labels[first] != labels[second]
+            columns = (first[across], second[across], block.cosine[across])
+            yield from zip(*(column.tolist() for column in columns), strict=True)
+
+    def _drop_outliers(self, job: CurationJob, labels: Labels) -> None:
+        """Report how similar images are to the others of their identity, and drop those that are too dissimilar."""
+        own_cosine = np.full(len(labels), np.nan, dtype=np.float32)
+        for rows in rows_by_label(labels):
+            rows = rows[job.kept[rows]]
+            if len(rows) > 1:
+                own_cosine[rows] = leave_one_out_cosines(np.asarray(self._embeddings.embedding[rows]))
+        known = np.flatnonzero(np.isfinite(own_cosine))
+        job.report["own_cosine"] = {
+            "images": len(known),
+            "quantiles": {
+                f"{share:g}": round(float(np.quantile(own_cosine[known], share)), 4)
+                for share in QUANTILES
+                if len(known)
+            },
+        }
+        minimum = self._thresholds.min_own_cosine
+        if minimum is None:
+            return
+        for index in known[own_cosine[known] < minimum].tolist():
+            job.drop(
+                index,
+                "far from its identity",
+                resembles=identity_of(job.source, index),
+                cosine=round(float(own_cosine[index]), 4),
             )
 
-            def drop_merged(new_labels: NDArray[np.int64]) -> None:
-                assert source.labels is not None
-                for rows in rows_by_label(new_labels[source.labels]):
-                    if len(np.unique(source.labels[rows])) > 1:
-                        _drop_near_duplicates(job, embeddings, rows, thresholds, embedder)
 
-            images = np.bincount(source.labels[job.kept], minlength=len(source.identities))
-            output_source = resolve_pairs(job, pairs, identity_action, images, drop_merged)
-        job.write(out, output_source, job.kept)
-    return job.report
+def equal_images(source: Source) -> list[list[int]]:
+    """Indices of images of equal bytes, two or more per group, in the order of the source.
+
+    Memory holds three numbers per image.
+    """
+
+    def digest(index: int) -> bytes:
+        return hashlib.sha256(source.read(index)).digest()
+
+    def prefix(index: int) -> int:
+        return int.from_bytes(digest(index)[:_PREFIX_BYTES], "big")
+
+    digests = np.empty(len(source), dtype=np.uint64)
+    for index, value in enumerate(read_ahead(range(len(source)), prefix, f"hashing {source.name}")):
+        digests[index] = value
+    ordered = np.sort(digests)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    del ordered
+    candidates = np.concatenate(
+        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in row_slices(len(digests))]
+    )
+    by_digest: defaultdict[bytes, list[int]] = defaultdict(list)
+    for index in candidates.tolist():
+        by_digest[digest(index)].append(index)
+    return [group for group in by_digest.values() if len(group) > 1]
+
+
+@dataclass(frozen=True)
+class IdentityPair:
+    """Two identities that may be one person.
+
+    Attributes:
+        one_person: whether they are considered one person; otherwise they only have images in common.
+        certainty: higher is more certain; comparable between pairs that were found in the same way.
+    """
+
+    first: int
+    second: int
+    one_person: bool
+    certainty: float
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class _SharedImages:
-    """Near-duplicate images of two identities.
+    """Duplicate images of two identities.
 
     Attributes:
         max_cosine: cosine similarity of the most similar pair.
@@ -121,125 +277,121 @@ class _SharedImages:
     example: tuple[int, int] = (-1, -1)
 
 
-def similar_identities(
+def pair_identities(
     source: Source,
-    embedding: Floats,
     kept: NDArray[np.bool_],
-    *,
-    mean_threshold: float,
-    image_threshold: float | None,
-    backend: Backend,
+    duplicates: Iterable[tuple[int, int, float]],
+    alike: Collection[tuple[int, int]] = (),
+    means: Floats | None = None,
 ) -> list[IdentityPair]:
-    """Compare the mean embeddings of all identities, and their images.
+    """The pairs of identities that share images or are alike by their means.
 
-    Two identities are considered one person if their means are similar enough, or if half of the images of the smaller
-    identity are near-duplicates of images of the other. Pairs with fewer images in common are returned, too.
+    Two identities are considered one person if they are alike, or if half of the images of the smaller identity are
+    duplicates of images of the other. Pairs with fewer images in common are returned, too.
 
     Args:
-        embedding: ``(N, d)`` embeddings of the images.
-        kept: ``(N,)`` mask of the images to compare.
-        mean_threshold: minimum cosine similarity of two means.
-        image_threshold: minimum cosine similarity of near-duplicate images; None does not compare images.
+        kept: ``(N,)`` mask of the images that count.
+        duplicates: two images of different identities, and their cosine similarity.
+        alike: pairs of labels, lower label first.
+        means: ``(C, d)`` mean embeddings of the identities.
     """
-    assert source.labels is not None
-    labels, people = source.labels, len(source.identities)
-    images = np.bincount(labels[kept], minlength=people)
-    means = identity_means(embedding, labels, kept, people)
-    alike: set[tuple[int, int]] = set()
-    for block in similar_pairs(means, mean_threshold, "comparing identities", backend):
-        alike |= set(zip(block.first.tolist(), block.second.tolist(), strict=True))
-    shared = (
-        {} if image_threshold is None else _shared_images(labels, embedding, kept, image_threshold, backend)
-    )
+    labels = source.labels
+    assert labels is not None
+    images = np.bincount(labels[kept], minlength=len(source.identities))
+    shared: defaultdict[tuple[int, int], _SharedImages] = defaultdict(_SharedImages)
+    for one, other, cosine in duplicates:
+        first, second = (one, other) if labels[one] < labels[other] else (other, one)
+        pair = shared[int(labels[first]), int(labels[second])]
+        pair.first.add(first)
+        pair.second.add(second)
+        if cosine > pair.max_cosine:
+            pair.max_cosine, pair.example = cosine, (first, second)
     pairs = []
-    for first, second in sorted(alike | shared.keys()):
-        images_in_common = shared.get((first, second), _SharedImages())
-        smaller = images_in_common.first if images[first] < images[second] else images_in_common.second
+    for first, second in sorted({*alike, *shared}):
+        common = shared.get((first, second), _SharedImages())
+        smaller = common.first if images[first] < images[second] else common.second
         share = len(smaller) / int(min(images[first], images[second]))
-        cosine = float(means[first] @ means[second])
         details = {
-            "mean_cosine": round(cosine, 4),
-            "similar_images": len(smaller),
+            "shared_images": len(smaller),
             "share": round(share, 4),
-            "highest_cosine": round(images_in_common.max_cosine, 4) if smaller else None,
-            "example": [source.location(index) for index in images_in_common.example] if smaller else None,
+            "example": [source.location(index) for index in common.example] if smaller else None,
         }
-        pairs.append(
-            IdentityPair(first, second, (first, second) in alike or share >= SHARED, cosine, details)
-        )
+        certainty = float(len(smaller))
+        if means is not None:
+            certainty = float(means[first] @ means[second])
+            details["mean_cosine"] = round(certainty, 4)
+            details["highest_cosine"] = round(common.max_cosine, 4) if smaller else None
+        one_person = (first, second) in alike or share >= SHARED
+        pairs.append(IdentityPair(first, second, one_person, certainty, details))
     return pairs
 
 
-def _shared_images(
-    labels: NDArray[np.int64], embedding: Floats, kept: NDArray[np.bool_], threshold: float, backend: Backend
-) -> dict[tuple[int, int], _SharedImages]:
-    """The near-duplicates of pairs of identities, by the labels of the pair, lower label first."""
-    rows = np.flatnonzero(kept)
-    shared: dict[tuple[int, int], _SharedImages] = {}
-    for block in similar_pairs(
-        EmbeddingSubset(embedding, rows), threshold, "comparing images of different identities", backend
-    ):
-        earlier, later = rows[block.first], rows[block.second]
-        swapped = labels[earlier] > labels[later]
-        earlier, later = np.where(swapped, later, earlier), np.where(swapped, earlier, later)
-        across = labels[earlier] != labels[later]
-        for first, second, cosine in zip(
-            earlier[across].tolist(), later[across].tolist(), block.cosine[across].tolist(), strict=True
-        ):
-            pair = shared.setdefault((int(labels[first]), int(labels[second])), _SharedImages())
-            pair.first.add(first)
-            pair.second.add(second)
-            if cosine > pair.max_cosine:
-                pair.max_cosine, pair.example = cosine, (first, second)
-    return shared
-
-
-def _drop_near_duplicates(
-    job: CurationJob,
-    embeddings: SourceEmbeddings,
-    rows: NDArray[np.int64],
-    thresholds: DedupThresholds,
-    embedder: SourceEmbedder,
-) -> None:
-    """Drop each of the given images that is a near-duplicate of a better one."""
-    rows = rows[job.kept[rows]]
-    if embeddings.quality is not None:
-        rows = rows[np.argsort(-embeddings.quality[rows], kind="stable")]
-    subset = EmbeddingSubset(embeddings.embedding, rows)
-    duplicates = find_near_duplicates(subset, thresholds.threshold, embedder.search)
-    for position in np.flatnonzero(duplicates.original >= 0).tolist():
-        job.drop(
-            int(rows[position]),
-            "near-duplicate",
-            resembles=job.source.location(int(rows[duplicates.original[position]])),
-            cosine=round(float(duplicates.cosine[position]), 4),
-        )
-
-
-def _drop_outliers(job: CurationJob, embeddings: SourceEmbeddings, thresholds: DedupThresholds) -> None:
-    """Report how similar images are to the others of their identity, and drop those that are too dissimilar."""
-    labels = job.source.labels
-    assert labels is not None
-    own_cosine = np.full(len(labels), np.nan, dtype=np.float32)
-    for rows in rows_by_label(labels):
-        rows = rows[job.kept[rows]]
-        if len(rows) > 1:
-            own_cosine[rows] = leave_one_out_cosines(np.asarray(embeddings.embedding[rows]))
-    known = np.flatnonzero(np.isfinite(own_cosine))
-    job.report["own_cosine"] = {
-        "images": len(known),
-        "quantiles": {
-            f"{share:g}": round(float(np.quantile(own_cosine[known], share)), 4)
-            for share in QUANTILES
-            if len(known)
-        },
+def report_pairs(job: CurationJob, pairs: Sequence[IdentityPair], action: IdentityAction) -> None:
+    """Write all pairs into the report, the most certain ones first."""
+    names = job.source.identities
+    job.report["identity_pairs"] = {
+        "count": len(pairs),
+        "one_person": sum(pair.one_person for pair in pairs),
+        "done": action.value,
+        "list": [
+            {"first": names[pair.first], "second": names[pair.second], "one_person": pair.one_person}
+            | dict(pair.details)
+            for pair in sorted(pairs, key=lambda pair: (-pair.one_person, -pair.certainty))
+        ],
     }
-    if thresholds.min_own_cosine is None:
-        return
-    for index in known[own_cosine[known] < thresholds.min_own_cosine].tolist():
-        job.drop(
-            index,
-            "far from its identity",
-            resembles=identity_of(job.source, index),
-            cosine=round(float(own_cosine[index]), 4),
-        )
+
+
+def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> Labels:
+    """The new label ``(C,)`` of each label after merging pairs that are one person.
+
+    Connected labels become the one with the most images, or the first of these.
+
+    Args:
+        images: ``(C,)`` number of images of each label.
+    """
+    root = np.arange(len(images))
+
+    def find(label: int) -> int:
+        while root[label] != label:
+            root[label] = root[root[label]]
+            label = int(root[label])
+        return label
+
+    for pair in pairs:
+        if not pair.one_person:
+            continue
+        first_root, second_root = find(pair.first), find(pair.second)
+        # The root is always the label that is kept.
+        kept, gone = sorted((first_root, second_root), key=lambda label: (-images[label], label))
+        root[gone] = kept
+    return np.array([find(label) for label in range(len(images))], dtype=np.int64)
+
+
+def _relabeled(source: Source, new_labels: Labels) -> Source:
+    """A source with merged identities, whose files have the former name of their identity before them."""
+    names = [source.identities[label] for label in new_labels]
+    prefixes = ["" if name == own else f"{own}_" for name, own in zip(names, source.identities, strict=True)]
+    return Relabeled(source, names, prefixes)
+
+
+def choose_dropped(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> dict[int, IdentityPair]:
+    """The labels to drop so that no person has two labels, each with the pair that is the reason.
+
+    Of each pair, most certain first, the label with fewer images is dropped, or else the second one.
+
+    Args:
+        images: ``(C,)`` number of images of each label.
+    """
+    dropped: dict[int, IdentityPair] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair.certainty):
+        if pair.one_person and not dropped.keys() & {pair.first, pair.second}:
+            label = pair.second if images[pair.second] <= images[pair.first] else pair.first
+            dropped[label] = pair
+    return dropped
+
+
+def _drop_identities(job: CurationJob, labels: Labels, dropped: Mapping[int, IdentityPair]) -> None:
+    for index in np.flatnonzero(np.isin(labels, list(dropped))).tolist():
+        pair = dropped[int(labels[index])]
+        other = pair.second if labels[index] == pair.first else pair.first
+        job.drop(index, "identity resembles another", resembles=job.source.identities[other], **pair.details)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.staging import staged
 from facerts.datasets import Source
 from facerts.datasets.encoded_images import read_ahead
 from facerts.datasets.source import WrappedSource
@@ -29,6 +28,7 @@ from facerts.errors import DataError, Error, WriteError
 from facerts.images import CROP_SIZE
 from facerts.io.console import warn
 from facerts.io.files import atomic_write
+from facerts.io.job import staged
 from facerts.io.json_file import read_json
 from facerts.io.progress import progress_bar
 
@@ -91,8 +91,8 @@ class SourceEmbedder:
         folder = OutputCache(self.cache).path_of(key, "")
         if not folder.exists():
             try:
-                with staged([folder]) as staging:
-                    _embed(self.embedder, crops, staging.temporary(folder), flip=self.flip)
+                with staged([folder]) as temporary:
+                    _embed(self.embedder, crops, temporary[folder], flip=self.flip)
             except WriteError as error:
                 warn(f"{error}; the embeddings are not kept for the next command")
                 return self._embed_once(crops, scratch)

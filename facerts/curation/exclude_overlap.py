@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.curation.curation_job import CurationJob, JobOptions, open_job
+from facerts.curation.curation_job import CurationJob, open_job
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
-from facerts.curation.identity_means import identity_means
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.pairwise import check_threshold
+from facerts.curation.pairwise import check_threshold, identity_means
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.detector import FaceFinder
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.io.progress import progress_bar
-from facerts.io.versions import installed_versions
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # Identities on each side of the threshold that the report shows.
@@ -69,7 +67,6 @@ def exclude_overlap(
     threshold: float = 0.5,
     single_images: bool = False,
     detector: FaceFinder | None = None,
-    options: JobOptions | None = None,
 ) -> dict[str, Any]:
     """Write a source without the identities that look like somebody in a benchmark.
 
@@ -88,7 +85,7 @@ def exclude_overlap(
     benchmark = Joined([open_benchmark_images(path) for path in benchmarks])
     settings = {"threshold": threshold, "single_images": single_images, **embedder.settings()}
     settings |= {"detector": detector and detector.identity}
-    with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
+    with open_job(source, [out], settings) as job:
         gallery = embedder.embed(benchmark, job.scratch, detector)
         job.report["benchmarks"] = {
             "name": benchmark.name,

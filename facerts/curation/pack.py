@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from facerts.curation.staging import staged
-from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
+from facerts.curation.output_spec import RECORD_FILES, shard_name, write_records, write_shard
 from facerts.datasets.encoded_images import (
     EncodedImage,
     encoded_image,
@@ -20,6 +19,7 @@ from facerts.errors import DataError, Error
 from facerts.images import decode
 from facerts.io.file_names import safe_path
 from facerts.io.files import writing
+from facerts.io.job import staged
 from facerts.io.progress import track
 
 SHARD_IMAGES = 10_000
@@ -71,8 +71,8 @@ def unpack(source: Source, folder: Path) -> PackResult:
 
     The folder appears only when it is complete.
     """
-    with staged([folder]) as staging:
-        part = staging.temporary(folder)
+    with staged([folder]) as temporary:
+        part = temporary[folder]
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
             identity, _, name = encoded_image(source, index, data).name.rpartition("/")

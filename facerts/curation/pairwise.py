@@ -1,4 +1,4 @@
-"""Similar embeddings: near-duplicates in a list, and all similar pairs."""
+"""Embeddings compared: near-duplicates in a list, all similar pairs, and identities by their means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding.search import Backend, find, import_faiss
 from facerts.errors import Error
-from facerts.io.progress import progress_bar
+from facerts.io.progress import progress_bar, track
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -140,6 +140,48 @@ def nearest_before(embedding: Floats | EmbeddingSubset, text: str) -> tuple[Rows
     return nearest, best
 
 
+def rows_by_label(labels: NDArray[np.int64]) -> Iterator[Rows]:
+    """The rows of each label, in order of the labels."""
+    order = np.argsort(labels, kind="stable")
+    bounds = np.flatnonzero(np.diff(labels[order])) + 1
+    begins, ends = np.append(0, bounds), np.append(bounds, len(order))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        yield order[begin:end]
+
+
+def identity_means(
+    embedding: Floats, labels: NDArray[np.int64], kept: NDArray[np.bool_], people: int
+) -> Floats:
+    """The mean embedding of each identity, ``(C, d)`` of unit length; zero for identities without images.
+
+    Args:
+        embedding: ``(N, d)`` of unit length.
+        labels: ``(N,)`` the identity of each image.
+        kept: ``(N,)`` mask of the images to include.
+    """
+    means = np.zeros((people, embedding.shape[1]), dtype=np.float32)
+    each = track(rows_by_label(labels), "averaging identities", total=people, unit="identities")
+    for rows in each:
+        included = rows[kept[rows]]
+        means[labels[rows[0]]] = _unit(embedding[included].sum(axis=0, dtype=np.float64))
+    return means
+
+
+def leave_one_out_cosines(vectors: Floats, weights: NDArray[np.floating] | None = None) -> Floats:
+    """The cosine similarity ``(n,)`` of each embedding of an identity to the weighted mean of the others.
+
+    An image is not compared with itself: with two images, each is compared with the other.
+
+    Args:
+        vectors: ``(n, d)`` of unit length, two or more.
+        weights: ``(n,)`` positive weights; None for equal ones.
+    """
+    own = vectors.astype(np.float64)
+    weighted = own if weights is None else own * np.asarray(weights, dtype=np.float64)[:, None]
+    others = _unit(weighted.sum(axis=0) - weighted)
+    return np.asarray((own * others).sum(axis=1), dtype=np.float32)
+
+
 def _nearest(
     embedding: Floats | EmbeddingSubset, kept: Rows, rows: Rows, backend: Backend
 ) -> tuple[Rows, Floats]:
@@ -200,3 +242,8 @@ def _by_faiss(embedding: Floats | EmbeddingSubset, threshold: float) -> Iterator
             len(rows) * top + len(rows) * (len(rows) - 1) // 2,
             SimilarPairs(columns[earlier], row[earlier], cosines[earlier]),
         )
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(length, 1e-12))

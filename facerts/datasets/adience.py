@@ -30,12 +30,7 @@ _RANGE = re.compile(r"\((\d+), ?(\d+)\)")
 
 
 class AdienceFace(NamedTuple):
-    """A line of a list.
-
-    Attributes:
-        age: a range such as "25 to 32" or a number; "" if unknown.
-        gender: "female" or "male"; "" if unknown.
-    """
+    """A line of a list: age, a range such as "25 to 32" or a number, and gender, "female" or "male"; "" if unknown."""
 
     key: str
     person: str

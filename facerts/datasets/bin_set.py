@@ -150,11 +150,7 @@ _NAMES: Names = {
 
 
 class BinSet(Source):
-    """The encoded images of a .bin set, and which of its pairs are genuine.
-
-    Attributes:
-        same: ``(P,) bool``, True for a genuine pair; the source has 2P images.
-    """
+    """The encoded 2P images of a .bin set, and which of its P pairs are genuine."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
@@ -196,11 +192,7 @@ class BinSet(Source):
 
 
 def write_bin(path: Path, images: Iterable[bytes], same: Sequence[bool]) -> None:
-    """Write a .bin set in the usual layout, atomically.
-
-    Args:
-        images: 2P encoded images, pair by pair.
-    """
+    """Write a .bin set of 2P encoded images, pair by pair, in the usual layout, atomically."""
     content = list(images)
     if len(content) != 2 * len(same):
         raise DataError(f"{path}: {len(content)} images are not two for each of {len(same)} pairs")

@@ -21,12 +21,10 @@ _CHOICE, _DEGRADATION = 0xF19A, 0xF19B
 
 
 class ChangedCrops(WrappedSource):
-    """The crops of another source, each changed in a reproducible way.
+    """The crops of another source, each changed in a reproducible way, which depends on the crop and its index alone.
 
-    Args:
-        change: changes a crop; must depend on nothing but the crop and its index.
-        identity: everything that ``change`` does, as text, for caches of what is computed from the crops; None if these
-            have keys of their own.
+    ``identity`` is everything that ``change`` does, as text, for caches of what is computed from the crops; None if
+    these have keys of their own.
     """
 
     def __init__(self, source: Source, name: str, change: Change, identity: str | None = None) -> None:

@@ -42,11 +42,7 @@ class EncodedImage(NamedTuple):
 def read_ahead(
     order: NDArray[np.integer] | range, load: Callable[[int], Item], text: str, *, unit: str = "images"
 ) -> Iterator[Item]:
-    """Call ``load`` for each index in several threads, and yield the results in order with a progress bar.
-
-    Args:
-        order: ``(N,)`` indices of images.
-    """
+    """Call ``load`` for each index in several threads, and yield the results in order with a progress bar."""
 
     def loaded(start: int) -> list[Item]:
         items = []
@@ -63,11 +59,7 @@ def read_ahead(
 
 
 def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Iterator[EncodedImage]:
-    """Images of a source in a given order, with a progress bar.
-
-    Args:
-        order: ``(N,)`` indices of images.
-    """
+    """Images of a source in a given order of indices, with a progress bar."""
     return read_ahead(order, lambda index: encoded_image(source, index, source.read(index)), text)
 
 
@@ -84,12 +76,7 @@ def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
 
 
 def order_by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """``(M,)`` indices of a source's images, grouped by identity and otherwise in the source's order.
-
-    Args:
-        source: the images; without identities they keep their order.
-        kept: ``(N,)`` which images to include; None for all.
-    """
+    """``(M,)`` indices of a source's images, all or those ``kept``, by identity, otherwise in the source's order."""
     rows = np.arange(len(source)) if kept is None else np.flatnonzero(kept)
     labels = source.labels
     if labels is None or _is_grouped(labels):
@@ -103,11 +90,7 @@ def _is_grouped(labels: NDArray[np.int64]) -> bool:
 
 
 def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
-    """Number of identities among some of a source's images; 0 if identities are unknown.
-
-    Args:
-        kept: ``(N,)`` which images to consider; None for all.
-    """
+    """Number of identities among a source's images, all or those ``kept``; 0 if identities are unknown."""
     if source.labels is None:
         return 0
     present = np.zeros(len(source.identities), dtype=bool)

@@ -131,10 +131,8 @@ def _refuse(error: OSError) -> None:
 def open_list(path: Path, *, complete: bool = True) -> Files:
     """Open a list file: a text file with the path of an image on each line, relative to the list's own folder.
 
-    File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name.
-
-    Args:
-        complete: whether all files must exist; otherwise the error comes when a missing one is read.
+    File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name. Not ``complete``, the
+    error for a missing file comes only when it is read.
     """
     try:
         content = read_file(path)

@@ -16,13 +16,9 @@ SAMPLE = 1000
 
 
 def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
-    """Count images and identities, measure sizes, and find images that cannot be read.
+    """Count images and identities, measure sizes, and find images that cannot be read, as JSON has it.
 
-    Args:
-        every: decode every image; otherwise a sample of 1,000 spread evenly over the source.
-
-    Returns:
-        A dictionary that can be written as JSON.
+    Not ``every`` image is decoded, but 1,000 spread evenly over the source.
     """
     count = len(source) if every else min(SAMPLE, len(source))
     indices = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))

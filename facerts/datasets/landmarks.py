@@ -16,13 +16,9 @@ from facerts.images.align import align
 
 
 class LandmarkedFiles(Files):
-    """Image files below a folder, each with the five landmarks of its face.
+    """Image files below a folder, each with the five landmarks of its face, ``(N, 5, 2) float32`` in all.
 
-    Args:
-        points: ``(N, 5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
-
-    Attributes:
-        points: the landmarks as ``float32``.
+    They are x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
     """
 
     def __init__(

@@ -35,12 +35,9 @@ WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
 class RecordReader:
-    """Random access to the records of a ``.rec`` file through its ``.idx`` file.
+    """Random access to the records of a ``.rec`` file through its ``.idx`` file, by ascending keys.
 
     The index takes 24 bytes of memory per record.
-
-    Attributes:
-        keys: ``(R,) int64``, ascending.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,11 +141,7 @@ def pack_labeled(labels: float | tuple[float, ...], key: int, image: bytes) -> b
 
 
 def unpack_image(payload: bytes, where: Callable[[], str]) -> bytes:
-    """The image in a payload.
-
-    Args:
-        where: names the record in an error; called only then, because building the name takes time.
-    """
+    """The image in a payload; ``where`` names the record in an error, and is called only then as that takes time."""
     count = _label_count(payload, where)
     begin = _HEADER.size + 4 * count
     if begin > len(payload):

@@ -55,8 +55,7 @@ def sample_identities(source: Source, count: int, seed: int) -> NDArray[np.bool_
 def hold_out_identities(source: Source, count: float, seed: int) -> tuple[Subset, Subset]:
     """Split a source by identity: all images but those of ``count`` sampled identities, and those.
 
-    Args:
-        count: number of identities; below 1, their share, of which there are at least four, as validation needs them.
+    Below 1, the count is their share, of which there are at least four, as validation needs them.
     """
     count = int(count) if count >= 1 else max(4, round(count * len(source.identities)))
     sampled = sample_identities(source, count, seed)

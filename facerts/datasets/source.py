@@ -108,12 +108,9 @@ class WrappedSource(DerivedSource):
 
 
 class Relabeled(WrappedSource):
-    """A source whose identities are renamed.
+    """A source whose identities are renamed, ``(C,)``; those with the same name are merged.
 
-    Args:
-        names: ``(C,)`` the new name of each identity; identities with the same name are merged.
-        prefixes: ``(C,)`` the prefix for the file names of each identity, so that the file names of merged identities
-            stay unique; may be "".
+    ``prefixes`` ``(C,)`` of the identities' file names keep these unique in merged identities; they may be "".
     """
 
     def __init__(self, source: Source, names: Sequence[str], prefixes: Sequence[str]) -> None:

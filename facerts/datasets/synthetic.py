@@ -101,10 +101,9 @@ def _person(identity: int, seed: int) -> _Person:
 
 
 def draw_face(identity: int, number: int, *, seed: int = 0) -> ImageArray:
-    """Draw an image of a synthetic person; the result is the same for the same arguments.
+    """Draw an image ``(112, 112, 3) uint8`` RGB of a synthetic person, the same for the same arguments.
 
-    Returns:
-        ``(112, 112, 3) uint8`` RGB, with eyes and mouth roughly where the ArcFace template has them.
+    Eyes and mouth are roughly where the ArcFace template has them.
     """
     person = _person(identity, seed)
     random = np.random.default_rng((seed, identity, 1 + number))
@@ -118,11 +117,7 @@ def draw_face(identity: int, number: int, *, seed: int = 0) -> ImageArray:
 
 
 def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
-    """Draw an image without a face: shapes, stripes, checks or clouds in the colors of faces.
-
-    Returns:
-        ``(112, 112, 3) uint8`` RGB.
-    """
+    """Draw a ``(112, 112, 3) uint8`` RGB image of no face: shapes, stripes, checks or clouds in the colors of faces."""
     random = np.random.default_rng((seed, 10**6 + number))
     canvas = _background(random)
     kind = NON_FACES[number % len(NON_FACES)]
@@ -155,8 +150,7 @@ def write_synthetic_faces(
 ) -> None:
     """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``.
 
-    Args:
-        degraded: probability of an image to be degraded, by a corruption of random kind and severity.
+    An image is degraded with probability ``degraded``, by a corruption of random kind and severity.
     """
     for identity in range(first_identity, first_identity + identities):
         person = Path(folder) / f"person_{identity:04d}"
@@ -173,14 +167,7 @@ def write_synthetic_faces(
 def write_non_faces(
     folder: str | Path, *, images: int, seed: int = 0, kinds: Collection[str] = NON_FACES
 ) -> None:
-    """Write images without faces as a flat folder: ``thing_0000.jpg``.
-
-    Args:
-        kinds: what they show, of ``NON_FACES``.
-
-    Raises:
-        ValueError: there is no such kind, or none is given.
-    """
+    """Write images of ``kinds`` of ``NON_FACES`` as a flat folder: ``thing_0000.jpg``."""
     if not kinds or not set(kinds) <= set(NON_FACES):
         raise ValueError(f"kinds {tuple(kinds)} are not of {', '.join(NON_FACES)}")
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -193,9 +180,7 @@ def write_non_faces(
 class SyntheticSource(Source):
     """Synthetic faces; each image is drawn when it is first read, and cached.
 
-    Args:
-        people: number of different people; identity ``i`` looks like ``i mod people``, so drawing a set of millions
-            takes no longer than drawing a thousand people.
+    Identity ``i`` looks like ``i mod people``, so drawing a set of millions takes no longer than a thousand people.
     """
 
     def __init__(self, identities: int, images: int, *, people: int = 1000, seed: int = 0) -> None:

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from facerts.detection.auto_detector import AutoDetector
-from facerts.detection.detector import Detection, Detector, FaceFinder
+from facerts.detection.detector import AutoDetector, Detection, Detector, FaceFinder
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean

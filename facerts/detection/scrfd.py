@@ -16,8 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import Detection, largest_first
-from facerts.detection.nms import nms
+from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of
@@ -50,11 +49,7 @@ class _Head(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """One of the scales at which a photo is searched.
-
-    Attributes:
-        size: side of the square into which the photo is fitted, in the upper left of the input.
-    """
+    """One of the scales at which a photo is searched: fitted into a square of ``size``, upper left in the input."""
 
     size: int
     height: int
@@ -78,9 +73,6 @@ class SCRFD:
         model: an .onnx file of SCRFD with five points, or an insightface model pack (folder or .zip) with one.
         size: side in pixels of the square into which photos are fitted, small ones upscaled; by default the longest
             side of the model's input if that is fixed, otherwise 640.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
     """
 
     def __init__(

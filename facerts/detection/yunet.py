@@ -15,8 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import Detection, largest_first
-from facerts.detection.nms import nms
+from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
 from facerts.io.files import read_file
 from facerts.onnx.dynamic_shape import make_shape_dynamic
@@ -41,14 +40,9 @@ EXPECTED = (
 
 
 class YuNet:
-    """The YuNet detector; see ``Detector``.
+    """The YuNet detector, of ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``Detector``.
 
-    Args:
-        model: ``face_detection_yunet_2023mar.onnx`` or a compatible file.
-        size: longest side in pixels to which larger photos are downscaled; YuNet misses faces that fill a large photo.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
+    Photos with a longer side than ``size`` pixels are downscaled to it; YuNet misses faces that fill a large photo.
     """
 
     def __init__(

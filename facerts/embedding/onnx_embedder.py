@@ -115,11 +115,8 @@ class OnnxModel:
             raise ModelError(
                 f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
             )
-        batches = [
-            batch
-            for start in range(0, max(len(crops), 1), self.batch_size)
-            for batch in self._run(crops[start : start + self.batch_size])
-        ]
+        size = self.description.input.batch or self.batch_size
+        batches = [self._run(crops[start : start + size]) for start in range(0, max(len(crops), 1), size)]
         joined = {role: np.concatenate([batch[role] for batch in batches]) for role in self._roles}
         for role, values in joined.items():
             if not np.isfinite(values).all():
@@ -143,32 +140,31 @@ class OnnxModel:
             quality = -quality
         return quality
 
-    def _run(self, crops: NDArray[np.uint8]) -> Iterator[dict[str, Floats]]:
+    def _run(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
+        """The raw outputs of a batch, padded if the model takes batches of one size only."""
         if len(crops) == 0:
             # An empty batch must still have outputs of the right shapes.
-            yield {role: values[:0] for role, values in next(self._run(_one_black_crop())).items()}
-            return
+            return {role: values[:0] for role, values in self._run(_one_black_crop()).items()}
         spec = self.description.input
-        for batch, count in batches_of(to_input(crops, spec), spec.batch, len(crops)):
-            values = run_session(self.session, self.path, list(self._roles.values()), {spec.name: batch})
-            yield {
-                role: self._check_rows(role, value, len(batch))[:count]
-                for role, value in zip(self._roles, values, strict=True)
-            }
-
-    def _check_rows(self, role: str, value: NDArray[Any], crops: int) -> Floats:
-        """An output as float32, after checking its number of rows."""
-        if value.ndim == 0 or len(value) != crops:
-            raise ModelError(
-                f"{self.path}: for {crops} crops the output {role} has the shape {value.shape}; "
-                "it must have one row per crop"
-            )
-        if role in SCORES and value.size != crops:
-            raise ModelError(
-                f"{self.path}: for {crops} crops the output {role} has {value.size} values; "
-                "it must have one value per crop"
-            )
-        return np.asarray(value, dtype=np.float32)
+        batch, count = to_input(crops, spec), len(crops)
+        if spec.batch and count < spec.batch:
+            batch = np.concatenate([batch, np.repeat(batch[-1:], spec.batch - count, axis=0)])
+        values = run_session(self.session, self.path, list(self._roles.values()), {spec.name: batch})
+        for role, value in zip(self._roles, values, strict=True):
+            if value.ndim == 0 or len(value) != len(batch):
+                raise ModelError(
+                    f"{self.path}: for {len(batch)} crops the output {role} has the shape {value.shape}; "
+                    "it must have one row per crop"
+                )
+            if role in SCORES and value.size != len(batch):
+                raise ModelError(
+                    f"{self.path}: for {len(batch)} crops the output {role} has {value.size} values; "
+                    "it must have one value per crop"
+                )
+        return {
+            role: np.asarray(value[:count], dtype=np.float32)
+            for role, value in zip(self._roles, values, strict=True)
+        }
 
     def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """What the model says of aligned crops; see ``tensors``. Without an embedding, its size is 0."""
@@ -395,7 +391,10 @@ def _completed(description: Description, session: Any, path: Path) -> Descriptio
 
 def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:
     """Preprocess crops, ``(N, 112, 112, 3) uint8`` RGB, to the model's float32 input; bilinear if resized."""
-    crops = _resized(crops, spec.size)
+    height, width = spec.size
+    if crops.shape[1:3] != (height, width):
+        resized = [cv2.resize(crop, (width, height), interpolation=cv2.INTER_LINEAR) for crop in crops]
+        crops = np.stack(resized).astype(np.uint8, copy=False)
     mean, std = (np.array(values, dtype=np.float32) for values in (spec.mean, spec.std))
     if spec.color == "BGR":
         crops = crops[..., ::-1]
@@ -424,14 +423,6 @@ def batches_of(images: Floats, fixed: int | None, most: int) -> Iterator[tuple[F
         if fixed and count < fixed:
             batch = np.concatenate([batch, np.repeat(batch[-1:], fixed - count, axis=0)])
         yield batch, count
-
-
-def _resized(crops: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    height, width = size
-    if crops.shape[1:3] == (height, width):
-        return crops
-    resized = [cv2.resize(crop, (width, height), interpolation=cv2.INTER_LINEAR) for crop in crops]
-    return np.stack(resized).astype(np.uint8, copy=False)
 
 
 def _rows(values: Floats) -> Floats:

@@ -58,6 +58,8 @@ class Embedder(Protocol):
         identity: optional; everything that the outputs depend on besides the crops. Those of an embedder without one
             are not kept for later.
         thread_safe: optional; whether several threads may call the embedder at a time.
+        batch_size: optional; how many crops it wants at a time.
+        parallel_batches: optional; how many batches to process at the same time so that all cores are busy.
     """
 
     @property

@@ -60,15 +60,12 @@ def run_pairs(
     *,
     similarity: Similarity = COSINE,
 ) -> Result:
-    """Embed each benchmark once, and run the requested measurements.
+    """Embed each benchmark once, run the requested measurements, and return the complete result of the folder.
 
     Args:
         kinds: "verification" and "reject", one or both.
         data: benchmarks, as for ``open_benchmarks`` and ``open_templates``.
         similarity: similarity measure; results are stored under ``similarity.title`` of a benchmark's name.
-
-    Returns:
-        The complete result of the folder.
     """
     folder = ResultFolder(out, embedder)
     templates = [path for path in data if is_template_benchmark(path)]
@@ -117,14 +114,11 @@ def run_identification(
     seed: int = 0,
     backend: Backend = "numpy",
 ) -> Result:
-    """Search people in galleries: IJB's own, or one that is drawn from any images with identities.
+    """Search people in galleries, IJB's own or one drawn from images with identities, and return the folder's result.
 
     Args:
         data: benchmarks with galleries, as for ``open_templates``, or sources with identities.
         unknown: share of the people that a drawn gallery does not have.
-
-    Returns:
-        The complete result of the folder.
     """
     folder = ResultFolder(out, embedder)
     benchmarks = [

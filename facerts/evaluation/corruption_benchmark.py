@@ -56,15 +56,12 @@ def corruptions_of(
     seed: int = 0,
     kept: Kept | None = None,
 ) -> tuple[CorruptionResult, Arrays]:
-    """Corrupt evenly spaced images by every kind and severity of ``facerts.images.corruptions``.
+    """Corrupt evenly spaced images by every kind and severity: a result's section ``corruptions[NAME]`` and its arrays.
 
     Args:
-        images: number of faces, evenly spaced.
+        images: number of faces.
         detector: its score of each crop becomes a baseline; None for no such baseline.
         kept: takes the outputs of each step from a cache, see ``options.kept_outputs``; None for no cache.
-
-    Returns:
-        The section ``corruptions[NAME]`` of a result, and its arrays.
     """
     rows = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
     steps = [("clean", 0.0)] + [(kind, severity) for kind in KINDS for severity in SEVERITIES]
@@ -100,11 +97,7 @@ def run_corruptions(
     *,
     images: int = IMAGES,
 ) -> Result:
-    """Corrupt faces with rising severity, and see what becomes of their scores.
-
-    Returns:
-        The result as the folder has it now.
-    """
+    """Corrupt faces with rising severity, see what becomes of their scores, and return the folder's result."""
     if isinstance(embedder, EmbeddingTable):
         raise Error(
             "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"

@@ -91,12 +91,7 @@ def measured_outputs(
     first: NDArray[np.int64] | None = None,
     reference: NDArray[np.float32] | None = None,
 ) -> FaceOutputs:
-    """The embedder's outputs, with the baselines among their extras.
-
-    Args:
-        sha256: hash of the images, if it is known already.
-        reference: embeddings of the reference faces, if there are any.
-    """
+    """The embedder's outputs with the baselines among their extras; ``reference`` are embeddings of reference faces."""
 
     def compute() -> FaceOutputs:
         outputs = outputs_of(

@@ -32,12 +32,7 @@ MIN_FALSE_MATCHES = 10
 
 
 class Grouping(NamedTuple):
-    """The groups of N images by one attribute.
-
-    Attributes:
-        names: names of the K groups, in order.
-        group: ``(N,)`` group of each image, 0 … K − 1; −1 where unknown.
-    """
+    """The groups of N images by one attribute: K names, in order, and ``(N,)`` 0 … K − 1, or −1 where unknown."""
 
     names: list[str]
     group: NDArray[np.int64]
@@ -52,12 +47,9 @@ class Grouping(NamedTuple):
 
 
 class MatchedPairs(NamedTuple):
-    """All pairs of the images by one recognizer.
+    """All pairs of N images by one recognizer, the images in order, with the minimum similarity of a match.
 
-    Attributes:
-        pairs: of the same N images, in their order.
-        threshold: minimum similarity of a match.
-        fmr: false match rate that the threshold was chosen for; None if it was given.
+    ``fmr`` is what the threshold was chosen for; None if it was given.
     """
 
     pairs: AllPairs
@@ -177,15 +169,11 @@ def errors_by_group(
     replicates: int | None = None,
     seed: int = 0,
 ) -> ErrorsByGroup:
-    """FNMR and FMR of the pairs inside each group, and of all pairs.
+    """FNMR and FMR of the pairs inside each group, and of all pairs; see ``fmr_by_group``.
 
     Args:
         threshold: minimum similarity of a match.
         kept: ``(N,) bool`` images that are not rejected; None for all.
-        replicates: number of bootstrap replicates, see ``share_by_group``.
-
-    Raises:
-        ValueError: the match threshold lies below the tail of the impostor pairs.
     """
     number = len(grouping.names)
     fnmr, fmr = (

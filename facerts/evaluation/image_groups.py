@@ -73,11 +73,7 @@ class NamePattern:
 
 @dataclass(frozen=True)
 class GroupTable:
-    """A CSV file with a row for each image.
-
-    Attributes:
-        attributes: names of its columns after the first.
-    """
+    """A CSV file with a row for each image; ``attributes`` are the names of its columns after the first."""
 
     path: Path
     attributes: tuple[str, ...]
@@ -113,23 +109,15 @@ GroupRule = NamePattern | GroupTable
 
 @dataclass(frozen=True)
 class Groups:
-    """Rules that give images their groups; ``read_groups`` makes them from options.
-
-    Attributes:
-        edges: ascending edges of the ranges of attributes that are numbers.
-    """
+    """Rules that give images their groups, from ``read_groups``; ``edges`` ascend, of attributes that are numbers."""
 
     rules: Sequence[GroupRule]
     edges: Mapping[str, tuple[float, ...]]
 
     def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
-        """The group of each image by attribute, and remarks for the report.
+        """The ``(N,)`` group of each image by attribute, "" where unknown, and sentences on what is unknown.
 
-        Args:
-            keys: ``N`` names of images in their source.
-
-        Returns:
-            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
+        ``keys`` are the N names of the images in their source.
         """
         groups: dict[str, NDArray[np.str_]] = {}
         notes = []

@@ -29,12 +29,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class SavedResult:
-    """The result folder of one model.
-
-    Attributes:
-        content: content of result.json.
-        labeled: whether the label was given; otherwise it is the model's name.
-    """
+    """The result folder of one model; ``labeled`` is whether its label was given, otherwise it is the model's name."""
 
     label: str
     folder: Path
@@ -109,14 +104,7 @@ def by_cosine(section: VerificationResult | ReliabilitySection) -> bool:
 
 
 def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) -> NDArray[Any]:
-    """A result's quality of the images of another result of the same benchmark, in the other's order.
-
-    Args:
-        saved: result with the qualities.
-
-    Returns:
-        ``(N,)``, matched by the images' names.
-    """
+    """A result's quality of another result's images of a benchmark, ``(N,)``, by their names, in the other's order."""
     wanted, own = (one.array(f"verification/{name}/names").tolist() for one in (first, saved))
     for one, other, missing in (
         (saved, first, set(wanted) - set(own)),

@@ -33,14 +33,7 @@ from facerts.metrics.separation import separation, tnr_interval
 def ood_of(
     faces: Mapping[str, FaceOutputs], others: Mapping[str, FaceOutputs], names: Mapping[str, list[str]]
 ) -> tuple[OodResult, Arrays]:
-    """Measure outputs of in-distribution sources against those of out-of-distribution sources.
-
-    Args:
-        faces: outputs of each in-distribution source by its name.
-
-    Returns:
-        The section ``ood`` of a result, and its arrays by source.
-    """
+    """Measure outputs for faces against those for others: a result's section ``ood``, and its arrays by source."""
     if not faces or not others:
         raise Error("give sources of faces (--in) and of non-faces (--out-of)")
     sources = {**faces, **others}
@@ -76,16 +69,13 @@ def run_ood(
     exclude_faces: str | None = None,
     exclude_others: str | None = None,
 ) -> Result:
-    """Measure how well scores separate sources of faces from sources of non-faces.
+    """Measure how well scores separate sources of faces from sources of non-faces, and return the folder's result.
 
     Args:
         faces: in-distribution sources, each measured by itself and all together.
         options: how to measure; the embeddings are of the crop alone.
         exclude_faces: file names (with ``*``) to leave out of the faces.
         exclude_others: file names to leave out of the others, such as those that choices were made on.
-
-    Returns:
-        The result as the folder has it now.
     """
     opened = [
         [open_without(path, exclude) for path in paths]

@@ -39,11 +39,7 @@ def evaluate_verification(
     batch_size: int = 64,
     progress: bool = True,
 ) -> tuple[VerificationResult, Arrays]:
-    """Embed a benchmark's images and measure.
-
-    Returns:
-        The section ``verification[NAME]`` of a result, and its arrays.
-    """
+    """Embed a benchmark's images and measure: the section ``verification[NAME]`` of a result, and its arrays."""
     outputs = embed_source(embedder, benchmark.images, flip=flip, batch_size=batch_size, progress=progress)
     return verification_of(outputs, benchmark, flip=flip)
 
@@ -107,11 +103,7 @@ def verification_of(
 def all_pairs_of(
     pairs: AllPairs, name: str, fars: Sequence[float] | None = None
 ) -> tuple[AllPairsResult, Arrays]:
-    """Measure every pair of a benchmark's images.
-
-    Returns:
-        ``verification[NAME].all_pairs`` of a result, and its arrays.
-    """
+    """Measure every pair of a benchmark's images: ``verification[NAME].all_pairs`` of a result, and its arrays."""
     curve = pairs.roc()
     area, error = pairs.auroc()
     rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)

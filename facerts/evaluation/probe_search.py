@@ -28,7 +28,7 @@ def identification_of(
     backend: Backend = "numpy",
     replicates: int = 500,
 ) -> list[GallerySearch]:
-    """Search for the benchmark's probes in each of its galleries, with each pooling.
+    """Search for the benchmark's probes in each of its galleries, with each pooling; a result for each of both.
 
     A probe is mated where its person is in the gallery. Ranks are of people among people. Intervals come from a
     bootstrap that draws the people of the probes, each with all of its probes; the threshold at an FPIR is found
@@ -38,12 +38,6 @@ def identification_of(
         outputs: outputs for the benchmark's images, in order.
         ranks: of these, those below the number of the gallery's people are measured, or the first.
         fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
-
-    Returns:
-        One for each pooling and gallery.
-
-    Raises:
-        MissingExtraError: FAISS is asked for and not installed.
     """
     if benchmark.probes is None or not benchmark.galleries:
         missing = "galleries" if benchmark.probes is not None else "probes"

@@ -98,12 +98,7 @@ def reject_result(
     unit: str,
     convention: Convention = "fixed",
 ) -> RejectResult:
-    """A curve as results have it.
-
-    Args:
-        fixed: what was measured with a fixed threshold.
-        fmr: false match rate at which the threshold was chosen.
-    """
+    """A curve as results have it; ``fixed`` was measured with a fixed threshold, chosen at the rate ``fmr``."""
     ci95 = {end: curve.pauc[end].interval() for end in (0.2, 0.95)}
     low, high = ci95[0.2], ci95[0.95]
     return RejectResult(

@@ -41,11 +41,7 @@ class Named(Protocol):
 
 
 class ResultFolder:
-    """The results of one model, in one folder.
-
-    Args:
-        path: path of the folder, which is created by the first write.
-    """
+    """The results of one model, in one folder, which is created by the first write."""
 
     def __init__(self, path: str | Path, model: Named) -> None:
         self.path = Path(path)
@@ -75,11 +71,9 @@ class ResultFolder:
         self.content.command = [*self.content.command, redacted_command()]
 
     def add(self, sections: Sections, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
-        """Add or replace a section; ``write`` brings it to the disk.
+        """Add or replace the one section that ``sections`` has; ``write`` brings it to the disk.
 
-        Args:
-            sections: with the section that is added, and no other.
-            arrays: its arrays, stored under ``KIND/NAME/…``, or ``KIND/…`` for a kind with a single section.
+        Its arrays are stored under ``KIND/NAME/…``, or ``KIND/…`` for a kind with a single section.
         """
         (kind,) = sections.model_fields_set
         section, prefix = getattr(sections, kind), kind

@@ -56,14 +56,11 @@ class Similarity:
 
 
 class GaussianEmbedder:
-    """A model with variances, whose crops and mirrors are fused by them.
+    """A model with variances, whose crops and mirrors are fused by them if ``flip``; else outputs are only checked.
 
     The two views' Gaussians are multiplied (``metrics.likelihood.fused_gaussian``); the mean is brought back to unit
     length, that of the embeddings which the variances were learned for. Norm, quality, uncertainty and other extras
     are those of the crop.
-
-    Args:
-        flip: fuse with the mirror; otherwise outputs are as they come, and only checked.
     """
 
     def __init__(self, embedder: Embedder, flip: bool) -> None:
@@ -76,11 +73,7 @@ class GaussianEmbedder:
         self.identity = None if inner is None else f"Gaussians, flip {flip}: {inner}"
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Embed aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB.
-        """
+        """Embed aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         outputs = self._embedder(crops)
         variance = variance_of(outputs)
         if not self._flip:

@@ -21,15 +21,12 @@ POOLINGS = ("mean", "quality", "inverse_variance", "norm")
 
 
 def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDArray[np.float32]]:
-    """The benchmark's templates, ``(T, d)`` of unit length, by each of ``POOLINGS`` that the outputs allow.
+    """The benchmark's templates, ``(T, d)`` of unit length, by each of ``POOLINGS`` that its images' outputs allow.
 
     Images weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
     of their embedding. An uncertainty that is no more than minus the quality is no variance, and neither is
     one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out, and so
     are all but the mean where templates are single images.
-
-    Args:
-        outputs: outputs for the benchmark's images, in order.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
     if len(benchmark.template) == len(benchmark.template_ids):
@@ -66,16 +63,13 @@ def template_verification_of(
     flip: bool | None = None,
     replicates: int | None = None,
 ) -> dict[str, VerificationResult]:
-    """Measure the benchmark's pairs of templates.
+    """Measure the benchmark's pairs of templates: a section for each pooling.
 
     Args:
         outputs: outputs for the benchmark's images, in order.
         fars: false accept rates; those that the impostor pairs cannot show are left out.
         flip: whether mirrors were added; None where that is not known.
         replicates: number of replicates of the bootstrap over pairs; see ``verification_intervals``.
-
-    Returns:
-        A section for each pooling.
     """
     same = benchmark.same
     genuine = int(same.sum())

@@ -80,7 +80,7 @@ def scored_faces(
     )
     given = list(images) if isinstance(images, Iterable) and not one else [images]
     if any(isinstance(each, Face) for each in given):
-        row_builder = scorer.row_builder(min_quality=min_quality)
+        row_builder = scorer.row_builder(min_quality)
         checked = embedded([_checked(face, scorer, by_content=by_content) for face in given])
         return (row_builder.decided(face) for face in checked)
     if not isinstance(images, Source):

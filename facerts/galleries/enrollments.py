@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
+from facerts.curation.pairwise import leave_one_out_cosines, rows_by_label
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error
 from facerts.galleries.person_name import normal_name, person_name

@@ -17,19 +17,25 @@ from facerts.errors import DataError, Error
 from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
 from facerts.galleries.unmated import SearchThreshold
 from facerts.io.files import atomic_write, locked
-from facerts.io.npz import ArrayType, read_npz, typed_arrays
+from facerts.io.npz import ArrayFormat, ArrayType
 
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT = "facerts.gallery/1"
-ARRAYS = {
-    "model": ArrayType(np.str_),
-    "model_sha256": ArrayType(np.str_),
-    "people": ArrayType(np.str_, ("people",)),
-    "person": ArrayType(np.int64, ("images",), 0, "people"),
-    **IMAGE_ARRAYS,
-    "templates": ArrayType(np.float32, ("people", "numbers")),
-}
+FORMAT = ArrayFormat(
+    "facerts.gallery/1",
+    "gallery",
+    "facerts gallery build",
+    "build it again",
+    types={
+        "model": ArrayType(np.str_),
+        "model_sha256": ArrayType(np.str_),
+        "people": ArrayType(np.str_, ("people",)),
+        "person": ArrayType(np.int64, ("images",), 0, "people"),
+        **IMAGE_ARRAYS,
+        "templates": ArrayType(np.float32, ("people", "numbers")),
+    },
+    plain=False,
+)
 # Images may take MAX_BYTES of memory plus MAX_RATIO times the file, for embeddings hardly compress. The time to compare
 # each image with all others is bounded by that too.
 MAX_BYTES = 8 << 20
@@ -200,7 +206,7 @@ def write_gallery(path: str | Path, images: Enrollments) -> None:
     if path.suffix != ".npz":
         raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
     arrays = {
-        "format": np.array(FORMAT),
+        "format": np.array(FORMAT.name),
         "model": np.array(images.model),
         "model_sha256": np.array(images.model_sha256),
         "people": images.people,
@@ -225,18 +231,13 @@ def read_gallery(path: str | Path) -> Enrollments:
     Templates follow from the images, so those in the file, which are for other programs, are not used.
     """
     path = Path(path)
-    arrays = read_npz(path)
-    if str(arrays.get("format")) != FORMAT:
-        raise DataError(f"{path}: not a gallery of format {FORMAT}; facerts gallery build writes one")
-    try:
-        arrays = typed_arrays(arrays, ARRAYS)
+    with FORMAT.reading(path) as arrays:
         _check(arrays, path.stat().st_size)
         columns = {name: arrays[name] for name in IMAGE_ARRAYS}
-        model, sha256 = str(arrays["model"]), str(arrays["model_sha256"])
         person = arrays["people"][arrays["person"]]
-        return Enrollments(person, **columns, model=model, model_sha256=sha256).in_order()
-    except Error as error:
-        raise DataError(f"{path}: a broken gallery: {error}; build it again") from error
+        return Enrollments(
+            person, **columns, model=arrays["model"], model_sha256=arrays["model_sha256"]
+        ).in_order()
 
 
 def _excess(arrays: Arrays, file_size: int) -> str:

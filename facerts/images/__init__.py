@@ -4,11 +4,10 @@ Every file is untrusted. Before OpenCV decodes it, the module for its format wal
 that cannot be decoded in bounded time and memory (``facerts.images.limits``), and strips data that pixels do not need.
 """
 
-from facerts.images.budget import in_flight
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
 from facerts.images.decoding import IMAGE_SUFFIXES, decode, read
 from facerts.images.encode import encode_jpeg, encode_png
-from facerts.images.limits import MAX_BYTES, MAX_PIXELS
+from facerts.images.limits import MAX_BYTES, MAX_PIXELS, in_flight
 
 __all__ = [
     "CROP_SIZE",

@@ -15,20 +15,11 @@ TEMPLATE = np.array(
 
 
 def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-    """The rotation, scale and translation that map points onto a target, by least squares.
+    """The ``(2, 3)`` rotation, scale and translation that map points onto a target, ``(K, 2)`` each, by least squares.
 
-    Args:
-        points: ``(K, 2)`` x and y, not all at the same position.
-        target: ``(K, 2)``.
-
-    Returns:
-        ``(2, 3)`` affine matrix without reflection.
-
-    Raises:
-        ValueError: the points are all at the same position or not finite.
-
-    Source: Umeyama, "Least-squares estimation of transformation parameters between two point patterns",
-    IEEE TPAMI 13(4), 1991. In the plane the solution is a linear regression of complex numbers.
+    Points must be finite and not all at the same position. Source: Umeyama, "Least-squares estimation of transformation
+    parameters between two point patterns", IEEE TPAMI 13(4), 1991. In the plane the solution is a linear regression of
+    complex numbers.
     """
     source, goal = (np.asarray(values, dtype=np.float64) for values in (points, target))
     source_mean, goal_mean = source.mean(axis=0), goal.mean(axis=0)
@@ -50,9 +41,6 @@ def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:
 
     Returns:
         ``(112, 112, 3) uint8`` RGB; black where the crop extends beyond the image.
-
-    Raises:
-        ValueError: as ``similarity_transform``.
     """
     landmarks = np.asarray(points, dtype=np.float64)
     matrix = similarity_transform(landmarks, TEMPLATE)

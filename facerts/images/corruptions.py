@@ -37,12 +37,9 @@ def gaussian_blur(image: ImageArray, radius: float) -> ImageArray:
 def small_face(image: ImageArray, side: int, random: np.random.Generator) -> ImageArray:
     """Imitate a face that was small in its photo: downscale, JPEG-compress with probability 0.5, and upscale again.
 
-    Unlike ``low_resolution``, which always averages areas and interpolates linearly, this draws the interpolations
-    (``DOWNSCALING``, ``UPSCALING``) and the JPEG quality (``SMALL_JPEG``) uniformly at random.
-
-    Args:
-        image: ``(H, W, 3) uint8`` RGB.
-        side: longer side of the downscaled image in pixels.
+    ``side`` is the longer one of the downscaled image in pixels. Unlike ``low_resolution``, which always averages areas
+    and interpolates linearly, this draws the interpolations (``DOWNSCALING``, ``UPSCALING``) and the JPEG quality
+    (``SMALL_JPEG``) uniformly at random.
     """
     height, width = image.shape[:2]
     factor = side / max(height, width)
@@ -111,15 +108,7 @@ KINDS: dict[str, Callable[[ImageArray, float, np.random.Generator], ImageArray]]
 
 
 def degrade(image: ImageArray, kind: str, severity: float, seed: int | tuple[int, ...] = 0) -> ImageArray:
-    """Corrupt an image; the result is the same for the same seed.
-
-    Args:
-        image: ``(H, W, 3) uint8`` RGB.
-        severity: 0 to 1.
-
-    Raises:
-        ValueError: the severity is not between 0 and 1.
-    """
+    """Corrupt an image ``(H, W, 3) uint8`` RGB, by a severity of 0 to 1; the result is the same for the same seed."""
     if not 0.0 <= severity <= 1.0:
         raise ValueError(f"severity {severity} is not between 0 and 1")
     return KINDS[kind](image, severity, np.random.default_rng(seed))

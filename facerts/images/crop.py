@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError
-from facerts.images.budget import in_flight
 from facerts.images.decoding import decode
+from facerts.images.limits import in_flight
 
 CROP_SIZE = 112
 # At this size the eyes are five pixels apart, and training downscales no face further (``small_side``). Below it a

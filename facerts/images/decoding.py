@@ -18,41 +18,58 @@ from numpy.typing import NDArray
 
 from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
-from facerts.images.budget import reserve
-from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
-from facerts.images.pillow import decode_with_pillow, pillow_format
-from facerts.io.files import regular
+from facerts.images.limits import MAX_BYTES, MAX_PIXELS, reserve
+from facerts.images.pillow import decode_with_pillow
+from facerts.io.files import address_problem, regular
 
 # By suffix. Files of the last one are never read, but people have them, and an error is better than silence.
 IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".heic", ".heif", ".avif", ".tif", ".tiff", ".gif")
 )
-# Other formats that people have, by their first bytes.
-_BEGINNINGS = {b"GIF8": "GIF", b"%PDF": "PDF"}
+# Formats by their first bytes: those that OpenCV decodes, those that Pillow reads, and others that people have.
+_CHECKS = {"JPEG": jpeg.check, "PNG": png.check, "WebP": webp.check, "BMP": bmp.check}
+_OF_PILLOW = frozenset(("HEIC", "AVIF", "TIFF"))
+_BEGINNINGS = {
+    b"\xff\xd8": "JPEG",
+    png.SIGNATURE: "PNG",
+    b"BM": "BMP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"GIF8": "GIF",
+    b"%PDF": "PDF",
+}
+# Within containers: RIFF, and ISO base media.
+_BRANDS = {
+    b"WEBP": "WebP",
+    b"heic": "HEIC",
+    b"heix": "HEIC",
+    b"mif1": "HEIC",
+    b"msf1": "HEIC",
+    b"avif": "AVIF",
+}
 
 
 def decode(
     data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True
 ) -> NDArray[np.uint8]:
-    """Decode an image.
+    """Decode an image to ``(H, W, 3) uint8`` RGB, upright.
 
     Args:
         max_pixels: images whose header claims more pixels are refused.
         pillow: let Pillow, where it is installed, decode formats that only it reads.
-
-    Returns:
-        ``(H, W, 3) uint8`` RGB, upright.
     """
     if not data:
         raise ImageError(f"{where}: the file is empty")
     if len(data) > MAX_BYTES:
         raise ImageError(f"{where}: the file exceeds the limit of {MAX_BYTES:,} bytes")
-    known = pillow_format(data)
-    if known and not pillow:
-        raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
-    if known:
+    known = _format(data)
+    if not known:
+        raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")
+    if pillow and known in _OF_PILLOW:
         return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
-    height, width, pixels = _check(data, where, max_pixels)
+    if known not in _CHECKS:
+        raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
+    height, width, pixels = _CHECKS[known](data, where, max_pixels)
     reserve(height, width)
     try:
         image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
@@ -75,19 +92,13 @@ def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
             # One byte more than allowed, so that no huge file fills the memory.
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ImageError(f"{path}: cannot be read ({error.strerror})") from error
+        problem = address_problem(path) or f"{path}: cannot be read ({error.strerror})"
+        raise ImageError(problem) from error
     return decode(data, where=str(path), max_pixels=max_pixels)
 
 
-def _check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
-    if data[:2] == b"\xff\xd8":
-        return jpeg.check(data, where, max_pixels)
-    if data[:8] == png.SIGNATURE:
-        return png.check(data, where, max_pixels)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return webp.check(data, where, max_pixels)
-    if data[:2] == b"BM":
-        return bmp.check(data, where, max_pixels)
-    if known := _BEGINNINGS.get(data[:4]):
-        raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
-    raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")
+def _format(data: bytes) -> str:
+    """The format of an encoded image; empty if it is none that is known."""
+    if data[:4] == b"RIFF" or data[4:8] == b"ftyp":
+        return _BRANDS.get(data[8:12], "")
+    return next((name for beginning, name in _BEGINNINGS.items() if data.startswith(beginning)), "")

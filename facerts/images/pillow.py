@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError, first_line
-from facerts.images.budget import reserve
-from facerts.images.limits import MAX_PIXELS
+from facerts.images.limits import MAX_PIXELS, reserve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,24 +22,11 @@ if TYPE_CHECKING:
 MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
 # The upper 8 bits of these are kept.
 MODES_OF_16_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
-_BEGINNINGS = {b"II*\0": "TIFF", b"MM\0*": "TIFF"}
-_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
-
 _PILLOW_NAMES = {"HEIC": "HEIF"}
 
 
-def pillow_format(data: bytes) -> str:
-    """The format of an encoded image that only Pillow reads, by its first bytes; otherwise an empty string."""
-    brand = data[8:12] if data[4:8] == b"ftyp" else b""
-    return _BRANDS.get(brand) or _BEGINNINGS.get(data[:4]) or ""
-
-
 def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) -> NDArray[np.uint8]:
-    """Decode an image of a format that only Pillow reads; of several pages, the first.
-
-    Returns:
-        ``(H, W, 3) uint8`` RGB, upright.
-    """
+    """Decode an image of a format that only Pillow reads, of several pages the first, to upright RGB."""
     try:
         import PIL.Image
 

@@ -133,11 +133,9 @@ class FaceAnalysis:
     def prepare(
         self, ctx_id: int = 0, det_thresh: float = 0.5, det_size: tuple[int, int] | None = None
     ) -> None:
-        """Open the models.
+        """Open the models; a negative ``ctx_id`` forces the CPU, whatever the providers.
 
-        Args:
-            ctx_id: a negative number forces the CPU, whatever the providers.
-            det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
+        Photos are scaled to fit ``det_size``, width and height in pixels, for the detector; None for its default.
         """
         providers = [CPU] if ctx_id < 0 else [AUTO, *self._providers]
         runtime: dict[str, Any] = {"providers": providers, "threads": self._threads}
@@ -151,7 +149,7 @@ class FaceAnalysis:
             if self._detector is not None:
                 raise
             scorer.detector = open_detector(DEFAULT_DETECTOR, threshold=det_thresh, size=size, **runtime)
-        self._row_builder = scorer.row_builder(embed=self._embed, **self._acceptance)
+        self._row_builder = scorer.row_builder(scorer.min_quality(**self._acceptance), embed=self._embed)
         _ = scorer.model(embed=self._embed).models  # opens them
         self._scorer = scorer
 
@@ -262,7 +260,7 @@ def add_quality(
     """
     image = _lazy(img, "img").load()
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]
-    row_builder = scorer.row_builder(min_quality=min_quality, keep=keep, embed=False)
+    row_builder = scorer.row_builder(scorer.min_quality(min_quality, keep), embed=False)
     prepared = PreparedImage("img", crops, [None] * len(crops), [crop_reasons(crop) for crop in crops])
     (scored,) = score_batch(row_builder, [prepared])
     for face, entry in zip(faces, scored, strict=False):  # without faces there is one entry that says so

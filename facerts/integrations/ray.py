@@ -21,10 +21,9 @@ import cv2
 
 from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
-from facerts.scoring.blocks import Block
-from facerts.scoring.job import Job, Task, names_sha256, score_spans
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import row_from_json
+from facerts.scoring.score_job import Block, ScoreJob, Task, names_sha256, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
 
@@ -60,11 +59,7 @@ class Workers:
 
 
 def import_ray(workers: Workers) -> Any:
-    """Import Ray and Ray Data, with usage reports disabled.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
+    """Import Ray and Ray Data, with usage reports disabled."""
     for name, value in (ENVIRONMENT | (ONE_ATTEMPT if workers.address else {})).items():
         os.environ.setdefault(name, value)
     try:
@@ -77,21 +72,20 @@ def import_ray(workers: Workers) -> Any:
 def run_job_on_ray(
     open_scorer: Callable[[], Scorer],
     open_source: Callable[[], Source],
-    job: Job,
+    job: ScoreJob,
     task: Task,
     workers: Workers | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """Score the unfinished blocks of a job in processes started by Ray.
+    """Score the unfinished blocks of a job in processes started by Ray; finished blocks are kept if it fails.
 
     Args:
         open_scorer: opens the model; called once in each worker, so that the model itself is not sent.
         advance: called with the number of images in each finished block.
 
     Raises:
-        MissingExtraError: Ray is not installed.
         Error: Ray cannot be started or reached, or has no room for a worker; a worker has different images, another
-            model or another version of facerts; or see ``score_spans``. Finished blocks are kept.
+            model or another version of facerts; or see ``score_spans``.
     """
     workers = workers or Workers()
     missing = job.missing()
@@ -132,14 +126,11 @@ def run_job_on_ray(
 
 
 class BlockScorer:
-    """The worker: scores blocks with a model and images that it opens for the first block.
+    """The worker: scores blocks with a model and images that it opens for the first block; see ``run_job_on_ray``.
 
     An ``Error``, which the user can fix, is returned instead of raised, because Ray would bury it in a traceback. Any
-    other exception ends the run with Ray's report of it.
-
-    Args:
-        open_scorer, open_source, task, threads: see ``run_job_on_ray``.
-        expected: everything that the rows depend on, as seen by the calling process.
+    other exception ends the run with Ray's report of it. ``expected`` is everything that the rows depend on, as seen by
+    the calling process.
     """
 
     def __init__(
@@ -161,8 +152,7 @@ class BlockScorer:
     def __call__(self, span: dict[str, Any]) -> dict[str, Any]:
         """The rows of a block and the states of its files, as JSON, or an error.
 
-        Args:
-            span: ``block``, the number of the block, and ``start`` and ``stop``, the indices of its images.
+        ``span`` has ``block``, its number, and ``start`` and ``stop``, the indices of its images.
         """
         try:
             scorer, source = self._opened

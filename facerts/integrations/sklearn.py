@@ -143,7 +143,9 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """Embeddings and qualities; NaN for images without a face."""
         empty = self._check().embedding
         scorer = self.scorer
-        scored = scorer.score_lazy(_lazy_images(images), scorer.row_builder(), largest=True)
+        scored = scorer.score_lazy(
+            _lazy_images(images), scorer.row_builder(scorer.min_quality()), largest=True
+        )
         embedding, quality = [], []
         for (entry,) in scored:
             row = entry.row

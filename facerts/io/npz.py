@@ -10,19 +10,23 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.io.files import regular
+from facerts.io.files import atomic_write, regular
 
 # A file may unpack to MAX_BYTES plus MAX_RATIO times its own size. Results rarely compress to less than a tenth.
 MAX_BYTES = 64 << 20
 MAX_RATIO = 100
+# The same of a file that is written without compression.
+MAX_PLAIN_BYTES = 1 << 20
+MAX_PLAIN_RATIO = 16
 # Bytes of memory for each text besides its characters, and for each number at least.
 TEXT_BYTES = 256
 NUMBER_BYTES = 8
@@ -55,14 +59,61 @@ class ArrayType(NamedTuple):
     nan: bool = False
 
 
-def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a file, by name, without unpickling anything."""
+class ArrayFormat(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        name: the text of its array ``format``, which tells it from others.
+        what: the word for such a file in errors.
+        writer: the command that writes one.
+        remedy: what to do about a broken one.
+        types: of the arrays, by name; the first array with an axis says how long it is.
+        plain: whether its files are written without compression, so that a small one has little in it.
+    """
+
+    name: str
+    what: str
+    writer: str
+    remedy: str
+    types: Mapping[str, ArrayType]
+    plain: bool = True
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[dict[str, Any]]:
+        """The arrays of a file, in their types; an ``Error`` of the body says what else is wrong with them."""
+        arrays = read_npz(path, plain=self.plain)
+        if str(arrays.get("format")) != self.name:
+            raise DataError(f"{path}: not a {self.what} of format {self.name}; {self.writer} writes one")
+        try:
+            yield typed_arrays(arrays, self.types)
+        except Error as error:
+            raise DataError(f"{path}: a broken {self.what}: {error}; {self.remedy}") from error
+
+    def write(self, path: Path, owner: object) -> None:
+        """Write the attributes that are called as the arrays; the file appears only when it is complete."""
+        arrays: dict[str, Any] = {name: getattr(owner, name) for name in self.types}
+        with atomic_write(path) as file:
+            np.savez(file, format=np.array(self.name), **arrays)
+
+
+def array_types(owner: type[Any]) -> dict[str, ArrayType]:
+    """The types of the fields of a class that are annotated with one, by name."""
+    hints = get_type_hints(owner, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a file, by name, without unpickling anything.
+
+    Args:
+        plain: see ``ArrayFormat``.
+    """
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
     what = "the file"
     try:
         with open(path, "rb", opener=regular) as file, zipfile.ZipFile(file) as archive:
-            limit, used = memory_limit(path), 0
+            limit, used = memory_limit(path, plain=plain), 0
             for member in archive.infolist():
                 if member.filename.endswith(_SUFFIX):
                     name = member.filename.removesuffix(_SUFFIX)
@@ -82,16 +133,10 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def typed_arrays(
-    arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayType]
-) -> dict[str, NDArray[Any]]:
-    """The arrays of a file in the types that they have to be of; others are left out.
-
-    Args:
-        types: by name; the first array with an axis says how long it is.
-    """
+def typed_arrays(arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayType]) -> dict[str, Any]:
+    """The arrays of a file in the types that they have to be of, those without axes as Python's values."""
     lengths: dict[int | str, int] = {}
-    typed = {}
+    typed: dict[str, Any] = {}
     for name, kind in types.items():
         if name not in arrays:
             raise Error(f"there is no array {name!r}")
@@ -104,7 +149,7 @@ def typed_arrays(
             raise Error(f"the array {name!r} has the shape {array.shape}, not {shape}")
         if array.size and kind.dtype is not np.str_:
             _check_numbers(name, array.ravel(), kind, lengths)
-        typed[name] = array.astype(kind.dtype, copy=False)
+        typed[name] = array.astype(kind.dtype, copy=False) if kind.shape else array.item()
     return typed
 
 
@@ -125,8 +170,10 @@ def _check_numbers(
             raise Error(f"the array {name!r} has {extreme:g}, and only {low:g} to {high:g} is possible")
 
 
-def memory_limit(path: Path) -> int:
+def memory_limit(path: Path, *, plain: bool = False) -> int:
     """Bytes of memory that the arrays of a file may take."""
+    if plain:
+        return MAX_PLAIN_BYTES + MAX_PLAIN_RATIO * path.stat().st_size
     return MAX_BYTES + MAX_RATIO * path.stat().st_size
 
 

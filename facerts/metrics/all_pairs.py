@@ -150,10 +150,6 @@ def all_pairs(
             at most 2,000,000.
         seed: seed of the sample of pairs from which the beginning of the tail is estimated.
         progress: called with the number of pairs compared since the last call.
-
-    Raises:
-        ValueError: shapes are wrong, an embedding is not finite or not of unit length, or there is no genuine or no
-            impostor pair.
     """
     vectors = np.asarray(embedding, dtype=np.float32)
     people, numbers = np.unique(np.asarray(subjects), return_inverse=True)
@@ -222,11 +218,7 @@ def compare_all(
 
 
 def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
-    """Check that embeddings have unit length, so that their products are cosines.
-
-    Raises:
-        ValueError: wrong shape, not finite, or not of unit length; the message names the row.
-    """
+    """Refuse embeddings that are not finite and of unit length, as cosines need them; the error names the row."""
     if vectors.ndim != 2 or len(vectors) != rows:
         raise ValueError(f"embeddings are {vectors.shape}, but there are {rows} labels")
     length = np.linalg.norm(vectors, axis=1)

@@ -57,9 +57,6 @@ def group_agreement(person: ArrayLike, group: ArrayLike, weight: ArrayLike | Non
         group: ``(N,)`` its group; faces below 0 are unclear, each in a group of its own.
         weight: ``(N,)`` how often each face counts in the BCubed averages, such as the number of times that its person
             was drawn in a bootstrap; None for once. Groups stay as they are.
-
-    Raises:
-        ValueError: there are no faces, or the lengths differ.
     """
     people, groups = np.asarray(person), np.asarray(group, dtype=np.int64)
     if not len(people) or len(people) != len(groups):

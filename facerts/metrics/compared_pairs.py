@@ -94,13 +94,9 @@ class ComparedPairs:
         return [float(self.tail[rank]) if rank < len(self.tail) else float("-inf") for rank in ranks]
 
     def thresholds_left(self, fmrs: Sequence[float], kept: NDArray[np.bool_], left: int) -> list[float]:
-        """Thresholds on a part of the impostor pairs.
+        """A threshold for each FMR on the impostor pairs that are left; ``kept`` ``(K,)`` are those of the tail.
 
-        Args:
-            kept: ``(K,)`` which pairs of the tail are left.
-
-        Returns:
-            A threshold for each FMR; NaN if no pair is left or it lies below the tail.
+        It is NaN if no pair is left or it lies below the tail.
         """
         rows = np.flatnonzero(kept)
         allowed = [int(np.floor(fmr * left + 1e-9)) for fmr in fmrs]
@@ -138,9 +134,6 @@ def compare_listed(
         same: ``(P,) bool``, True for a genuine pair.
         pairs: ``(P, 2)`` rows of images.
         people: ``(N,)`` person of each image, to resample people; None to resample pairs.
-
-    Raises:
-        ValueError: shapes are wrong, a score is not finite, one class has no pair, or people contradict ``same``.
     """
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     if pairs.shape != (len(flags), 2):

@@ -77,12 +77,7 @@ class ErrorVersusReject:
 
 
 def pair_quality(quality: ArrayLike, pairs: NDArray[np.integer]) -> Floats:
-    """The quality of each pair, ``(P,)``: a pair is as good as its worse image.
-
-    Args:
-        quality: ``(N,)`` quality of each image.
-        pairs: ``(P, 2)`` row numbers.
-    """
+    """``(P,)`` quality of pairs ``(P, 2)`` from ``(N,)`` that of images: a pair is as good as its worse image."""
     return np.asarray(np.asarray(quality, dtype=np.float64)[pairs].min(axis=1))
 
 
@@ -188,11 +183,7 @@ def error_versus_reject(
 
 
 def check_fmr(fmr: float, impostors: int) -> None:
-    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
-
-    Raises:
-        ValueError: the rate is invalid, or there are too few impostor pairs.
-    """
+    """Refuse a false match rate that is none, or for which there are too few impostor pairs, with a ``ValueError``."""
     if not 0 < fmr < 1:
         raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
     if fmr * impostors < 1 - 1e-9:
@@ -239,10 +230,8 @@ class _Order:
     ) -> None:
         """Sort once, for all thresholds and replicates.
 
-        Args:
-            quality: ``(G,)`` quality of each genuine pair.
-            rejected_quality: ``(U,)`` quality of what is rejected: genuine pairs or images.
-            rejected_units: ``(U,)`` what they are drawn with; None if they count once in each replicate.
+        ``quality`` ``(G,)`` is that of genuine pairs, ``rejected_quality`` ``(U,)`` that of what is rejected, pairs or
+        images, which are drawn with ``rejected_units`` ``(U,)``; None if they count once in each replicate.
         """
         order = np.argsort(quality, kind="stable")
         rejected_order = np.argsort(rejected_quality, kind="stable")
@@ -260,16 +249,10 @@ class _Order:
     def curves(
         self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None = None
     ) -> Floats:
-        """FNMR by threshold and share rejected.
+        """FNMR ``(F, B, R)`` by FMR, replicate and share rejected; NaN where no pair is left or a threshold is NaN.
 
-        Args:
-            thresholds: ``(F, B)`` by FMR and replicate.
-            rates: R shares to reject.
-            drawn: ``(B, U)`` how often people or genuine pairs were drawn; None to count each pair once, and to reject
-                whole pairs or images.
-
-        Returns:
-            ``(F, B, R)``; NaN where no genuine pair is left or the threshold is NaN.
+        ``drawn`` ``(B, U)`` is how often people or genuine pairs were drawn; None counts each pair once, and rejects
+        whole pairs or images.
         """
         fnmr = np.empty((*thresholds.shape, len(rates)))
         size = max(1, CHUNK // (len(self.scores) + self.rejected))

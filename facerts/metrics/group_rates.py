@@ -134,7 +134,7 @@ def fnmr_by_group(
     replicates: int | None = None,
     seed: int = 0,
 ) -> GroupRates:
-    """FNMR of the genuine pairs whose two images are both in a group, by group.
+    """FNMR of the genuine pairs whose two images are both in a group, by group; see ``share_by_group``.
 
     If no pair fails, the interval extends to 3 / n (the rule of three), n people.
 
@@ -142,7 +142,6 @@ def fnmr_by_group(
         group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
         threshold: pairs at or above it match.
         kept: ``(N,) bool`` images that are not rejected; None for all.
-        replicates: number of replicates, see ``share_by_group``.
     """
     of_pair = _group_of_pairs(pairs.genuine_pairs, _without(group, kept))
     people = pairs.people[pairs.genuine_pairs[:, 0]]
@@ -168,12 +167,9 @@ def fmr_by_group(
 
     Args:
         group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
-        threshold: pairs at or above it match; it must lie in the tail.
+        threshold: pairs at or above it match; it must lie in the tail, as below it single pairs are not kept.
         kept: ``(N,) bool`` images that are not rejected; None for all.
         replicates: number of replicates; by default 1,000, or 200 for more than 100,000 images or matching pairs.
-
-    Raises:
-        ValueError: the threshold lies below the tail, where single pairs are not kept.
     """
     if not in_tail(pairs, threshold):
         raise ValueError(f"the threshold {threshold:g} lies below the tail of the impostor pairs")
@@ -253,13 +249,9 @@ def extremes(rates: GroupRates, comparable: Flags, *, high_is_worse: bool) -> Ex
 
 @dataclass(frozen=True)
 class _Cells:
-    """Images by person and group: one cell for each person in each group.
+    """Images by person and group: C cells, one for each person in each group.
 
-    Attributes:
-        person: ``(C,)`` person of each cell, numbered without gaps.
-        group: ``(C,)`` group of each cell.
-        sizes: ``(C,)`` number of images.
-        of_row: ``(M,)`` cell of each image in a group.
+    ``person``, numbered without gaps, ``group`` and ``sizes`` are of the cells; ``of_row`` is the cell of each image.
     """
 
     person: NDArray[np.int64]
@@ -286,12 +278,7 @@ def _rates(
     replicates: int,
     seed: int,
 ) -> GroupRates:
-    """Rates with intervals from resampled people.
-
-    Args:
-        units: ``(K,)`` independent units for the rule of three.
-        resample: rates ``(K,)`` for how often each person is sampled.
-    """
+    """Rates with intervals from resampled people; ``units`` ``(K,)`` are independent, for the rule of three."""
     rate = _divided(events, trials)
     drawn = np.array(
         [resample(counts) for counts in subject_counts(number, replicates, seed)] if number else []
@@ -327,12 +314,7 @@ def _divided(events: NDArray[np.number], trials: NDArray[np.number]) -> NDArray[
 def _simultaneous_interval(
     values: NDArray[np.float64], replicates: NDArray[np.float64], first: int, second: int
 ) -> Interval:
-    """The 95% interval of the difference of two values that holds for all pairs of values at the same time.
-
-    Args:
-        values: ``(K,)``, NaN where there is none.
-        replicates: ``(R, K)`` resampled values, likewise.
-    """
+    """The 95% interval of the difference of two values that holds for all pairs of ``(K,)`` values at the same time."""
     deviations = replicates - values
     largest = np.zeros(len(replicates))
     error = 0.0

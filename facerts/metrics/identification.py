@@ -20,12 +20,7 @@ ROWS, COLUMNS = 512, 4096
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best gallery templates for each probe.
-
-    Attributes:
-        scores: ``(P, k) float32``, descending.
-        templates: ``(P, k) int64`` rows of the gallery.
-    """
+    """The best gallery templates for each probe: ``(P, k) float32`` scores, descending, and ``(P, k) int64`` rows."""
 
     scores: NDArray[np.float32]
     templates: NDArray[np.int64]
@@ -38,9 +33,6 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
         gallery: ``(G, d)`` of unit length.
         probes: ``(P, d)`` of unit length.
         k: number of templates; the whole gallery if that is smaller.
-
-    Raises:
-        ValueError: the gallery is empty, or the sizes of gallery and probes differ.
 
     Examples:
         >>> gallery = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
@@ -121,9 +113,6 @@ def fnir_at_fpir(
         mated_score: ``(M,)`` best score of each mated probe.
         mated_rank: ``(M,)`` rank of its person; only rank 1 counts as identified.
         non_mated_score: ``(Q,)`` best score of each non-mated probe.
-
-    Raises:
-        ValueError: there are no mated or no non-mated probes.
     """
     scores, ranks = np.asarray(mated_score, dtype=np.float64), np.asarray(mated_rank)
     others = np.sort(np.asarray(non_mated_score, dtype=np.float64))[::-1]

@@ -36,11 +36,7 @@ _STUDENT = (
 def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
     """Student's 95% interval of the mean of 2 to 10 independent values, such as those of training runs.
 
-    Args:
-        of_shares: the values are shares, so the interval is cut off at 0 and 1, which their mean cannot pass.
-
-    Raises:
-        ValueError: fewer than 2 or more than 10 values.
+    That of shares is cut off at 0 and 1, which their mean cannot pass.
     """
     runs = np.asarray(values, dtype=np.float64)
     if not 2 <= len(runs) <= len(_STUDENT) + 1:
@@ -55,14 +51,10 @@ _ROUNDING = 1e-12
 
 
 def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:
-    """The 95% interval of a rate from resampled rates; at a rate of 0 or 1 it extends to the rule of three.
+    """The 95% interval of a rate from ``(R,)`` resampled rates; at a rate of 0 or 1 it extends to the rule of three.
 
     Resampling says little about what never happened: in n independent trials a rate of 3 / n would still be missed with
-    a probability of 5% (Hanley and Lippman-Hand, JAMA 249, 1983).
-
-    Args:
-        values: ``(R,)`` resampled rates.
-        units: n, the number of independent units, such as people.
+    a probability of 5% (Hanley and Lippman-Hand, JAMA 249, 1983). ``units`` are these n, such as people.
     """
     low, high = percentile_interval(values) if len(values) else (rate, rate)
     margin = min(3 / max(units, 1), 1.0)

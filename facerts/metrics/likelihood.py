@@ -11,17 +11,10 @@ from facerts.metrics.verification import CHUNK, Scores
 def mutual_likelihood(
     embedding: NDArray[np.floating], variance: NDArray[np.floating], pairs: NDArray[np.integer]
 ) -> Scores:
-    """Mutual likelihood score of each pair: log-density at 0 of the difference of the two Gaussians.
+    """``(P,) float64`` mutual likelihood scores: log-densities at 0 of the difference of the two Gaussians of pairs.
 
-    Args:
-        embedding: ``(N, d)`` means.
-        variance: ``(N, d)``, above 0.
-        pairs: ``(P, 2)`` row numbers.
-
-    Returns:
-        ``(P,) float64``.
-
-    Source: Shi and Jain, "Probabilistic Face Embeddings", ICCV 2019, Eq. 3.
+    Means and variances, above 0, are ``(N, d)``, pairs ``(P, 2)`` row numbers. Source: Shi and Jain, "Probabilistic
+    Face Embeddings", ICCV 2019, Eq. 3.
     """
     constant = 0.5 * embedding.shape[1] * np.log(2.0 * np.pi)
     score = np.empty(len(pairs))
@@ -37,16 +30,9 @@ def mutual_likelihood(
 def fused_gaussian(means: NDArray[np.floating], variances: NDArray[np.floating]) -> tuple[Scores, Scores]:
     """Fuse several Gaussians of one face by their product: μ = σ² Σ_v μ_v / σ_v² with 1/σ² = Σ_v 1/σ_v².
 
-    This assumes that the views are independent given the face. If they are not, σ² is too low.
-
-    Args:
-        means: ``(V, N, d)`` for V views.
-        variances: ``(V, N, d)``, above 0.
-
-    Returns:
-        ``(N, d) float64`` means, not of unit length, and ``(N, d) float64`` variances.
-
-    Source: Shi and Jain, "Probabilistic Face Embeddings", ICCV 2019, "Fusion with PFEs".
+    Means and variances ``(V, N, d)`` of V views give ``(N, d) float64`` means, not of unit length, and variances. This
+    assumes that the views are independent given the face. If they are not, σ² is too low. Source: Shi and Jain,
+    "Probabilistic Face Embeddings", ICCV 2019, "Fusion with PFEs".
     """
     precision = 1.0 / np.asarray(variances, dtype=np.float64)
     fused = 1.0 / precision.sum(axis=0)

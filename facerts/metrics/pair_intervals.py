@@ -55,9 +55,6 @@ def verification_intervals(
         same: ``(P,) bool``.
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
         replicates: number of replicates; by default 1,000, or 200 for more than a million pairs.
-
-    Raises:
-        ValueError: as for ``check_pairs``, or the subjects contradict ``same``.
     """
     values, flags = check_pairs(scores, same)
     count = replicates or (REPLICATES if len(values) <= MANY else REPLICATES_OF_MANY)
@@ -168,12 +165,10 @@ def _bin_starts(impostors: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def _curve(accepted: NDArray[np.float64], running: NDArray[np.float64]) -> ROC:
-    """A ROC from cumulative weights at the ends of the bins.
+    """A ROC from cumulative weights at the ends of K bins.
 
-    Args:
-        accepted: ``(K,)`` weight of the impostors down to each bin's end.
-        running: ``(2K + 1,)`` weight of the genuine pairs above each end and at or above it, in turn; the last entry is
-            the total.
+    ``accepted`` ``(K,)`` is that of the impostors down to each end; ``running`` ``(2K + 1,)`` that of the genuine pairs
+    above each end and at or above it, in turn, and then the total.
     """
     impostors, genuine = float(accepted[-1]), float(running[-1])
     far = np.repeat(accepted / impostors, 2)

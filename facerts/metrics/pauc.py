@@ -13,18 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def pauc(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDArray[np.float64]:
-    """Area below curves from no rejection up to ``end``, by trapezoids, divided by ``end``.
+    """Area below FNMR curves from no rejection up to ``end``, by trapezoids, divided by ``end``: ``(…, R)`` to ``(…)``.
 
-    Args:
-        fnmr: ``(…, R)`` FNMR of one or more curves.
-        rates: R shares rejected, ascending from 0; ``end`` is one of them.
-        end: the share up to which the area is computed.
-
-    Returns:
-        ``(…)``.
-
-    Raises:
-        ValueError: the rates do not begin at 0, or ``end`` is not one of them.
+    Of the R ``rates``, shares rejected, ascending from 0, ``end`` is one.
 
     Examples:
         >>> round(float(pauc([0.4, 0.2, 0.0], rates=[0.0, 0.1, 0.2], end=0.2)), 4)

@@ -27,20 +27,14 @@ def pool(
     weights: ArrayLike | None = None,
     templates: int | None = None,
 ) -> NDArray[np.float32]:
-    """Pool embeddings of images into templates.
+    """Pool embeddings of images into templates, ``(T, d) float32`` of unit length.
 
     Args:
         embedding: ``(N, d)`` embeddings of images, unit length.
-        template: ``(N,)`` row of each image's template, from 0.
+        template: ``(N,)`` row of each image's template, from 0; none without an image.
         media: ``(N,)`` medium of each image; None if every image is a medium of its own.
         weights: ``(N,)`` positive weights; None for equal ones. The inverse of a learned variance is a natural choice.
         templates: number of templates T; by default the highest row plus one.
-
-    Returns:
-        ``(T, d) float32`` of unit length.
-
-    Raises:
-        ValueError: the lengths differ, a weight is not positive, or a template has no image.
 
     Examples:
         >>> pool([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], template=[0, 0, 1], weights=[3, 4, 1]).round(2).tolist()
@@ -77,11 +71,7 @@ def ranked_weights(quality: ArrayLike) -> NDArray[np.float64]:
 
 
 def face_weights(percentile: ArrayLike) -> NDArray[np.float64]:
-    """Weights of faces in a template, from the percentiles of their quality.
-
-    Args:
-        percentile: 0 to 100, of any shape; NaN where the model is not calibrated, which gives full weight.
-    """
+    """Weights of faces in a template, from percentiles of quality, 0 to 100; NaN (not calibrated) has full weight."""
     share = np.clip(np.asarray(percentile, dtype=np.float64) / FULL_WEIGHT, MIN_WEIGHT, 1.0)
     return np.nan_to_num(share, nan=1.0)
 

@@ -12,14 +12,10 @@ from facerts.metrics.intervals import Estimate
 
 
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
-    """Kendall's tau-b between two rankings: concordant minus discordant pairs, corrected for ties.
+    """Kendall's tau-b between two rankings ``(…, Q)``: concordant minus discordant pairs, corrected for ties.
 
-    Args:
-        first: ``(…, Q)`` values; those that are NaN on either side are left out.
-        second: ``(…, Q)`` values of the same things.
-
-    Returns:
-        ``(…)``; NaN if all values on one side are equal, or there are fewer than two.
+    Values that are NaN on either side are left out. The result ``(…)`` is NaN if all values on one side are equal, or
+    there are fewer than two.
     """
     values = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     values = np.where(np.isnan(values).any(axis=0), np.nan, values)
@@ -34,14 +30,10 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
 def rank_consistency(
     areas: Mapping[str, Mapping[str, Estimate]],
 ) -> tuple[dict[tuple[str, str], float], Estimate]:
-    """Agreement of recognizers on the order of qualities.
+    """Agreement of recognizers on the order of qualities, from areas by recognizer and quality, with equal replicates.
 
-    Args:
-        areas: areas by recognizer and quality, with the same number of replicates.
-
-    Returns:
-        Kendall's tau-b of each pair of recognizers, over the qualities that both have: 1 for the same order, −1 for the
-        reverse one; NaN if one of them does not tell any two apart. And the mean of those that are defined.
+    Kendall's tau-b of each pair of recognizers, over the qualities that both have: 1 for the same order, −1 for the
+    reverse one; NaN if one of them does not tell any two apart. And the mean of those that are defined.
 
     Examples:
         >>> def areas(*values: float) -> dict[str, Estimate]:

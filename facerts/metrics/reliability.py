@@ -11,14 +11,7 @@ from facerts.metrics.intervals import wilson
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's rank correlation, with mean ranks for ties; 0 if one of the vectors is constant.
-
-    Args:
-        first: ``(N,)``.
-        second: ``(N,)``.
-
-    Raises:
-        ValueError: the lengths differ, there are fewer than two values, or a value is not finite.
+    """Spearman's rank correlation of two vectors, with mean ranks for ties; 0 if one of them is constant.
 
     Examples:
         >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
@@ -60,9 +53,6 @@ def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliabi
         quality: ``(P,)`` quality of each pair.
         error: ``(P,) bool``, whether the pair is an error.
         bins: maximum number of bins; equal qualities are never separated, so ties may give fewer.
-
-    Raises:
-        ValueError: the lengths differ, or there are no pairs.
     """
     values, wrong = np.asarray(quality, dtype=np.float64), np.asarray(error, dtype=bool)
     if values.shape != wrong.shape or not len(values):

@@ -39,9 +39,6 @@ def pair_weights(
     Args:
         same: ``(P,) bool``.
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
-
-    Raises:
-        ValueError: the subjects contradict ``same``.
     """
     flags = np.asarray(same, dtype=bool)
     if subjects is None:
@@ -64,11 +61,7 @@ def pair_weights(
 def check_subjects(
     same: NDArray[np.bool_], subjects: NDArray[np.integer]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """First and second subjects of the pairs, numbered without gaps, and the number of subjects.
-
-    Raises:
-        ValueError: the shape is wrong, or a genuine pair has two subjects or an impostor pair one.
-    """
+    """First and second subjects of pairs, numbered without gaps, and their number; they must agree with ``same``."""
     people = np.asarray(subjects)
     if people.shape != (len(same), 2):
         raise ValueError(f"subjects are {people.shape}, but there are {len(same)} pairs")

@@ -19,11 +19,7 @@ STEPS, PRECISION = 50, 1e-9
 
 
 def quality_level(percentile: ArrayLike) -> Floats:
-    """Decimal logarithm of the share of faces with lower quality, at most 0.
-
-    Args:
-        percentile: of quality, 0 to 100; NaN, where it is not known, counts as the median.
-    """
+    """Decimal logarithm of the share of faces with lower quality, at most 0; NaN percentiles count as the median."""
     share = np.nan_to_num(np.asarray(percentile, dtype=np.float64), nan=UNKNOWN_PERCENTILE) / 100
     return np.asarray(np.log10(share + LOWEST_SHARE))
 
@@ -44,13 +40,7 @@ class SamePerson:
     def log_likelihood_ratio(
         self, cosine: ArrayLike, first_level: ArrayLike, second_level: ArrayLike
     ) -> Floats:
-        """``(P,)`` natural logarithm of the likelihood ratio of each pair.
-
-        Args:
-            cosine: ``(P,)`` cosine similarities.
-            first_level: ``(P,)`` quality levels of the first faces, see ``quality_level``.
-            second_level: ``(P,)`` of the second faces.
-        """
+        """``(P,)`` natural logarithm of the likelihood ratio, by cosine and both faces' ``quality_level``."""
         return np.asarray(_features(cosine, first_level, second_level) @ np.array(self.weights))
 
     def minimum_cosine(self, log_ratio: float, levels: Sequence[float]) -> float:
@@ -79,9 +69,6 @@ def fit_same_person(
         second_level: ``(P,)`` of the second faces.
         same: ``(P,)`` whether each pair is of the same person; as rare as among all pairs, for the fit is best where
             both answers are about as frequent.
-
-    Raises:
-        ValueError: there are no pairs of the same person, or none of different people.
     """
     target = np.asarray(same, dtype=np.float64)
     positives = float(target.sum())

@@ -34,14 +34,7 @@ class Separation:
 
 
 def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
-    """Compute all measures of separation.
-
-    Args:
-        faces: ``(N,)`` scores of faces.
-        others: ``(M,)`` scores of non-faces.
-
-    Raises:
-        ValueError: one of the arrays is empty, or a score is not finite.
+    """Compute all measures of separation of ``(N,)`` scores of faces from ``(M,)`` scores of non-faces.
 
     Examples:
         >>> found = separation(faces=[0.9, 0.8, 0.7, 0.6], others=[0.65, 0.2, 0.1])

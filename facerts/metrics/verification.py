@@ -41,15 +41,7 @@ def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.floating
 
 
 def pair_cosine(embedding: NDArray[np.floating], pairs: NDArray[np.integer]) -> Scores:
-    """Cosine similarity of each pair of unit embeddings.
-
-    Args:
-        embedding: ``(N, d)``, rows of unit length.
-        pairs: ``(P, 2)`` row numbers.
-
-    Returns:
-        ``(P,) float64``.
-    """
+    """``(P,) float64`` cosine similarity of pairs, ``(P, 2)`` row numbers, of unit embeddings ``(N, d)``."""
     cosine = np.empty(len(pairs))
     for start in range(0, len(pairs), CHUNK):
         chunk = pairs[start : start + CHUNK]
@@ -130,9 +122,6 @@ def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
         scores: ``(P,)`` similarity.
         same: ``(P,) bool``.
 
-    Raises:
-        ValueError: as for ``check_pairs``.
-
     Examples:
         >>> curve = roc([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False])
         >>> round(curve.auroc(), 4), round(curve.eer(), 4)
@@ -191,9 +180,6 @@ def fmr_threshold(impostor_scores: ArrayLike, fmr: float) -> float:
 
     It lies just above the highest impostor score that must be rejected, so that every genuine pair that beats that
     impostor is accepted.
-
-    Raises:
-        ValueError: there are no impostor pairs.
     """
     ordered = np.sort(np.asarray(impostor_scores, dtype=np.float64))[::-1]
     if not len(ordered):
@@ -243,9 +229,6 @@ def ten_fold_accuracy(scores: ArrayLike, same: ArrayLike, folds: ArrayLike) -> F
         scores: ``(P,)`` similarity.
         same: ``(P,) bool``.
         folds: ``(P,)`` fold of each pair; at least two folds.
-
-    Raises:
-        ValueError: as for ``check_pairs``, or there is only one fold.
     """
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     fold = np.asarray(folds)

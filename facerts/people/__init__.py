@@ -10,7 +10,6 @@ from facerts.people.corrections import (
 from facerts.people.grouping import FaceGroups, group_faces, same_person_of
 from facerts.people.people import FaceStatus, People, Person, PersonFace
 from facerts.people.people_folder import FoundPeople, find_people, read_people
-from facerts.people.people_gallery import gallery_of_people
 from facerts.people.sorted_photos import copy_photos
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "PersonFace",
     "copy_photos",
     "find_people",
-    "gallery_of_people",
     "group_faces",
     "merge_people",
     "move_faces",

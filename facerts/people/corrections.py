@@ -46,12 +46,7 @@ class Corrected(NamedTuple):
 
 
 def merge_people(folder: str | Path, people: Sequence[int | str]) -> Corrected:
-    """Decide that two or more people are one; the first keeps its number and its name.
-
-    Args:
-        folder: of ``find_people``.
-        people: their numbers or names.
-    """
+    """Decide that two or more people, by number or name, are one; the first keeps its number and its name."""
     with locked(Path(folder)):
         known = read_people(folder)
         persons = {each.number: each for each in map(known.person, people)}
@@ -66,7 +61,6 @@ def move_faces(folder: str | Path, faces: Iterable[str], to: int | str) -> Corre
     """Decide that faces are of a person, and not of those that they were taken for.
 
     Args:
-        folder: of ``find_people``.
         faces: ids or photos, see ``People.rows_of``.
         to: number or name of the person; "new" for one who is not there yet; "nobody" for faces that are none or not
             wanted, which are in no group until they are moved to one.
@@ -91,7 +85,6 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
     """Give a person a name; a person who has that name already becomes one with it.
 
     Args:
-        folder: of ``find_people``.
         person: number or name.
         name: one line of text; no number, as it would be taken for that of another person. A name that begins with a
             dot hides the person: later faces still join, but the page folds the group away and galleries leave it out.
@@ -107,11 +100,7 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
 
 
 def undo_decision(folder: str | Path) -> Corrected:
-    """Take the last decision back that was not taken back yet; its faces return to the groups that they left.
-
-    Args:
-        folder: of ``find_people``.
-    """
+    """Take the last decision back that was not taken back yet; its faces return to the groups that they left."""
     with locked(Path(folder)):
         known = read_people(folder)
         if not (decisions := standing(read_decisions(known.folder / DECISIONS))):

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,8 @@ from facerts.datasets.source import Source
 from facerts.errors import DataError, ImageError
 from facerts.galleries.enrollments import SEPARATOR
 from facerts.images import decode, encode_jpeg
-from facerts.io.files import atomic_write, sync_names, writing
+from facerts.io.files import atomic_write, sync_names
+from facerts.io.job import Job, file_state
 from facerts.people.found_faces import (
     SHA256_DIGITS,
     FoundFaces,
@@ -60,23 +59,23 @@ class Scan:
     damaged: tuple[str, ...] = ()
 
 
-@dataclass
-class FindJob:
+class FindJob(Job):
     """Finds the faces of photos.
 
-    Attributes:
+    Args:
         scorer: the model, and the detector for photos.
-        folder: where finished blocks are kept until the run has ended.
+        folder: where finished blocks are kept until the run has ended; the caller has locked it.
         crops: where each face is kept as a small image, see ``crop_name``.
     """
 
-    scorer: Scorer
-    folder: Path
-    crops: Path
-    _tables: list[FoundFaces] = field(default_factory=list)
-    _photos: list[Photo] = field(default_factory=list)
-    _faces: list[list[Face]] = field(default_factory=list)
-    _scored: int = 0
+    def __init__(self, scorer: Scorer, folder: Path, crops: Path) -> None:
+        super().__init__(folder, json.loads(settings_text(scorer)), ".npz")
+        self.scorer = scorer
+        self.crops = crops
+        self._tables = [self._table([], [])]
+        self._photos: list[Photo] = []
+        self._faces: list[list[Face]] = []
+        self._scored = 0
 
     def run(
         self, source: Source, earlier: FoundFaces | None, advance: Callable[[int], None] | None = None
@@ -87,7 +86,9 @@ class FindJob:
             earlier: the table of the last run.
             advance: called with the number of photos that are done since the last call.
         """
-        damaged = self._open(earlier)
+        if earlier is not None and earlier.settings == settings_text(self.scorer):
+            self._tables.append(earlier)
+        damaged = self.begin(resume=True, anew=True)
         known = {sha256 for table in self._tables for sha256 in table.sha256.tolist()}
         unchanged = {state: sha256 for table in self._tables for state, sha256 in _states(table)}
         photos: list[Photo | None] = [None] * len(source)
@@ -107,7 +108,7 @@ class FindJob:
                 waiting.append((index, photo))
                 yield LazyImage(source.location(index), partial(_load, source, index, photo.sha256))
 
-        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder_at(None))
+        scored = self.scorer.score_lazy(new_images(), self.scorer.row_builder(None))
         try:
             for faces in scored:
                 _, photo = waiting.popleft()
@@ -124,33 +125,10 @@ class FindJob:
         ]
         return Scan(assemble(done, self._tables), self._scored, tuple(damaged))
 
-    def close(self) -> None:
-        """Remove the blocks, when the table that was made of them is written."""
-        with writing(self.folder):
-            shutil.rmtree(self.folder)
-
-    def _open(self, earlier: FoundFaces | None) -> list[str]:
-        """Take over what was found before with the same settings."""
-        settings = settings_text(self.scorer)
-        self._tables = [self._table([], [])]
-        damaged = []
-        if earlier is not None and earlier.settings == settings:
-            self._tables.append(earlier)
-        for path in self._blocks():
-            try:
-                table = read_found_faces(path)
-            except DataError as error:
-                damaged.append(f"{error}; its images are scored again")
-                path.unlink()
-                continue
-            if table.settings == settings:
-                self._tables.append(table)
-            else:
-                path.unlink()
-        return damaged
-
-    def _blocks(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("[0-9]*.npz") if path.stem.isdecimal())
+    def _check(self) -> None:
+        self._tables += [
+            table for _, table in self.intact(lambda number: read_found_faces(self.part(number)))
+        ]
 
     def _add(self, photo: Photo, faces: list[Face]) -> None:
         self._photos.append(photo)
@@ -174,8 +152,7 @@ class FindJob:
                 written.append(path)
         sync_names(written)
         table = self._table(self._photos, self._faces)
-        last = [int(path.stem) for path in self._blocks()][-1:]
-        write_found_faces(self.folder / f"{(last[0] if last else 0) + 1:09d}.npz", table)
+        write_found_faces(self.part(max(self.finished(), default=0) + 1), table)
         self._tables.append(table)
         self._photos, self._faces = [], []
 
@@ -200,8 +177,8 @@ class FindJob:
             box=_numbers([row.box for row in rows], 4),
             points=_numbers([row.points for row in rows], POINTS),
             embedding=np.stack(embeddings).astype(np.float32) if embeddings else nothing,
-            quality=np.array([_or_nan(row.quality) for row in rows], dtype=np.float32),
-            percentile=np.array([_or_nan(row.percentile) for row in rows], dtype=np.float32),
+            quality=np.array([row.quality for row in rows], dtype=np.float32),
+            percentile=np.array([row.percentile for row in rows], dtype=np.float32),
             reasons=np.array([SEPARATOR.join(row.reasons) for row in rows], dtype=str),
         )
 
@@ -219,7 +196,8 @@ def crop_name(sha256: str, number: int) -> str:
 
 def _identify(source: Source, index: int, unchanged: dict[tuple[str, int, int], str]) -> Photo:
     """A photo with the SHA-256 of its image, which is read unless its file is unchanged."""
-    path, (size, mtime) = storable(source.location(index)), _file_state(source.file_of(index))
+    # Without a file, or where the image's own error will tell, the size is −1.
+    path, (size, mtime) = storable(source.location(index)), file_state(source.file_of(index)) or (-1, 0)
     if size >= 0 and (sha256 := unchanged.get((path, size, mtime))):
         return Photo(path, sha256, size, mtime)
     try:
@@ -236,15 +214,6 @@ def _load(source: Source, index: int, sha256: str) -> NDArray[np.uint8]:
     return decode(data, where=where)
 
 
-def _file_state(file: Path | None) -> tuple[int, int]:
-    """Size and modification time; −1 without a file, or where the image's own error will tell."""
-    try:
-        status = os.stat(file) if file is not None else None
-    except (OSError, ValueError):
-        status = None
-    return (-1, 0) if status is None else (status.st_size, status.st_mtime_ns)
-
-
 def _states(table: FoundFaces) -> Iterator[tuple[tuple[str, int, int], str]]:
     columns = (table.path, table.size, table.mtime, table.image)
     for path, size, mtime, image in zip(*(column.tolist() for column in columns), strict=True):
@@ -255,7 +224,3 @@ def _states(table: FoundFaces) -> Iterator[tuple[tuple[str, int, int], str]]:
 def _numbers(values: Sequence[Sequence[float] | None], count: int) -> NDArray[np.float32]:
     filled: list[Any] = [[np.nan] * count if value is None else value for value in values]
     return np.array(filled, dtype=np.float32).reshape(len(values), count)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value

@@ -12,52 +12,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from facerts.errors import DataError, Error
-from facerts.galleries.enrollments import SEPARATOR, check_faces
-from facerts.io.files import atomic_write
-from facerts.io.npz import ArrayType, read_npz, typed_arrays
+from facerts.errors import Error
+from facerts.galleries.enrollments import SEPARATOR, Enrollments, check_faces
+from facerts.io.npz import ArrayFormat, ArrayType, array_types
 from facerts.scoring.prepare import storable
+from facerts.scoring.reasons import NOT_A_FACE
 
 Rows = NDArray[np.int64]
-Arrays = dict[str, NDArray[Any]]
 
-FORMAT = "facerts.found-faces/1"
-ARRAYS = {
-    "settings": ArrayType(np.str_),
-    "model": ArrayType(np.str_),
-    "model_sha256": ArrayType(np.str_),
-    "sha256": ArrayType(np.str_, ("images",)),
-    "path": ArrayType(np.str_, ("photos",)),
-    "image": ArrayType(np.int32, ("photos",), -1, "images"),
-    "size": ArrayType(np.int64, ("photos",), -1),
-    "mtime": ArrayType(np.int64, ("photos",)),
-    "error": ArrayType(np.str_, ("photos",)),
-    "face_image": ArrayType(np.int32, ("faces",), 0, "images"),
-    "number": ArrayType(np.int32, ("faces",), 0),
-    "box": ArrayType(np.float32, ("faces", 4), nan=True),
-    "points": ArrayType(np.float32, ("faces", 10), nan=True),
-    "embedding": ArrayType(np.float32, ("faces", "numbers")),
-    "quality": ArrayType(np.float32, ("faces",), nan=True),
-    "percentile": ArrayType(np.float32, ("faces",), 0, 100, nan=True),
-    "reasons": ArrayType(np.str_, ("faces",)),
-}
-PER_FACE = [name for name, kind in ARRAYS.items() if kind.shape[:1] == ("faces",)]
 SHA256_DIGITS = 64
 TABLE_NAME = re.compile(r"faces-[0-9a-f]{16}\.npz")
 # Boxes of one face by two detectors, or at two thresholds, overlap by more than this; those of neighbors by less.
 MIN_IOU = 0.5
 MAX_SIZE = 4096
-# Photos and faces may take MAX_BYTES of memory plus MAX_RATIO times the file, which is not compressed; so much besides
-# its embedding and texts, for its numbers and Python's objects.
-MAX_BYTES = 8 << 20
-MAX_RATIO = 8
-PHOTO_BYTES, FACE_BYTES = 256, 768
+WRITER = "facerts people find"
+REMEDY = f"delete it and run {WRITER} again"
 
 
 class Photo(NamedTuple):
@@ -90,12 +65,12 @@ class FoundFaces:
         settings: everything that faces depend on besides the images, as JSON; see ``Scorer.settings``.
         model: name of the model.
         model_sha256: SHA-256 of the model's file.
+        sha256: ``(I,)`` text, of each image's bytes.
         path: ``(P,)`` text, where each photo is.
         image: ``(P,)`` the image that each photo shows; −1 if it could not be read.
         size: ``(P,)`` bytes of the photo's file, or of the archive that it is in; −1 if it is in none.
         mtime: ``(P,)`` when that file was modified, in nanoseconds.
         error: ``(P,)`` text, why a photo could not be read; empty for the others.
-        sha256: ``(I,)`` text, of each image's bytes.
         face_image: ``(F,)`` the image of each face; faces are ordered by image and number.
         number: ``(F,)`` of each face in its image, largest first.
         box: ``(F, 4)`` left, top, right, bottom in pixels; NaN if the image is an aligned crop.
@@ -106,23 +81,23 @@ class FoundFaces:
         reasons: ``(F,)`` text, what makes each face poor, joined by ``;``.
     """
 
-    settings: str
-    model: str
-    model_sha256: str
-    path: NDArray[np.str_]
-    image: NDArray[np.int32]
-    size: NDArray[np.int64]
-    mtime: NDArray[np.int64]
-    error: NDArray[np.str_]
-    sha256: NDArray[np.str_]
-    face_image: NDArray[np.int32]
-    number: NDArray[np.int32]
-    box: NDArray[np.float32]
-    points: NDArray[np.float32]
-    embedding: NDArray[np.float32]
-    quality: NDArray[np.float32]
-    percentile: NDArray[np.float32]
-    reasons: NDArray[np.str_]
+    settings: Annotated[str, ArrayType(np.str_)]
+    model: Annotated[str, ArrayType(np.str_)]
+    model_sha256: Annotated[str, ArrayType(np.str_)]
+    sha256: Annotated[NDArray[np.str_], ArrayType(np.str_, ("images",))]
+    path: Annotated[NDArray[np.str_], ArrayType(np.str_, ("photos",))]
+    image: Annotated[NDArray[np.int32], ArrayType(np.int32, ("photos",), low=-1, high="images")]
+    size: Annotated[NDArray[np.int64], ArrayType(np.int64, ("photos",), low=-1)]
+    mtime: Annotated[NDArray[np.int64], ArrayType(np.int64, ("photos",))]
+    error: Annotated[NDArray[np.str_], ArrayType(np.str_, ("photos",))]
+    face_image: Annotated[NDArray[np.int32], ArrayType(np.int32, ("faces",), low=0, high="images")]
+    number: Annotated[NDArray[np.int32], ArrayType(np.int32, ("faces",), low=0)]
+    box: Annotated[NDArray[np.float32], ArrayType(np.float32, ("faces", 4), nan=True)]
+    points: Annotated[NDArray[np.float32], ArrayType(np.float32, ("faces", 10), nan=True)]
+    embedding: Annotated[NDArray[np.float32], ArrayType(np.float32, ("faces", "numbers"))]
+    quality: Annotated[NDArray[np.float32], ArrayType(np.float32, ("faces",), nan=True)]
+    percentile: Annotated[NDArray[np.float32], ArrayType(np.float32, ("faces",), low=0, high=100, nan=True)]
+    reasons: Annotated[NDArray[np.str_], ArrayType(np.str_, ("faces",))]
 
     def __len__(self) -> int:
         """Number of faces."""
@@ -136,6 +111,30 @@ class FoundFaces:
             Photo(path, str(self.sha256[image]) if image >= 0 else "", size, mtime, error)
             for path, image, size, mtime, error in zip(*(each.tolist() for each in columns), strict=True)
         ]
+
+    def enrollments(self, rows: Rows, person: Sequence[str]) -> Enrollments:
+        """Some faces as images of people, by the first photo that shows each."""
+        paths = [str(self.path[self.photos_of(row)[0]]) for row in rows.tolist()]
+        return Enrollments(
+            np.array(person, dtype=str),
+            np.array(paths, dtype=str),
+            self.embedding[rows],
+            self.quality[rows],
+            self.percentile[rows],
+            self.reasons[rows],
+            self.model,
+            self.model_sha256,
+        )
+
+    @cached_property
+    def is_face(self) -> NDArray[np.bool_]:
+        """``(F,)`` whether each face is one, as far as the model can tell."""
+        return np.array([NOT_A_FACE not in self.reasons_of(row) for row in range(len(self))], dtype=bool)
+
+    def usable(self, min_quality: float) -> NDArray[np.bool_]:
+        """``(F,)`` which faces are good enough to tell people apart; of unknown quality all are that are faces."""
+        good: NDArray[np.bool_] = ~(self.quality < min_quality)
+        return good if min_quality == -math.inf else good & self.is_face
 
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """What makes a face poor, most important first."""
@@ -153,8 +152,7 @@ class FoundFaces:
 
     def photos_of(self, row: int) -> Rows:
         """The photos that show the image of a face: one, or several copies."""
-        image = self.face_image[row]
-        return self._photos_by_image[self._photo_starts[image] : self._photo_starts[image + 1]]
+        return self._photos_of_images[int(self.face_image[row])]
 
     def rows_in(self, image: int) -> range:
         """The faces of an image."""
@@ -187,12 +185,14 @@ class FoundFaces:
         return np.searchsorted(self.face_image, np.arange(len(self.sha256) + 1))
 
     @cached_property
-    def _photos_by_image(self) -> Rows:
-        return np.argsort(self.image, kind="stable")
+    def _photos_of_images(self) -> list[Rows]:
+        order = np.argsort(self.image, kind="stable")
+        starts = np.searchsorted(self.image[order], np.arange(len(self.sha256)))
+        return np.split(order, starts)[1:]
 
-    @cached_property
-    def _photo_starts(self) -> Rows:
-        return np.searchsorted(self.image[self._photos_by_image], np.arange(len(self.sha256) + 1))
+
+FORMAT = ArrayFormat("facerts.found-faces/1", "table of faces", WRITER, REMEDY, types=array_types(FoundFaces))
+PER_FACE = [name for name, kind in FORMAT.types.items() if kind.shape[:1] == ("faces",)]
 
 
 def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFaces:
@@ -201,48 +201,40 @@ def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFace
     Args:
         tables: one or more; of an image that is in several, the last counts.
     """
-    wanted = {photo.sha256: photo for photo in photos if not photo.error}
+    wanted = dict.fromkeys(photo.sha256 for photo in photos if not photo.error)
     image_of = {sha256: image for image, sha256 in enumerate(wanted)}
-    source = {sha256: at for at, table in enumerate(tables) for sha256 in table.sha256.tolist()}
-    parts: list[list[NDArray[Any]]] = []
-    for at, table in enumerate(tables):
-        names = table.sha256.tolist()
-        renumbered = np.array(
-            [image_of[name] if name in image_of and source[name] == at else -1 for name in names],
-            dtype=np.int32,
-        )
-        image = renumbered[table.face_image] if len(table) else np.zeros(0, dtype=np.int32)
-        kept = image >= 0
-        parts.append(
-            [image[kept], *(getattr(table, name)[kept] for name in PER_FACE if name != "face_image")]
-        )
-    size = max(table.embedding.shape[1] for table in tables)
-    for part in parts:
-        embedding = PER_FACE.index("embedding")
-        if not len(part[0]):
-            part[embedding] = np.zeros((0, size), dtype=np.float32)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.lexsort((columns[1], columns[0]))
-    faces = dict(zip(PER_FACE, (column[order] for column in columns), strict=True))
-    last = tables[-1]
+    last = {sha256: table for table in tables for sha256 in table.sha256.tolist()}
+    # A table without faces may not know how long their embeddings are.
+    filled = [table for table in tables if len(table)] or tables[-1:]
+    image = np.concatenate([_images_of(table, image_of, last)[table.face_image] for table in filled])
+    faces = {name: np.concatenate([getattr(table, name) for table in filled]) for name in PER_FACE}
+    order = np.lexsort((faces["number"], image))
+    order = order[image[order] >= 0]
+    faces = {name: column[order] for name, column in faces.items()} | {"face_image": image[order]}
     return FoundFaces(
-        last.settings,
-        last.model,
-        last.model_sha256,
+        tables[-1].settings,
+        tables[-1].model,
+        tables[-1].model_sha256,
+        sha256=np.array(list(wanted), dtype=f"U{SHA256_DIGITS}"),
         path=np.array([photo.path for photo in photos], dtype=str),
         image=np.array([-1 if photo.error else image_of[photo.sha256] for photo in photos], dtype=np.int32),
         size=np.array([photo.size for photo in photos], dtype=np.int64),
         mtime=np.array([photo.mtime for photo in photos], dtype=np.int64),
         error=np.array([photo.error for photo in photos], dtype=str),
-        sha256=np.array(list(image_of), dtype=f"U{SHA256_DIGITS}"),
         **faces,
     )
+
+
+def _images_of(table: FoundFaces, image_of: dict[str, int], last: dict[str, FoundFaces]) -> NDArray[np.int32]:
+    """What the images of a table are numbered in another; −1 for those that come from elsewhere, or are not in it."""
+    names = table.sha256.tolist()
+    return np.array([image_of.get(name, -1) if last[name] is table else -1 for name in names], dtype=np.int32)
 
 
 def table_name(found: FoundFaces) -> str:
     """The name of the file of a table, which no other table has."""
     digest = hashlib.sha256()
-    for name in ARRAYS:
+    for name in FORMAT.types:
         values = np.asarray(getattr(found, name))
         digest.update(f"{name} {values.dtype} {values.shape} ".encode() + values.tobytes())
     return f"faces-{digest.hexdigest()[:16]}.npz"
@@ -250,41 +242,23 @@ def table_name(found: FoundFaces) -> str:
 
 def write_found_faces(path: Path, found: FoundFaces) -> None:
     """Write a table, which appears only when it is complete."""
-    arrays = {name: np.asarray(getattr(found, name)) for name in ARRAYS}
-    with atomic_write(path) as file:
-        # Not compressed: embeddings hardly can be, and a reader could not tell repeated text from a hostile file.
-        np.savez(file, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
+    FORMAT.write(path, found)
 
 
 def read_found_faces(path: Path) -> FoundFaces:
     """Read a table; see docs/people.md for its format."""
-    arrays = read_npz(path)
-    if str(arrays.get("format")) != FORMAT:
-        raise DataError(f"{path}: not a table of format {FORMAT}; facerts people find writes one")
-    try:
-        arrays = typed_arrays(arrays, ARRAYS)
-        _check(arrays, MAX_BYTES + MAX_RATIO * path.stat().st_size)
-    except Error as error:
-        raise DataError(
-            f"{path}: a broken table: {error}; delete it and run facerts people find again"
-        ) from error
-    columns: dict[str, Any] = {
-        name: values if values.ndim else str(values) for name, values in arrays.items()
-    }
+    with FORMAT.reading(path) as arrays:
+        _check(arrays)
     for name in ("path", "error"):
-        columns[name] = np.array([storable(text) for text in columns[name].tolist()], dtype=str)
-    return FoundFaces(**columns)
+        arrays[name] = np.array([storable(text) for text in arrays[name].tolist()], dtype=str)
+    return FoundFaces(**arrays)
 
 
-def _check(arrays: Arrays, limit: int) -> None:
+def _check(arrays: dict[str, Any]) -> None:
     """Check what the types of arrays do not say."""
-    photos, (faces, size) = len(arrays["path"]), arrays["embedding"].shape
+    size = arrays["embedding"].shape[1]
     if not 0 < size <= MAX_SIZE:
         raise Error(f"its embeddings have {size:,} numbers; 1 to {MAX_SIZE:,} are allowed")
-    texts = sum(arrays[name].itemsize for name in ("path", "error"))
-    each = 4 * size + arrays["reasons"].itemsize + FACE_BYTES
-    if photos * (texts + PHOTO_BYTES) + faces * each > limit:
-        raise Error(f"{photos:,} photos and {faces:,} faces take more memory than a file of its size may")
     names, image = arrays["sha256"].tolist(), arrays["image"]
     if len(set(names)) != len(names) or not all(map(_is_sha256, names)):
         raise Error("an image is not identified by a SHA-256 of its own")

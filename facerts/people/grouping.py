@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.curation.identity_means import rows_by_label
 from facerts.errors import DataError, ModelError
 from facerts.metrics.pooling import face_weights
 from facerts.metrics.same_person import SamePerson, quality_level
@@ -99,9 +100,6 @@ def group_faces(
         photo: ``(N,)`` the number of the photo that each face is in; faces of one photo are of different people, unless
             they are in ``together`` or very much alike. None where each is in a photo of its own.
         exact: see ``facerts.people.neighbors``.
-
-    Raises:
-        MissingExtraError: there are very many faces, and FAISS is not installed.
     """
     known = np.full(len(embedding), UNCLEAR) if group is None else group
     clusters = _Clusters(embedding, percentile, usable, same_person, known, together, apart)
@@ -157,12 +155,8 @@ class _Clusters:
 
     def keep_apart_in_photos(self, photo: Rows) -> None:
         """Keep people apart who are in one photo, but for faces that are surely of one person."""
-        order = np.argsort(photo, kind="stable")
-        starts = np.flatnonzero(np.diff(photo[order], prepend=photo.min(initial=0) - 1))
         pairs = [
-            rows[np.stack(np.triu_indices(len(rows), 1))]
-            for rows in np.split(order, starts[1:])
-            if len(rows) > 1
+            rows[np.stack(np.triu_indices(len(rows), 1))] for rows in rows_by_label(photo) if len(rows) > 1
         ]
         if not pairs:
             return
@@ -338,9 +332,8 @@ def _united(total: int, known: Rows, together: Sequence[Rows]) -> tuple[Rows, ND
         return row
 
     decided = known >= 0
-    order = np.argsort(known, kind="stable")[np.count_nonzero(~decided) :]
-    starts = np.flatnonzero(np.diff(known[order], prepend=UNCLEAR))
-    for rows in [*np.split(order, starts[1:]), *together]:
+    grouped = np.flatnonzero(decided)
+    for rows in [*(grouped[each] for each in rows_by_label(known[grouped])), *together]:
         decided[rows] = True
         roots = {root(int(row)) for row in rows}
         for each in roots:

@@ -34,9 +34,6 @@ def similar_pairs(
 
     Returns:
         Rows of the first and of the second face of each pair, first < second, in order.
-
-    Raises:
-        MissingExtraError: there are more than ``EXACT_FACES`` faces, and FAISS is not installed.
     """
     total = len(embedding)
     if total < 2:
@@ -58,9 +55,6 @@ def nearest(
     Args:
         gallery: ``(G, d)`` of unit length.
         probes: ``(P, d)`` of unit length.
-
-    Raises:
-        MissingExtraError: the search is not exact, and FAISS is not installed.
     """
     if exact:
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error, did_you_mean
-from facerts.galleries.best import best_images
-from facerts.galleries.enrollments import Enrollments
+from facerts.galleries import Gallery, Match, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
+from facerts.scoring.face import Face, embedded
 from facerts.scoring.prepare import storable
-from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE
+from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE
+from facerts.scoring.sinks import open_sink
 
 # Digits of an image's SHA-256 in the name of a face; more where images share them.
 ID_DIGITS = 8
@@ -61,9 +61,7 @@ class PersonFace:
 
     Attributes:
         person: number of the person; None if the face is of none.
-        name: of the person; None without one.
         rank: of the face among those of its person, 1 for the best.
-        path: the photo.
         face: number of the face in the photo, largest first.
         id: name of the face for commands: the beginning of the image's SHA-256, and the face's number.
         box: left, top, right and bottom in pixels; None for an aligned crop.
@@ -126,10 +124,6 @@ class People:
     """The people of a folder that ``find_people`` wrote. It never changes; a correction returns another one.
 
     Attributes:
-        folder: where it is.
-        found: the faces.
-        groups: their groups.
-        constraints: what was decided about them.
         decisions: number of decisions that stand.
     """
 
@@ -153,9 +147,10 @@ class People:
     def alike(self) -> tuple[tuple[Person, Person, float], ...]:
         """Pairs of people who may be one, with the probability of it, likeliest first; without hidden ones."""
         known = self.by_number
+        pairs = zip(self.groups.alike.tolist(), self.groups.alike_probability.tolist(), strict=True)
         return tuple(
             (known[one], known[other], probability)
-            for one, other, probability in self.groups.alike
+            for (one, other), probability in pairs
             if one != other and {one, other} <= set(known) and not (known[one].hidden or known[other].hidden)
         )
 
@@ -164,10 +159,45 @@ class People:
         """The people by number."""
         return {person.number: person for person in self.persons}
 
+    def shown(self, *, named_only: bool = False) -> list[Person]:
+        """The people who are not hidden."""
+        return [each for each in self.persons if not each.hidden and (each.name or not named_only)]
+
+    def gallery(self, k: int = 5, *, named_only: bool = False) -> Gallery:
+        """A gallery in memory, of the best faces of each person, without poor faces and hidden people.
+
+        Args:
+            k: faces of each person, from different photos, at most.
+            named_only: leave out people without a name; otherwise they are called "person-12".
+        """
+        names, rows = [], []
+        for person in self.shown(named_only=named_only):
+            good = person.rows[self.usable[person.rows]]
+            _, first = np.unique(self.found.face_image[good], return_index=True)
+            best = good[np.sort(first)][:k]
+            names += [person.file_name] * len(best)
+            rows += best.tolist()
+        if not rows:
+            why = (
+                "; name people first: facerts people name" if named_only else ", as no person has a good face"
+            )
+            raise Error(f"{self.folder}: nobody to enroll{why}")
+        return Gallery(self.found.enrollments(np.array(rows), names))
+
+    def search(self, faces: Face | Iterable[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
+        """Who faces are that a scorer has returned; ``gallery().search`` takes images, too.
+
+        Args:
+            fpir: see ``Gallery.threshold``.
+            k: number of candidates of each face.
+        """
+        given = [faces] if isinstance(faces, Face) else [*faces]
+        return self.gallery().match(embedded(given), fpir=fpir, k=k)
+
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
         """``(F,)`` whether a face may join a group with others."""
-        return usable_faces(self.found, self.groups.min_quality)
+        return self.found.usable(self.groups.min_quality)
 
     def person(self, of: int | str) -> Person:
         """A person by number or name."""
@@ -243,10 +273,16 @@ class People:
             image_sha256=key.image,
         )
 
+    def write_table(self, path: Path) -> None:
+        """Write the rows of ``faces`` as .csv, .jsonl or .parquet."""
+        with open_sink(path, PersonFace) as put:
+            for face in self.faces():
+                put(face)
+
     def summary(self) -> dict[str, int]:
         """Counts by name, as commands print them."""
         counts = Counter(self.status)
-        shown = [person for person in self.persons if not person.hidden]
+        shown = self.shown()
         return {
             "photos": len(self.found.path),
             "faces": len(self.found),
@@ -264,9 +300,9 @@ class People:
         rows = np.flatnonzero(self.groups.group >= 0)
         if not len(rows):
             return {}
-        numbers = self.groups.group[rows].astype(str)
+        images = self.found.enrollments(rows, self.groups.group[rows].astype(str).tolist())
         ordered: dict[int, list[int]] = {}
-        for image in best_images(_enrollments(self.found, rows, numbers), len(rows)):
+        for image in best_images(replace(images, path=rows.astype(str)), len(rows)):
             ordered.setdefault(int(image.person), []).append(int(image.path))
         return {number: np.array(each, dtype=np.int64) for number, each in ordered.items()}
 
@@ -326,31 +362,7 @@ class People:
             if person.hidden:
                 return FaceStatus.HIDDEN
             return FaceStatus.MEMBER if self.usable[row] else FaceStatus.ATTACHED
-        return FaceStatus.NON_FACE if NOT_A_FACE in self.found.reasons_of(row) else FaceStatus.UNCLEAR
-
-
-def usable_faces(found: FoundFaces, min_quality: float) -> NDArray[np.bool_]:
-    """``(F,)`` whether faces are good enough to tell people apart; a face of unknown quality is, unless it is none."""
-    good = ~(found.quality < min_quality)
-    return good if min_quality == -math.inf else good & is_face(found)
-
-
-def is_face(found: FoundFaces) -> NDArray[np.bool_]:
-    """``(F,)`` whether each face is one, as far as the model can tell."""
-    return np.array([NOT_A_FACE not in found.reasons_of(row) for row in range(len(found))], dtype=bool)
-
-
-def _enrollments(found: FoundFaces, rows: Rows, names: NDArray[np.str_]) -> Enrollments:
-    return Enrollments(
-        names,
-        rows.astype(str),
-        found.embedding[rows],
-        found.quality[rows],
-        found.percentile[rows],
-        found.reasons[rows],
-        found.model,
-        found.model_sha256,
-    )
+        return FaceStatus.UNCLEAR if self.found.is_face[row] else FaceStatus.NON_FACE
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:

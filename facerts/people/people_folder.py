@@ -30,10 +30,11 @@ from facerts.galleries.enroll import ENROLLMENT_KEEP, default_threshold
 from facerts.io.files import locked, make_folder, refuse_link, writing
 from facerts.io.progress import progress_bar
 from facerts.metrics.same_person import SamePerson
-from facerts.people.constraints import Constraints
+from facerts.people.constraints import Constraints, carry_out, keep_numbers, settle
 from facerts.people.decisions import PeopleDecision, read_decisions, standing
-from facerts.people.find_job import FindJob, Scan, crop_name, settings_text
+from facerts.people.find_job import FindJob, crop_name, settings_text
 from facerts.people.found_faces import (
+    REMEDY,
     TABLE_NAME,
     FoundFaces,
     assemble,
@@ -42,12 +43,10 @@ from facerts.people.found_faces import (
     write_found_faces,
 )
 from facerts.people.grouping import group_faces, same_person_of
-from facerts.people.groups_file import PeopleGroups, StoredGroups, read_groups_file, write_groups
-from facerts.people.people import People, PersonFace, is_face, usable_faces
-from facerts.people.settle import carry_out, keep_numbers, settle
+from facerts.people.groups_file import PeopleGroups, read_groups_file, write_groups
+from facerts.people.people import People
 from facerts.scoring.prepare import stored_file
 from facerts.scoring.scorer import Scorer
-from facerts.scoring.sinks import open_sink
 
 GROUPS, DECISIONS, ROWS = "groups.npz", "decisions.jsonl", "people.csv"
 CROPS, PARTS, PAGE = "crops", "parts", "index.html"
@@ -125,9 +124,7 @@ def find_people(
         with writing(out):
             make_folder(out / PARTS)
         decisions = read_decisions(out / DECISIONS)
-        stored = read_groups_file(out / GROUPS) if (out / GROUPS).exists() else None
-        table = _table(out, stored)
-        earlier = read_found_faces(table) if table is not None else None
+        earlier, last = _last_run(out, min_quality)
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
         if add and not same_settings:
             raise Error(
@@ -139,19 +136,20 @@ def find_people(
                 "the model, the detector or the minimum face size has changed: all photos are scored again"
             )
         job = FindJob(scorer, out / PARTS, out / CROPS)
-        scan = _scan(job, source, earlier, progress)
+        with progress_bar(shown=bool(progress)) as bar:
+            task = bar.add_task(progress, total=len(source), unit="photos")
+            scan = job.run(source, earlier, partial(bar.advance, task))
         found, vanished = scan.found, _vanished(earlier, scan.found, on_disk=add)
         if add and earlier is not None:
             found = _joined(earlier, found)
-        before = PeopleGroups.none(len(found), min_quality) if stored is None else stored.of(found)
-        before, constraints = carry_out(before, found, decisions)
+        before, constraints = carry_out(last.carried(earlier, found), found, decisions)
         groups = _group(found, same_person, min_quality, constraints, before, add=add)
         groups = replace(groups, table=table_name(found))
         people = People(out, found, groups, constraints, len(standing(decisions)))
         # The groups name their table, so that who reads sees both of the last run until both are of this one.
         write_found_faces(out / groups.table, found)
         save(people)
-        job.close()
+        job.remove()
         _remove_old_files(people)
     return FoundPeople(people, scan.scored, tuple(vanished), (*notices, *scan.damaged))
 
@@ -161,16 +159,16 @@ def read_people(folder: str | Path) -> People:
     folder = Path(folder)
     if not (folder / GROUPS).is_file():
         raise _missing(folder / GROUPS)
-    stored = read_groups_file(folder / GROUPS)
+    groups = read_groups_file(folder / GROUPS)
     try:
-        found = read_found_faces(folder / stored.table)
+        found = _faces_of(groups, folder)
     except DataError:
-        if read_groups_file(folder / GROUPS).table != stored.table:
+        if read_groups_file(folder / GROUPS).table != groups.table:
             return read_people(folder)  # a run has ended in between
-        if not (folder / stored.table).is_file():
-            raise _missing(folder / stored.table) from None
+        if not (folder / groups.table).is_file():
+            raise _missing(folder / groups.table) from None
         raise
-    return people_after(folder, found, stored.of(found), read_decisions(folder / DECISIONS))
+    return people_after(folder, found, groups, read_decisions(folder / DECISIONS))
 
 
 def _missing(path: Path) -> DataError:
@@ -189,10 +187,8 @@ def people_after(
 
 def save(people: People) -> None:
     """Write the groups and the table of a folder."""
-    write_groups(people.folder / GROUPS, people.found, people.groups)
-    with open_sink(people.folder / ROWS, PersonFace) as put:
-        for face in people.faces():
-            put(face)
+    write_groups(people.folder / GROUPS, people.groups)
+    people.write_table(people.folder / ROWS)
 
 
 def check_folder(folder: Path) -> None:
@@ -201,24 +197,33 @@ def check_folder(folder: Path) -> None:
         raise Error(f"{folder} is a file; give a folder for the people")
     for path in (folder / CROPS, folder / PARTS, folder / DECISIONS):
         refuse_link(path)
-    there = (
-        {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        if folder.is_dir()
-        else set()
-    )
+    names = [path.name for path in folder.glob("*")]
+    there = {name for name in names if not name.startswith(".")}
     if there and not (there & {GROUPS, DECISIONS, PARTS} or any(map(TABLE_NAME.fullmatch, there))):
-        other = min(there)
         raise Error(
-            f"{folder} is not a folder of people: it has {other} in it; choose a new or an empty folder"
+            f"{folder} is not a folder of people: it has {min(there)} in it; choose a new or an empty folder"
         )
 
 
-def _table(folder: Path, stored: StoredGroups | None) -> Path | None:
-    """The table of the last run: the one that groups name, or the newest if they were lost."""
-    if stored is not None and (folder / stored.table).exists():
-        return folder / stored.table
+def _last_run(folder: Path, min_quality: float) -> tuple[FoundFaces | None, PeopleGroups]:
+    """The faces of the last run and their groups; where one of the two was lost, those of the newest table in none."""
+    groups = read_groups_file(folder / GROUPS) if (folder / GROUPS).exists() else None
+    if groups is not None and (folder / groups.table).exists():
+        return _faces_of(groups, folder), groups
     tables = [path for path in folder.iterdir() if TABLE_NAME.fullmatch(path.name)]
-    return max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
+    newest = max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
+    found = None if newest is None else read_found_faces(newest)
+    highest = 0 if groups is None else groups.highest
+    return found, PeopleGroups.none(len(found or ()), min_quality, highest)
+
+
+def _faces_of(groups: PeopleGroups, folder: Path) -> FoundFaces:
+    found = read_found_faces(folder / groups.table)
+    if len(found) != len(groups.group):
+        raise DataError(
+            f"{folder / GROUPS}: groups of {len(groups.group):,} faces, but {groups.table} has {len(found):,}; {REMEDY}"
+        )
+    return found
 
 
 def _outside(source: Source, folder: Path) -> Source:
@@ -236,12 +241,6 @@ def _outside(source: Source, folder: Path) -> Source:
             f"{source.name}: all images are in {folder}, the folder for the people; choose another"
         )
     return Subset(source, kept)
-
-
-def _scan(job: FindJob, source: Source, earlier: FoundFaces | None, progress: str) -> Scan:
-    with progress_bar(shown=bool(progress)) as bar:
-        task = bar.add_task(progress, total=len(source), unit="photos")
-        return job.run(source, earlier, partial(bar.advance, task))
 
 
 def _vanished(earlier: FoundFaces | None, found: FoundFaces, *, on_disk: bool) -> list[str]:
@@ -280,48 +279,42 @@ def _group(
     add: bool,
 ) -> PeopleGroups:
     """Group all faces that were not removed, and number the groups."""
-    usable = usable_faces(found, min_quality)
-    rows = np.flatnonzero(~constraints.removed & (usable | is_face(found) | _decided(constraints)))
+    usable = found.usable(min_quality)
+    rows = np.flatnonzero(~constraints.removed & (usable | found.is_face | _decided(constraints)))
     place = np.full(len(found), -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    none = np.full(len(found), -1, dtype=np.int64)
-    group, suggested = none.copy(), none.copy()
-    pairs: tuple[tuple[int, int, float], ...] = ()
-    probability = np.full(len(found), np.nan, dtype=np.float32)
-    earlier, highest = before.group, before.highest
-    if len(rows):
-        grouping = group_faces(
-            found.embedding[rows],
-            found.percentile[rows],
-            usable[rows],
-            same_person,
-            together=[place[each] for each in constraints.together],
-            apart=[(place[one], place[other]) for one, other in constraints.apart],
-            group=earlier[rows] if add else None,
-            photo=found.face_image[rows].astype(np.int64),
-        )
-        group[rows], suggested[rows], pairs = grouping.group, grouping.suggested, grouping.alike
-        probability[rows] = grouping.probability
+    groups, earlier, highest = PeopleGroups.none(len(found), min_quality), before.group, before.highest
+    grouping = group_faces(
+        found.embedding[rows],
+        found.percentile[rows],
+        usable[rows],
+        same_person,
+        together=[place[each] for each in constraints.together],
+        apart=[(place[one], place[other]) for one, other in constraints.apart],
+        group=earlier[rows] if add else None,
+        photo=found.face_image[rows].astype(np.int64),
+    )
+    group, suggested = groups.group.copy(), groups.suggested.copy()
+    group[rows], suggested[rows] = grouping.group, grouping.suggested
+    groups.probability[rows] = grouping.probability
     unused = max(int(group.max(initial=-1)), int(suggested.max(initial=-1)), highest)
     group, _ = settle(group, usable, constraints, unused)
     if add:
         # A group that is there keeps its number whatever joins it.
         kept = np.isin(group, earlier[earlier >= 0])
         numbers = {number: number for number in np.unique(group[kept]).tolist()}
-        numbers |= keep_numbers(np.where(kept, -1, group), none, highest)
+        numbers |= keep_numbers(np.where(kept, -1, group), groups.group, highest)
     else:
         numbers = keep_numbers(group, earlier, highest)
-    group = np.array([numbers.get(number, -1) for number in group.tolist()], dtype=np.int64)
-    suggested = np.array([numbers.get(number, -1) for number in suggested.tolist()], dtype=np.int64)
-    alike = tuple((numbers.get(one, -1), numbers.get(other, -1), chance) for one, other, chance in pairs)
-    return PeopleGroups(
-        group,
-        probability,
-        suggested,
-        max([highest, *numbers.values()]),
-        min_quality,
-        alike,
-        before.decisions,
+    renumbered = np.vectorize(lambda number: numbers.get(number, -1), otypes=[np.int64])
+    return replace(
+        groups,
+        group=renumbered(group),
+        suggested=renumbered(suggested),
+        highest=max([highest, *numbers.values()]),
+        alike=renumbered(np.array([pair[:2] for pair in grouping.alike]).reshape(-1, 2)),
+        alike_probability=np.array([probability for *_, probability in grouping.alike]),
+        decisions=before.decisions,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from facerts.io.files import sync_names
 from facerts.people.find_job import crop_name
 from facerts.people.people import People
 from facerts.people.people_folder import CROPS
-from facerts.people.people_gallery import shown_people
 from facerts.scoring.copies import write_copy
 from facerts.scoring.prepare import stored_file
 
@@ -37,7 +35,6 @@ def copy_photos(
     *,
     crops: bool = False,
     named_only: bool = False,
-    advance: Callable[[], None] = lambda: None,
 ) -> Copied:
     """Copy photos into one subfolder for each person who is in them; nothing that is there is overwritten.
 
@@ -46,15 +43,12 @@ def copy_photos(
     own, and the others are copied.
 
     Args:
-        people: of ``find_people``, with its corrections.
-        out: the folder.
         crops: copy the faces themselves, as aligned crops, instead of the photos.
         named_only: leave out people without a name.
-        advance: called after each person.
     """
     written: list[Path] = []
     errors: dict[str, None] = {}
-    for person in shown_people(people, named_only=named_only):
+    for person in people.shown(named_only=named_only):
         for row in person.rows.tolist():
             for name, path, sha256 in [_crop(people, row)] if crops else _photos(people, row):
                 try:
@@ -63,7 +57,6 @@ def copy_photos(
                     errors[str(error)] = None
                 else:
                     written += write_copy(Path(out), safe_path([person.file_name, name]), data)
-        advance()
     sync_names(written)
     return Copied(written, list(errors))
 

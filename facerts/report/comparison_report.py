@@ -50,14 +50,10 @@ def write_comparison_report(
     title: str = "facerts comparison",
     score: str = "quality",
 ) -> None:
-    """Write ``tables.md``, the figures and ``report.html``.
+    """Write ``tables.md``, the figures and ``report.html`` into a folder, which is created if it is missing.
 
     Args:
-        methods: with their results.
-        subjects: the same with their training logs, of ``subjects_of``.
-        comparison: from ``facerts.evaluation.compare``.
-        folder: created if it is missing.
-        title: title of the pages.
+        subjects: the methods with their training logs, of ``subjects_of``.
         score: image score that the figures show, where a method has it.
 
     Raises:
@@ -82,12 +78,9 @@ def _folders(method: ComparedMethod) -> str:
 
 
 def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
-    """Every method's runs, with their training logs.
+    """Every method's runs, with their training logs; these, or their runs, are given as ``LABEL=PATH``.
 
-    Args:
-        methods: with their results.
-        logs: training logs or runs as ``LABEL=PATH``; the second of a label is its second run's. A result folder that
-            has a ``log.jsonl`` needs none.
+    The second of a label is its second run's. A result folder that has a ``log.jsonl`` needs none.
     """
     paths: dict[str, list[Path]] = {method.label: [] for method in methods}
     for text in logs:

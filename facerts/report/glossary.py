@@ -117,10 +117,6 @@ TERMS = (
 
 
 def terms_of(page: str) -> list[Term]:
-    """The terms that a page uses.
-
-    Args:
-        page: HTML; its tags and styles do not count.
-    """
+    """The terms that a page uses, as HTML of which tags and styles do not count."""
     text = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
     return [term for term in TERMS if re.search(term.pattern, text, re.IGNORECASE)]

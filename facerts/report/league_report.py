@@ -12,11 +12,7 @@ from facerts.report.subject import load_subjects
 
 
 def write_league_report(folder: str | Path, *, title: str = "Quality league") -> None:
-    """Write ``tables.md``, the figures and ``report.html`` beside a result with leagues.
-
-    Raises:
-        MissingExtraError: matplotlib or Jinja is not installed.
-    """
+    """Write ``tables.md``, the figures and ``report.html`` beside a result with leagues."""
     home = Path(folder)
     try:
         from facerts.report.league_section import league

@@ -9,7 +9,6 @@ import numpy as np
 from facerts.evaluation.results.fiqa_result import FiqaSection
 from facerts.evaluation.results.groups_result import AttributeGroups, GroupsResult
 from facerts.report import figures
-from facerts.report.figures.accepted_shares import accepted_by_group
 from facerts.report.group_tables import accepted_table, errors_table, group_findings
 from facerts.report.league_tables import (
     BOUND,
@@ -52,7 +51,7 @@ def _group_part(name: str, section: GroupsResult, attribute: str, groups: Attrib
     if groups.accepted:
         tables.append(accepted_table(attribute, groups))
         caption = f"Accepted share of the images by {attribute}, with 95% intervals; dashed: of all images."
-        drawn.append(Figure(accepted_by_group(groups), caption, f"accepted_{name}_{attribute}"))
+        drawn.append(Figure(figures.accepted_by_group(groups), caption, f"accepted_{name}_{attribute}"))
     tables += [
         errors_table(attribute, recognizer, matching) for recognizer, matching in groups.matching.items()
     ]

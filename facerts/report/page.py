@@ -26,17 +26,10 @@ REPORT_EXTRA = "figures and pages need matplotlib and Jinja: pip install 'facert
 def write_report(
     folders: Sequence[str | Path], out: str | Path, *, title: str = "facerts report", images: bool = True
 ) -> None:
-    """Write a report on one or several folders, side by side.
+    """Write a report on result folders, runs, or folders that are both, side by side, as an .html file.
 
-    Args:
-        folders: result folders, runs, or folders that are both.
-        out: the .html file.
-        title: title of the page.
-        images: whether the page has images of the data; without them, it also has no file names, no commands and no
-            paths. Names of models, data sets and runs stay.
-
-    Raises:
-        MissingExtraError: matplotlib or Jinja is not installed.
+    Without ``images`` of the data, the page also has no file names, no commands and no paths. Names of models, data
+    sets and runs stay.
     """
     with naming_folders(folders):
         subjects = load_subjects(folders)
@@ -51,18 +44,7 @@ def write_page(
     compared: Comparison | None = None,
     first: Sequence[PageSection] = (),
 ) -> None:
-    """Write the page of folders that are read already.
-
-    Args:
-        subjects: results and logs to report.
-        out: the .html file.
-        title: title of the page.
-        compared: their comparison, of ``facerts.evaluation.compare``.
-        first: sections before all others.
-
-    Raises:
-        MissingExtraError: matplotlib or Jinja is not installed.
-    """
+    """Write the page of folders that are read already, with their comparison and with sections before all others."""
     template = open_template("page.html.j2")
     try:
         from facerts.report import sections

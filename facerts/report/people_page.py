@@ -25,13 +25,9 @@ MIN_PROBABILITY = 0.01
 
 
 def write_people_page(people: People) -> Path:
-    """Write the page of a folder of people.
-
-    Returns:
-        The file, ``index.html`` in the folder.
-    """
+    """Write the page of a folder of people, ``index.html`` in it."""
     template = open_template("people.html.j2")
-    shown = [person for person in people.persons if not person.hidden]
+    shown = people.shown()
     several = [person for person in shown if person.photos > 1 or person.name]
     once = [person for person in shown if person.photos == 1 and not person.name]
     hidden = [person for person in people.persons if person.hidden]

@@ -28,14 +28,9 @@ LogLine = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """One folder.
+    """One folder, as the report calls it: ``result.json`` and ``arrays.npz``, and the lines of ``log.jsonl``, if any.
 
-    Attributes:
-        label: how the report calls it.
-        result: content of result.json; None if there is none.
-        arrays: content of arrays.npz.
-        log: lines of log.jsonl; empty where there is none.
-        recipe_sha256: of the recipe beside the log; empty where there is none.
+    ``recipe_sha256`` is that of the recipe beside the log; empty where there is none.
     """
 
     label: str
@@ -69,12 +64,7 @@ class Subject:
 def by_name(
     subjects: Sequence[Subject], sections: Callable[[Sections], Mapping[str, Section]]
 ) -> dict[str, list[tuple[Subject, Section]]]:
-    """Benchmarks, and the subjects that have a section of each, with it.
-
-    Args:
-        subjects: with results.
-        sections: sections of one kind.
-    """
+    """Benchmarks, and the subjects that have a section of each, with it; ``sections`` are those of one kind."""
     found: dict[str, list[tuple[Subject, Section]]] = {}
     for subject in subjects:
         for name, section in sections(subject.sections).items():
@@ -128,11 +118,7 @@ def _load(folder: Path) -> Subject:
 
 
 def read_log(path: Path) -> list[LogLine]:
-    """Lines of a training log.
-
-    Args:
-        path: path of the file, or of its run.
-    """
+    """Lines of a training log, given as its file or its run."""
     path = path / LOG_FILE if path.is_dir() else path
     if not path.is_file():
         raise DataError(f"{path}: no such training log; `facerts train` writes {LOG_FILE} into its run")

@@ -15,11 +15,7 @@ PAGES_EXTRA = "pages need Jinja: pip install 'facerts[report]'"
 
 
 def open_template(name: str) -> Template:
-    """A template of this package.
-
-    Raises:
-        MissingExtraError: Jinja is not installed.
-    """
+    """A template of this package; needs Jinja."""
     try:
         import jinja2
         from markupsafe import Markup

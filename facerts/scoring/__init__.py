@@ -1,16 +1,15 @@
 """Images in, rows out."""
 
 from facerts.scoring.annotate import annotate
-from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
 from facerts.scoring.face import Face
 from facerts.scoring.inputs import lazy_images
-from facerts.scoring.job import Job, Task, run_job, score_rows, score_spans
 from facerts.scoring.parts import Quality, Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder
+from facerts.scoring.score_job import Block, ScoreJob, Task, run_job, score_rows, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.shots import Shot
 from facerts.scoring.sinks import open_sink
@@ -21,13 +20,13 @@ __all__ = [
     "Block",
     "Copies",
     "Face",
-    "Job",
     "LazyImage",
     "MatchRule",
     "Quality",
     "Recognizer",
     "Row",
     "RowBuilder",
+    "ScoreJob",
     "Scorer",
     "Shot",
     "Task",

@@ -20,7 +20,7 @@ _COLUMNS = frozenset(field.name for field in fields(Row))
 
 
 class Pose(NamedTuple):
-    """Rotation of a head in degrees, see ``facerts.detection.pose``."""
+    """Rotation of a head in degrees, see ``facerts.detection.detector``."""
 
     yaw: float
     pitch: float

@@ -17,7 +17,6 @@ from facerts.datasets.source import Source
 from facerts.errors import Error, ImageError
 from facerts.images import MAX_BYTES, decode, read
 from facerts.images.pillow import from_pillow
-from facerts.io.files import address_problem
 from facerts.scoring.prepare import LazyImage
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     """An image, loaded when it is needed."""
     color = check_color(color)
     if isinstance(image, str | Path):
-        return LazyImage(str(image), partial(_from_path, image))
+        return LazyImage(str(image), partial(read, image))
     image = _content(image)
     # None is what cv2.imread returns for a file that it cannot read, which other images must not suffer from.
     if not (isinstance(image, BytesLike | np.ndarray | None) or is_pil(image)):
@@ -123,12 +122,6 @@ def pixels_problem(image: object) -> str:
         return type(image).__name__
     valid = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and 0 not in image.shape
     return "" if valid else f"{image.shape} {image.dtype}"
-
-
-def _from_path(path: str | Path) -> NDArray[np.uint8]:
-    if problem := address_problem(path):
-        raise ImageError(problem)
-    return read(path)
 
 
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:

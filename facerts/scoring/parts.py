@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from facerts.embedding import Embedder, FaceOutputs, OnnxModel, OnnxQuality, loa
 from facerts.embedding.onnx_embedder import load_model, outputs_of_crops
 from facerts.errors import ModelError
 from facerts.hub.find import check_name, default_quality, find_or_pull
-from facerts.onnx.contract import Description, MatchThreshold
+from facerts.onnx.contract import Calibration, Description, MatchThreshold
 from facerts.onnx.providers import AUTO, CORES
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Quality(ModelPart):
             group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``; only for
                 listed shares.
         """
-        share, calibration = self.share(keep), self.description.calibration
+        share, calibration = self.share(keep), self.calibration
         if group is None:
             if share is not None:
                 return self.description.thresholds[share].quality
@@ -192,9 +193,15 @@ class Quality(ModelPart):
             )
         return threshold.quality
 
-    @property
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What the faces were that the quality was calibrated on; None if it is not calibrated."""
+        return self.description.calibration
+
+    @cached_property
     def cutoffs(self) -> tuple[float, float] | None:
         """The qualities from which faces are usable and good, see ``USABLE``; None if it is not calibrated."""
+        _ = self.opened  # a file that cannot be opened is not one that is not calibrated
         try:
             return self.threshold(USABLE), self.threshold(GOOD)
         except ModelError:
@@ -211,8 +218,7 @@ class Quality(ModelPart):
     def _between_quantiles(self, keep: float) -> float:
         if not 0 <= keep <= 1:
             raise ModelError(f"{keep:g} is no share of the faces; give a number from 0 to 1, such as 0.95")
-        calibration = self.description.calibration
-        quality = None if calibration is None else calibration.quality_at(100 * (1 - keep))
+        quality = None if self.calibration is None else self.calibration.quality_at(100 * (1 - keep))
         if quality is None:
             raise ModelError(
                 f"{self.name} has no threshold that keeps {keep:g} of the faces; calibrate it on your own "

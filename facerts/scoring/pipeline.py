@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from itertools import accumulate
 from operator import attrgetter
 
 import numpy as np
@@ -18,6 +19,9 @@ from facerts.scoring.face import Face
 from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder
 
+# Crops per batch of an embedder that does not say how many it wants.
+BATCH_SIZE = 64
+
 
 def score_images(
     row_builder: RowBuilder,
@@ -28,20 +32,23 @@ def score_images(
     max_faces: int | None = None,
     resize_crops: bool = False,
     min_face_size: float = 0,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     workers: int | None = None,
-    parallel_batches: int = 1,
+    parallel_batches: int | None = None,
     block_size: int | None = None,
 ) -> Iterator[list[Face]]:
     """Score images in order: for each the rows of its faces, or one row with the reason why there is none.
+
+    One alone is scored without threads.
 
     Args:
         detector: finds the faces in photos; None if every image is an aligned crop.
         largest: score only the largest face of each image.
         max_faces: otherwise, maximum number of faces scored in an image, largest first; None for all.
         min_face_size: see ``prepare``.
-        batch_size: minimum crops per batch, as long as there are images.
+        batch_size: minimum crops per batch, as long as there are images; None for what the model says.
         workers: threads that load, detect and align; None for one per core.
+        parallel_batches: batches in the model at a time; None for what the model says, or one.
         block_size: no batch crosses a multiple of this many images, so that the scores of a block do not depend on
             the images before it; None for no such limit.
 
@@ -49,22 +56,24 @@ def score_images(
         ModelError: there is a minimum quality, and the model has no quality.
         MissingModelError: an image needs a detector that cannot be downloaded.
     """
+    prepare_image = partial(
+        prepare,
+        detector=detector,
+        max_faces=1 if largest else max_faces,
+        resize_crops=resize_crops,
+        min_face_size=min_face_size,
+    )
+    if isinstance(images, Sequence) and len(images) == 1:
+        yield from score_batch(row_builder, [prepare_image(images[0])])
+        return
+    batch_size = batch_size or int(getattr(row_builder.model, "batch_size", BATCH_SIZE))
+    parallel_batches = parallel_batches or int(getattr(row_builder.model, "parallel_batches", 1))
     with (
         ThreadPoolExecutor(workers or os.cpu_count() or 1) as loaders,
         ThreadPoolExecutor(parallel_batches) as model_threads,
     ):
         prepared = map_ahead(
-            loaders,
-            partial(
-                prepare,
-                detector=detector,
-                max_faces=1 if largest else max_faces,
-                resize_crops=resize_crops,
-                min_face_size=min_face_size,
-            ),
-            images,
-            2 * batch_size * parallel_batches,
-            size=attrgetter("nbytes"),
+            loaders, prepare_image, images, 2 * batch_size * parallel_batches, size=attrgetter("nbytes")
         )
         # Closed before the threads, which may wait for what they prepared to be taken.
         with closing(prepared):  # type: ignore[type-var]
@@ -81,11 +90,8 @@ def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> lis
     if not crops:
         return [row_builder.rows(image, None) for image in images]
     outputs = outputs_of_crops(row_builder.model, np.stack(crops))
-    ends = np.cumsum([len(image.crops) for image in images])
-    return [
-        row_builder.rows(image, outputs.take(np.arange(end - len(image.crops), end)))
-        for image, end in zip(images, ends, strict=True)
-    ]
+    starts = accumulate((len(image.crops) for image in images), initial=0)
+    return [row_builder.rows(image, outputs, start) for image, start in zip(images, starts, strict=False)]
 
 
 def _batches(

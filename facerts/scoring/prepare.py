@@ -93,7 +93,7 @@ def prepare(
         if detections is None:
             crop = aligned_crop(pixels, path, resize=resize_crops)
             return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1, size=size)
-        large = [face for face in detections if shorter_side(face) >= min_face_size]
+        large = [face for face in detections if not min_face_size or face.shorter_side >= min_face_size]
         faces = large[:max_faces]
         crops = [align(pixels, face.points) for face in faces]
         reasons = [
@@ -109,12 +109,6 @@ def prepare(
         raise
     except Error as error:
         return PreparedImage(path, [], [], [], storable(str(error)), size=size)
-
-
-def shorter_side(face: Detection) -> float:
-    """The shorter side of a face's box, in pixels."""
-    left, top, right, bottom = face.box
-    return float(min(right - left, bottom - top))
 
 
 def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:

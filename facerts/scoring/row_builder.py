@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection
-from facerts.detection.pose import head_pose
+from facerts.detection.detector import head_pose
 from facerts.embedding import Embedder, FaceOutputs, OnnxModel
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
@@ -21,6 +19,7 @@ from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE, NOT_A_FACE, in_ord
 from facerts.scoring.row import Row
 
 VERDICTS = "poor", "usable", "good"
+NON_FACE = "not a face"
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,26 @@ class RowBuilder:
     calibration: Calibration | None = None
     cutoffs: tuple[float, float] | None = None
 
-    def rows(self, image: PreparedImage, outputs: FaceOutputs | None) -> list[Face]:
-        """The rows of an image: one per face, or one with the reason why there is none."""
+    def rows(self, image: PreparedImage, outputs: FaceOutputs | None, start: int = 0) -> list[Face]:
+        """The rows of an image: one per face, or one with the reason why there is none.
+
+        Args:
+            outputs: of the image's crops, from row ``start`` on.
+        """
         if outputs is None or not image.crops:
             return [Face(self._without_face(image))]
-        return list(self._faces(image, outputs))
+        rows = (self._row(image, face, outputs, start + face) for face in range(len(image.crops)))
+        embeddings = outputs.embedding if outputs.embedding.shape[1] else None
+        return [
+            Face(
+                row,
+                crop,
+                None if embeddings is None else embeddings[at],
+                _to_float(outputs.norm, at),
+                image.found,
+            )
+            for at, (row, crop) in enumerate(zip(rows, image.crops, strict=True), start)
+        ]
 
     def decided(self, face: Face) -> Face:
         """A face that is accepted, or not, by this threshold in place of another."""
@@ -77,57 +91,34 @@ class RowBuilder:
             model_sha256=self.model.sha256,
         )
 
-    def _faces(self, image: PreparedImage, outputs: FaceOutputs) -> Iterator[Face]:
-        by_model = model_reasons(outputs)
-        faces = zip(image.crops, image.detections, by_model, image.reasons, strict=True)
-        for face, (crop, detection, of_model, of_image) in enumerate(faces):
-            row = self._row(image, face, detection, outputs, in_order(of_model + of_image))
-            norm = _to_float(outputs.norm, face)
-            vector = outputs.embedding[face] if outputs.embedding.shape[1] else None
-            yield Face(row, crop, vector, norm, image.found)
-
-    def _row(
-        self,
-        image: PreparedImage,
-        face: int,
-        detection: Detection | None,
-        outputs: FaceOutputs,
-        reasons: tuple[str, ...],
-    ) -> Row:
-        quality = _to_float(outputs.quality, face)
+    def _row(self, image: PreparedImage, face: int, outputs: FaceOutputs, at: int) -> Row:
+        detection, quality = image.detections[face], _to_float(outputs.quality, at)
+        reasons = in_order(model_reasons(outputs, at) + image.reasons[face])
         accepted, reasons = self.decide(quality, reasons)
         percentile = (
             None if self.calibration is None or quality is None else self.calibration.percentile(quality)
         )
+        verdict = None
+        if quality is not None and self.cutoffs is not None:
+            verdict = NON_FACE if NOT_A_FACE in reasons else VERDICTS[bisect_right(self.cutoffs, quality)]
         return Row(
             image.path,
             face=face,
-            box=None if detection is None else _rounded(detection.box),
-            points=None if detection is None else _rounded(detection.points.reshape(-1)),
+            box=None if detection is None else detection.box.round(2).tolist(),
+            points=None if detection is None else detection.points.reshape(-1).round(2).tolist(),
             det_score=None if detection is None else round(detection.score, 4),
             pose=None if detection is None else [round(angle, 1) for angle in head_pose(detection.points)],
             percentile=percentile,
             quality=quality,
-            uncertainty=_to_float(outputs.uncertainty, face),
+            uncertainty=_to_float(outputs.uncertainty, at),
             accepted=accepted,
-            verdict=self._verdict(quality, reasons),
+            verdict=verdict,
             reasons=reasons,
             smaller_faces=image.smaller,
             model_sha256=self.model.sha256,
         )
 
-    def _verdict(self, quality: float | None, reasons: tuple[str, ...]) -> str | None:
-        if quality is None or self.cutoffs is None:
-            return None
-        if NOT_A_FACE in reasons:
-            return "not a face"
-        return VERDICTS[bisect_right(self.cutoffs, quality)]
 
-
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [round(value, 2) for value in values.tolist()]
-
-
-def _to_float(values: NDArray[np.float32] | None, face: int) -> float | None:
+def _to_float(values: NDArray[np.float32] | None, at: int) -> float | None:
     """The shortest decimal of the float32 value; plain conversion adds digits that mean nothing."""
-    return None if values is None else float(str(values[face]))
+    return None if values is None else float(str(values[at]))

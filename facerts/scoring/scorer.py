@@ -213,8 +213,10 @@ class Scorer:
             progress: what a progress bar says; empty for none.
         """
         inputs = lazy_inputs(images, color)
-        row_builder = self.row_builder(min_quality=min_quality, keep=keep, embed=embed)
-        scored = self._watched(inputs, row_builder, largest=largest)
+        row_builder = self.row_builder(self.min_quality(min_quality, keep), embed=embed)
+        scored = self.score_lazy(inputs, row_builder, largest=largest)
+        if any(image.color is not None for image in inputs):
+            scored = self._watched(inputs, scored)
         if progress:
             scored = track(scored, progress, total=len(inputs), unit="images")
         for faces in scored:
@@ -315,7 +317,7 @@ class Scorer:
         """The builder of the rows of a video's faces, which rejects those that are poor."""
         if min_quality is None and keep is None:
             keep = TRACK_KEEP if self._share(TRACK_KEEP) is not None else "none"
-        return self.row_builder(min_quality=min_quality, keep=keep)
+        return self.row_builder(self.min_quality(min_quality, keep))
 
     def verify(
         self,
@@ -354,13 +356,13 @@ class Scorer:
             ('same', 1.0, 0.3705)
         """
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
-        row_builder = self.row_builder_at(rule.min_quality)
+        row_builder = self.row_builder(rule.min_quality)
         for face in (first, second):
             if isinstance(face, Face):
                 self.check_face(face)
         named = (("the first image", first), ("the second image", second))
         images = [lazy_input(each, name, color) for name, each in named if not isinstance(each, Face)]
-        scored = self._watched(images, row_builder, largest=True)
+        scored = self._watched(images, self.score_lazy(images, row_builder, largest=True))
         given = [each if isinstance(each, Face) else next(scored)[0] for _, each in named]
         return rule.verify(*map(row_builder.decided, embedded(given)))
 
@@ -382,7 +384,7 @@ class Scorer:
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
             lazy_images(Files("pairs", Path(), paths, None)),
-            self.row_builder_at(rule.min_quality),
+            self.row_builder(rule.min_quality),
             largest=True,
         )
         if progress:
@@ -428,43 +430,33 @@ class Scorer:
         self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
     ) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
-        model = row_builder.model
-        assert isinstance(model, FaceModel)
         own: dict[str, Any] = {
             "detector": self.detector,
             "resize_crops": self.resize_crops,
             "min_face_size": self.min_face_size,
-            "batch_size": model.batch_size,
-            "parallel_batches": model.parallel_batches,
         }
         return score_images(row_builder, images, **(own | options))
 
-    def _watched(
-        self, images: Sequence[LazyImage], row_builder: RowBuilder, *, largest: bool
-    ) -> Iterator[list[Face]]:
-        scored = self.score_lazy(images, row_builder, largest=largest)
-        if self.quality is None or all(image.color is None for image in images):
+    def _watched(self, images: Sequence[LazyImage], scored: Iterator[list[Face]]) -> Iterator[list[Face]]:
+        """The same faces, with a warning if arrays seem to have their channels in the other order."""
+        if self.quality is None:
             return scored
         if self._swapped_channels is None:
             self._swapped_channels = SwappedChannels(self.quality)
         return self._swapped_channels.watch(images, scored)
 
-    def row_builder(
-        self, *, min_quality: float | None = None, keep: Keep = None, embed: bool = True
-    ) -> RowBuilder:
-        """The builder of rows from the outputs of the models; see ``score`` for the options.
+    def row_builder(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
+        """The builder of rows from the outputs of the models.
 
         Args:
+            min_quality: the quality from which faces are accepted, see ``min_quality``; None for no decision.
             embed: with embeddings, which need the recognizer.
         """
-        return self.row_builder_at(self.min_quality(min_quality, keep), embed=embed)
-
-    def row_builder_at(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
-        """The builder of rows that accepts faces from a quality on; None for no decision."""
         if self.quality is None:
             return RowBuilder(self.model(embed=embed), min_quality)
-        calibration, cutoffs = self.quality.description.calibration, self.quality.cutoffs
-        return RowBuilder(self.model(embed=embed), min_quality, calibration, cutoffs)
+        return RowBuilder(
+            self.model(embed=embed), min_quality, self.quality.calibration, self.quality.cutoffs
+        )
 
     def min_quality(self, min_quality: float | None = None, keep: Keep = None) -> float | None:
         """The quality from which faces are accepted, see ``score``; None for no decision."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -147,7 +147,7 @@ def _pyarrow() -> Any:
 
 def _values(row: Any) -> dict[str, Any]:
     """The fields of a row by name, with text that every format can store."""
-    return asdict(row, dict_factory=lambda items: {name: _storable(value) for name, value in items})
+    return {name: _storable(value) for name, value in vars(row).items()}
 
 
 def _storable(value: Any) -> Any:

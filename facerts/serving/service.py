@@ -259,7 +259,7 @@ class Service:
         return detector.detector if isinstance(detector, AutoDetector) else detector
 
     def _row_builder(self, min_quality: float | None, keep: float | None) -> RowBuilder:
-        row_builder = self.scorer.row_builder(min_quality=min_quality, keep=keep)
+        row_builder = self.scorer.row_builder(self.scorer.min_quality(min_quality, keep))
         if row_builder.min_quality is not None and not self.has_quality:
             raise ModelError(
                 f"{self.scorer.model().name} has no quality, so it cannot accept faces by a threshold"

@@ -31,15 +31,7 @@ Floats = NDArray[np.float64]
 
 
 def adapted_map(embedding: Floats, labels: NDArray[np.integer], share: float) -> tuple[Floats, Floats]:
-    """T ``(d, d)`` and the mean to subtract ``(d,)``, from embeddings ``(N, d)`` before normalization.
-
-    Args:
-        labels: ``(N,)`` people.
-        share: λ.
-
-    Raises:
-        ValueError: fewer than two people, or none with two images.
-    """
+    """T ``(d, d)`` and the mean to subtract ``(d,)``, from embeddings ``(N, d)`` before normalization, for share λ."""
     people, rows = np.unique(labels, return_inverse=True)
     count = np.bincount(rows)
     if len(people) < 2 or count.max() < 2:
@@ -62,8 +54,7 @@ def adapted_map(embedding: Floats, labels: NDArray[np.integer], share: float) ->
 def adapt_embedding(network: FaceNetwork, method: Method, source: Source, share: float) -> _BatchNorm:
     """Adapt a network's embedding to the people of a source.
 
-    Returns:
-        The embedding's BatchNorm, which now adds a bias and nothing else; see ``exported.refit_norms``.
+    Returns its BatchNorm, which now adds a bias and nothing else; see ``exported.refit_norms``.
     """
     assert source.labels is not None
     outputs = embed_source(NetworkEmbedder(network, method), source, flip=False)

@@ -47,14 +47,7 @@ class Corruption:
     """Blurs a fixed share of the training images: unlike augmentation, the same images in every epoch.
 
     Whether an image is blurred depends only on the run's seed and the image's index. The images of a smaller share are
-    a subset of those of a larger one.
-
-    Args:
-        fraction: probability of an image to be blurred, 0 to 1.
-        radius: standard deviation of the Gaussian blur in pixels.
-
-    Attributes:
-        corrupted: ``(images,) bool``.
+    a subset of those of a larger one. ``radius`` is the standard deviation of the Gaussian blur in pixels.
 
     Source: Shang et al., "Improving Training and Inference of Face Recognition Models via Random Temperature
     Scaling", AAAI 2023, Table 1.
@@ -70,11 +63,7 @@ class Corruption:
 
 
 class Augmenter:
-    """Applies random transforms to a crop; the randomness depends only on a key.
-
-    Args:
-        transforms: of an image and its random numbers, in order.
-    """
+    """Applies transforms of an image and its random numbers to a crop; the randomness depends only on a key."""
 
     def __init__(self, transforms: list[Transform]) -> None:
         self._transforms = transforms
@@ -102,10 +91,6 @@ class KeptViews:
     The first is the image itself, the others are augmented, in the same way whatever the run's seed, so that runs with
     several seeds share the teachers' answers. Only whether a view is mirrored is drawn anew each time it is shown, as a
     mirrored face is as good as before.
-
-    Args:
-        settings: its ``views`` is their number.
-        seed: seed of the run, for mirroring.
     """
 
     def __init__(self, settings: Augmentation, seed: int) -> None:

@@ -28,11 +28,7 @@ MAX_STEP = 1 << 53
 
 
 def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
-    """Write a checkpoint.
-
-    Raises:
-        NonFiniteLossError: the network's weights are not finite, so no run could continue from them.
-    """
+    """Write a checkpoint; NonFiniteLossError if weights are not finite, so that no run could continue from them."""
     try:
         check_finite(state["network"], path)
     except ModelError as error:
@@ -222,8 +218,7 @@ def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
 def trained_network(state: dict[str, Any], where: object, *, averaged: bool = True) -> TrainedNetwork:
     """The network in the content of a checkpoint.
 
-    Args:
-        averaged: use the moving average of the weights if the run kept one, else the weights of the last step.
+    With ``averaged``, its weights are their moving average if the run kept one, else those of the last step.
     """
     recipe = recipe_of(state, where)
     check_parts(state, where)

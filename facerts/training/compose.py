@@ -29,15 +29,12 @@ MAX_PARENTS = 10
 
 
 def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, str]:
-    """Put a complete recipe together.
+    """Put a complete recipe together: its fields, not yet checked, and what errors about them call the recipe.
 
     Args:
         recipe: a YAML file, the name of a recipe that ships, or BASE_METHOD, which is short for ``method=METHOD`` on
             the recipe BASE.
         overrides: ``dotted.key=value`` each, the value in YAML; ``method=NAME`` chooses the method.
-
-    Returns:
-        The fields, not yet checked, and what errors about them call the recipe.
     """
     (own, _), *bases = recipes = _with_bases(recipe)
     where = f"{own}: based on {', '.join(str(base) for base, _ in bases)}" if bases else str(own)

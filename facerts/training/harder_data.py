@@ -19,17 +19,11 @@ _NOISE_KEY = 0x1_BAD1
 def kept_images(
     labels: NDArray[np.int64], *, images_per_identity: int | None, imbalance: float, seed: int
 ) -> NDArray[np.int64]:
-    """The images that remain with few images per identity, and fewer of half of the identities, in their order.
+    """``(K,)`` rising indices of images that remain with few per identity, and fewer of half of the identities.
 
     Of the n images of an identity, n' = min(n, images_per_identity) remain first. Of these, half of the identities,
-    chosen at random, keep max(1, round(imbalance · n')), and the others keep all.
-
-    Args:
-        labels: ``(N,)`` in ``0 … C-1`` without gaps.
-        imbalance: at most 1, which keeps all; IR in the paper.
-
-    Returns:
-        ``(K,)`` rising indices; at least one of each identity.
+    chosen at random, keep max(1, round(imbalance · n')), and the others keep all. Labels ``(N,)`` are in ``0 … C-1``
+    without gaps; ``imbalance``, IR in the paper, is at most 1.
     """
     images = np.bincount(labels)
     limits = images if images_per_identity is None else np.minimum(images, images_per_identity)
@@ -45,11 +39,9 @@ def kept_images(
 
 
 def noisy_labels(labels: NDArray[np.int64], *, identities: int, share: float, seed: int) -> NDArray[np.int64]:
-    """The labels, with each replaced with probability ``share`` by another, uniform over the other identities.
+    """Labels ``(N,)``, each replaced with probability ``share`` by another, uniform over the other identities.
 
-    Args:
-        labels: ``(N,)`` in ``0 … identities-1``.
-        identities: C, at least 2. With much noise, an identity may have no image left.
+    With much noise, one of the two or more identities may have no image left.
     """
     random = np.random.default_rng((seed, _NOISE_KEY))
     wrong = random.random(len(labels)) < share

@@ -42,9 +42,8 @@ class PretrainedNetwork(ScoringNetwork):
 class InitialWeights:
     """What a run must know of the weights it starts from.
 
-    Attributes:
-        origin: what they were trained on; None for published weights, which do not say.
-        norms: BatchNorms without statistics, from an exported file; see ``exported.load_exported``.
+    ``origin`` is what they were trained on; None for published weights, which do not say. ``norms`` are BatchNorms
+    without statistics, from an exported file; see ``exported.load_exported``.
     """
 
     origin: Origin | None = None
@@ -97,9 +96,6 @@ def init_weights(
         weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
             that ``facerts.training.nn.arcface_torch`` can read.
         centers: changed in place; None if they are not learned.
-
-    Raises:
-        MissingExtraError: an exported file, and onnx is not installed.
     """
     if file := _exported_file(weights):
         model = exported.read_exported(file)

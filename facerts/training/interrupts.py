@@ -17,11 +17,7 @@ SAME_INTERRUPT_S = 2.0
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn SIGINT and SIGTERM into a flag that the loop checks between steps; a second one raises immediately.
-
-    Yields:
-        A function that returns whether a signal has arrived.
-    """
+    """Turn SIGINT and SIGTERM into a flag for the loop to check between steps; a second one raises immediately."""
     interrupted_at: float | None = None
     in_loop = True
 

@@ -251,10 +251,8 @@ def _repeats(images: list[int]) -> list[int]:
 class CropDataset(Dataset[CropBatch]):
     """Decoded, corrupted and augmented crops, a whole batch at a time.
 
-    Args:
-        labels: ``(N,)`` their identities, −1 for unknown.
-        kept: the views that come again; None for a new one in every epoch.
-        pairs: beside each view, give the same without zoom.
+    Labels are −1 for unknown. ``kept`` are the views that come again; None for a new one in every epoch. ``pairs``
+    gives beside each view the same without zoom.
     """
 
     source: Source

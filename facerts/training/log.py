@@ -45,11 +45,7 @@ class RunLog:
             self._board = SummaryWriter(str(self._events), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
-        """Log one line.
-
-        Args:
-            fields: values; those that are text group TensorBoard's curves.
-        """
+        """Log one line; fields that are text group TensorBoard's curves."""
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()

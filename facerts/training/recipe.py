@@ -349,12 +349,7 @@ class Compute(Section):
 
 
 class Logging(Section):
-    """How often the run logs and saves checkpoints.
-
-    Attributes:
-        every_steps: steps between log lines.
-        checkpoint_steps: steps between checkpoints; the end of the run is always saved.
-    """
+    """Steps between log lines, and between checkpoints; the end of the run is always saved."""
 
     every_steps: int = Field(20, ge=1)
     checkpoint_steps: int = Field(500, ge=1)
@@ -560,12 +555,7 @@ class Recipe(Section):
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe; ``facerts.training.compose`` says what it may be made of.
-
-    Args:
-        recipe: a YAML file, or the name of one that ships, or BASE_METHOD.
-        overrides: ``dotted.key=value`` each, the value in YAML; ``method=NAME`` chooses the method.
-    """
+    """Read a recipe; ``facerts.training.compose.compose`` says what it may be made of."""
     fields, where = compose(recipe, overrides)
     try:
         return Recipe.model_validate(fields)

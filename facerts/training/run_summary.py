@@ -88,9 +88,8 @@ class RunSummary:
     def print_end(self, step: int, seconds: float, verdicts: Sequence[str]) -> None:
         """What came out, where it is, and what to do with it.
 
-        Args:
-            seconds: time since the first step of this start of the run.
-            verdicts: whether the network is better than its initial weights.
+        Seconds count from the first step of this start; verdicts say whether the network is better than its initial
+        weights.
         """
         steps = step - self.started_at
         images = steps * self.recipe.optim.batch_size

@@ -111,11 +111,7 @@ class StepReport:
 
 
 class StepReports:
-    """The reports of the last steps.
-
-    Args:
-        processes: the processes of the run; all of them add and take their reports at the same steps.
-    """
+    """The reports of the last steps; all processes of the run add and take theirs at the same steps."""
 
     def __init__(self, late: bool, processes: Processes) -> None:
         self.late = late

@@ -32,11 +32,7 @@ MAX_AXES, MAX_SIDE = 64, 1 << 62
 
 
 def check_torch_file(path: Path) -> None:
-    """Reject a file that is damaged, claims more data than it has, or contains more than names, numbers and tensors.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Reject a file that is damaged, claims more data than it has, or contains more than names, numbers and tensors."""
     with open(path, "rb", opener=regular) as file:
         try:
             is_zip = file.read(4) == b"PK\x03\x04"

@@ -37,14 +37,8 @@ PERCENTILES = (5, 50, 95)
 class Validator:
     """Verification on held-out identities and on benchmarks, or how well a quality predicts the teachers' errors there.
 
-    Sets that do not exist are left out: recipes name sets that not everybody has.
-
-    Args:
-        heldout: images of the identities that the recipe holds out of its training data, or None.
-
-    Attributes:
-        heldout: the sources of held-out identities.
-        degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
+    Sets that do not exist are left out: recipes name sets that not everybody has. ``degraded`` are faces of the first
+    held-out source, clean and degraded; None unless the recipe asks for them.
     """
 
     def __init__(self, recipe: Recipe, heldout: Source | None, *, warns: bool = True) -> None:
@@ -132,8 +126,7 @@ def absent_sets(settings: Validation) -> list[tuple[str, str]]:
 def require_sets(settings: Validation, keys: Collection[str]) -> None:
     """Check that the validation sets exist which somebody has asked for by the recipe's keys.
 
-    Args:
-        keys: "validation.heldout", "validation.benchmarks", or "validation" for both; others are ignored.
+    These are "validation.heldout", "validation.benchmarks", or "validation" for both; others are ignored.
     """
     for key, path in absent_sets(settings):
         if key in keys or "validation" in keys:
@@ -168,11 +161,7 @@ class TeachersErrors:
 
 
 class DegradedFaces:
-    """Faces as they are, and with each kind of corruption; every measurement is of the same pixels (RTS paper, Fig. 4).
-
-    Args:
-        images: number of faces, evenly spaced; at most all of them.
-    """
+    """Evenly spaced faces as they are and with each kind of corruption, always the same pixels (RTS paper, Fig. 4)."""
 
     def __init__(self, source: Source, images: int) -> None:
         self.name = source.name

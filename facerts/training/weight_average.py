@@ -11,13 +11,8 @@ from torch import Tensor, nn
 class WeightAverage:
     """An exponential moving average of weights and buffers, which starts at those after the first step.
 
-    Unlike ``torch.optim.swa_utils.AveragedModel``, an update waits for no device.
-
-    Args:
-        keep: weight of the old average in each update, 0 to 1.
-
-    Attributes:
-        module: a copy of the network with the averaged weights.
+    Unlike ``torch.optim.swa_utils.AveragedModel``, an update waits for no device. ``keep`` is the weight of the old
+    average in each update; ``module`` is a copy of the network with the averaged weights.
     """
 
     def __init__(self, network: nn.Module, keep: float) -> None:

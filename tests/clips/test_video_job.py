@@ -232,29 +232,42 @@ def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_g
 def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
     paths = [str(clips / "a.mp4"), str(clips / "c.mp4")]
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        job.begin(resume=False)
         assert len(next(iter(run_videos(scorer, job, VideoTask()))).tracks) == 2
     shutil.copy(clips / "c.mp4", clips / "a.mp4")
-    with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
+    with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        job.begin(resume=True)
         assert [len(each.tracks) for each in run_videos(scorer, job, VideoTask())] == [0, 0]
         job.finish()
 
 
-@pytest.mark.parametrize("name", ["000000.json", "job.json"])
-def test_damaged_files_of_an_unfinished_run_are_named(
-    scorer: Scorer, clips: Path, tmp_path: Path, name: str
-) -> None:
+def test_damaged_files_of_an_unfinished_run_are_named(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
     paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
+
+    def damaged(name: str) -> list[str]:
+        (tmp_path / "tracks" / "unfinished" / name).write_text('{"broken": ')
+        with VideoJob(tmp_path / "tracks", paths, {}) as job:
+            return job.begin(resume=True)
+
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
-        next(iter(run_videos(scorer, job, VideoTask())))
-    path = tmp_path / "tracks" / "unfinished" / name
-    path.write_text('{"broken": ')
+        job.begin(resume=False)
+        whole = list(run_videos(scorer, job, VideoTask()))
+    (problem,) = damaged("000000000.json")
+    assert "000000000.json: damaged" in problem
+    with VideoJob(tmp_path / "tracks", paths, {}) as job:
+        assert job.begin(resume=True) == []
+        assert job.finished() == {1}
+        assert list(run_videos(scorer, job, VideoTask())) == whole
+    with pytest.raises(DataError, match=r"job\.json: .*; delete the folder to start over"):
+        damaged("job.json")
 
-    def go_on() -> None:
-        with VideoJob(tmp_path / "tracks", paths, {}, resume=True) as job:
-            list(run_videos(scorer, job, VideoTask()))
 
-    with pytest.raises(DataError, match=path.name):
-        go_on()
+def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path: Path) -> None:
+    for fps in (5, 2):
+        with VideoJob(tmp_path, ["a.mp4"], {"fps": fps}) as job:
+            assert job.begin(resume=False) == []
+        assert not (tmp_path / "crops").exists()
+        (tmp_path / "crops" / "a.mp4").mkdir(parents=True)
 
 
 def test_folders_that_are_not_empty_are_refused(
@@ -310,6 +323,7 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
     assert "http://…@127.0.0.1:1/1" in told.out
     written = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
     with VideoJob(tmp_path / "job", [address], {}) as job:
+        job.begin(resume=False)
         written += [(job.folder / "job.json").read_text(), *job.names]
     assert "secret" not in "".join([*written, told.out, told.err])
     with pytest.raises(DataError, match="…@127"):

@@ -128,17 +128,20 @@ class Scene:
     most: int = 20
 
 
-def failures(commands: Commands, scene: Scene, files: Path) -> tuple[int, list[str]]:
-    """How many changes of a command were failed, and what was wrong after which.
+def check(commands: Commands, name: str, scene: Scene, files: Path) -> None:
+    """Fail changes of a command, and check what each leaves.
 
     Args:
         files: the folder that the scene begins with, before ``scene.before``.
     """
     with tempfile.TemporaryDirectory(dir=MEMORY) as scratch:
-        return _failures(commands, scene, files, Path(scratch))
+        count, problems = _failures(commands, scene, files, Path(scratch))
+    print(f"{name}: {count} failures, {len({each.split(':')[0] for each in problems})} wrong")
+    assert not problems, "\n".join(problems)
 
 
 def _failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> tuple[int, list[str]]:
+    """How many changes of a command were failed, and what was wrong after which."""
 
     def run(folder: Path, *arguments: object, **fault: int) -> Ended:
         return commands(folder, *arguments, setup=scene.setup, environment=scene.environment, **fault)

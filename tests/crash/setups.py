@@ -7,7 +7,7 @@ from pathlib import Path
 from facerts.export import channel_order as checking
 from facerts.export.channel_order import ChannelOrder
 from facerts.hub import catalog
-from facerts.scoring import job
+from facerts.scoring import score_job
 from tests.color_people import color_scorer
 
 
@@ -27,4 +27,4 @@ def people_of_color() -> None:
 
 def small_blocks() -> None:
     """Scoring in blocks of two images."""
-    job.BLOCK_SIZE = 2
+    score_job.BLOCK_SIZE = 2

@@ -18,7 +18,7 @@ from facerts.hub import catalog
 from facerts.hub.catalog import in_catalog
 from facerts.hub.installed import find_installed, used_model
 from tests.color_people import walk, write_clip
-from tests.crash.harness import Commands, Scene, commands, failures
+from tests.crash.harness import Commands, Scene, check, commands
 from tests.foreign import write_embedder
 from tests.hub.test_installed import described
 from tests.people.photos import face, open_scorer, write_people, write_photo
@@ -119,9 +119,7 @@ def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
     if scene == "train":
         write_synthetic_faces(files / "drawn", identities=8, images=8, seed=3)
         (files / "tiny.yaml").write_text(yaml.safe_dump(RECIPE))
-    count, problems = failures(run, SCENES[scene], files)
-    print(f"{scene}: {count} failures, {len({each.split(':')[0] for each in problems})} wrong")
-    assert not problems, "\n".join(problems)
+    check(run, scene, SCENES[scene], files)
 
 
 RECIPE = {

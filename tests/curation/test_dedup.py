@@ -1,11 +1,11 @@
-"""Near-duplicates, mislabeled images, and identities that look like one person."""
+"""Equal images and near-duplicates, mislabeled images, and identities that look like one person."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from facerts.curation import dedup as deduplication
 from facerts.curation import embeddings
-from facerts.curation.curation_job import JobOptions
-from facerts.curation.dedup import DedupThresholds, dedup, similar_identities
+from facerts.curation.dedup import (
+    DedupThresholds,
+    IdentityAction,
+    IdentityPair,
+    choose_dropped,
+    dedup,
+    equal_images,
+    merge_labels,
+    pair_identities,
+)
 from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.identity_pairs import IdentityAction
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
+from facerts.curation.pairwise import identity_means, similar_pairs
 from facerts.datasets import Subset, open_images, open_source
 from facerts.detection.detector import Detection
 from facerts.errors import DataError
 from facerts.images import encode_png, read
 from facerts.images.align import TEMPLATE
-from tests.contents import Content, content, files_in
+from tests.contents import content, files_in
 from tests.curation.conftest import embeddings_of
 
 THRESHOLDS = DedupThresholds(threshold=0.999, identity_threshold=0.97)
@@ -42,9 +51,13 @@ def run_dedup(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> Dedup:
     return run
 
 
-def read_list(folder: Path, kind: str, stem: str = "out") -> list[dict[str, Any]]:
-    path = folder / f"{stem}.{kind}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def lists(report: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The images that were dropped, and the pairs of identities."""
+    return report["dropped"]["list"], report["identity_pairs"]["list"]
+
+
+def pairs_of(report: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["first"], row["second"]): row for row in report["identity_pairs"]["list"]}
 
 
 def expected_duplicates(faces: Path, threshold: float) -> set[str]:
@@ -67,7 +80,7 @@ def test_the_best_of_near_duplicates_is_kept(
     run_dedup: Dedup, faces: Path, tmp_path: Path, threshold: float
 ) -> None:
     report = run_dedup(replace(THRESHOLDS, threshold=threshold))
-    rows = read_list(tmp_path, "dropped")
+    rows = report["dropped"]["list"]
     expected = expected_duplicates(faces, threshold)
     assert {row["image"] for row in rows} == expected
     assert len(expected) == 3 if threshold == 0.999 else len(expected) > 10
@@ -79,24 +92,20 @@ def test_the_best_of_near_duplicates_is_kept(
         assert length[kept] >= length[dropped]
         assert row["cosine"] == pytest.approx(vectors[dropped] @ vectors[kept], abs=1e-4)
     assert report["dropped"]["by_reason"] == {"near-duplicate": len(expected)}
-    remaining = content(tmp_path / "out.tar")
-    assert remaining == content(faces) - content_of(expected)
-
-
-def content_of(files: set[str]) -> Content:
-    return Counter((Path(file).parent.name, Path(file).read_bytes()) for file in files)
+    gone = Counter((Path(file).parent.name, Path(file).read_bytes()) for file in expected)
+    assert content(tmp_path / "out.tar") == content(faces) - gone
 
 
 def test_identities_that_look_like_one_person_are_reported_and_kept(
     run_dedup: Dedup, faces: Path, tmp_path: Path
 ) -> None:
     report = run_dedup()
-    pairs = {(row["first"], row["second"]): row for row in read_list(tmp_path, "pairs")}
+    pairs = pairs_of(report)
     # One pair by means and all images, one by a single shared image.
     assert set(pairs) == {("other_0004", "person_0004"), ("person_0002", "person_0003")}
     same, shared = pairs["other_0004", "person_0004"], pairs["person_0002", "person_0003"]
-    assert (same["one_person"], same["similar_images"], same["share"]) == (True, 8, 1.0)
-    assert (shared["one_person"], shared["similar_images"]) == (False, 1)
+    assert (same["one_person"], same["shared_images"], same["share"]) == (True, 8, 1.0)
+    assert (shared["one_person"], shared["shared_images"]) == (False, 1)
     assert sorted(Path(path).name for path in shared["example"]) == ["0000.jpg", "0100.png"]
     vectors, _, people, _ = embeddings_of(faces)
     means = [
@@ -108,24 +117,26 @@ def test_identities_that_look_like_one_person_are_reported_and_kept(
     assert len(open_source(tmp_path / "out.tar").identities) == 9
 
 
-def test_merging_identities_removes_their_common_duplicates(run_dedup: Dedup, tmp_path: Path) -> None:
-    report = run_dedup(identity_action=IdentityAction.MERGE)
+@pytest.mark.parametrize(
+    ("action", "dropped"),
+    [
+        (IdentityAction.MERGE, {"near-duplicate": 3 + 8}),
+        (IdentityAction.DROP, {"near-duplicate": 3, "identity resembles another": 8}),
+    ],
+)
+def test_of_two_identities_of_one_person_one_is_left(
+    run_dedup: Dedup, tmp_path: Path, action: IdentityAction, dropped: dict[str, int]
+) -> None:
+    report = run_dedup(identity_action=action)
     source = open_source(tmp_path / "out.tar")
     assert len(source.identities) == 8
     assert {"other_0004", "person_0004"} & set(source.identities) in ({"other_0004"}, {"person_0004"})
-    assert report["dropped"]["by_reason"] == {"near-duplicate": 3 + 8}
+    assert report["dropped"]["by_reason"] == dropped
 
 
-def test_the_smaller_of_two_identities_can_be_dropped(run_dedup: Dedup, tmp_path: Path) -> None:
-    report = run_dedup(identity_action=IdentityAction.DROP)
-    assert report["dropped"]["by_reason"] == {"near-duplicate": 3, "identity resembles another": 8}
-    assert len(open_source(tmp_path / "out.tar").identities) == 8
-
-
-def test_images_of_different_identities_need_not_be_compared(run_dedup: Dedup, tmp_path: Path) -> None:
-    run_dedup(replace(THRESHOLDS, images_across=False))
-    (pair,) = read_list(tmp_path, "pairs")
-    assert (pair["first"], pair["similar_images"], pair["example"]) == ("other_0004", 0, None)
+def test_images_of_different_identities_need_not_be_compared(run_dedup: Dedup) -> None:
+    (pair,) = lists(run_dedup(replace(THRESHOLDS, images_across=False)))[1]
+    assert (pair["first"], pair["shared_images"], pair["example"]) == ("other_0004", 0, None)
 
 
 def test_images_far_from_their_identity_are_dropped_on_request(
@@ -134,7 +145,7 @@ def test_images_far_from_their_identity_are_dropped_on_request(
     minimum = 0.6
     report = run_dedup(DedupThresholds(threshold=1.0, identity_threshold=0.97, min_own_cosine=minimum))
     vectors, _, people, files = embeddings_of(faces)
-    rows = read_list(tmp_path, "dropped")
+    rows = report["dropped"]["list"]
     dropped = {row["image"] for row in rows}
     assert len(rows) == len(dropped)
     own_cosines = {}
@@ -156,13 +167,11 @@ def test_a_dry_run_reports_the_same_and_writes_no_images(
 ) -> None:
     real = run_dedup()
     backend = replace(embedder, search="faiss" if faiss else "numpy")
-    output = OutputSpec(tmp_path / "dry")
-    report = dedup(open_source(faces), output, backend, THRESHOLDS, options=JobOptions(dry_run=True))
-    assert read_list(tmp_path, "dropped", "dry.dry-run") == read_list(tmp_path, "dropped")
-    assert read_list(tmp_path, "pairs", "dry.dry-run") == read_list(tmp_path, "pairs")
+    output = OutputSpec(tmp_path / "dry", dry_run=True)
+    report = dedup(open_source(faces), output, backend, THRESHOLDS)
+    assert lists(report) == lists(real)
     assert report["written"][0]["images"] == real["written"][0]["images"]
-    dry = {"dry.dry-run.json", "dry.dry-run.dropped.jsonl", "dry.dry-run.pairs.jsonl"}
-    assert {name for name in files_in(tmp_path) if name.startswith("dry")} == dry
+    assert [name for name in files_in(tmp_path) if name.startswith("dry")] == ["dry.dry-run.json"]
 
 
 def test_the_cache_is_used_as_long_as_it_is_valid(
@@ -173,8 +182,7 @@ def test_the_cache_is_used_as_long_as_it_is_valid(
     def run(name: str, embedder: SourceEmbedder, source: Path = faces) -> dict[str, Any]:
         return dedup(open_source(source), OutputSpec(tmp_path / name), embedder, THRESHOLDS)
 
-    run("fresh", embedder)
-    run("first", cached)
+    fresh, first = run("fresh", embedder), run("first", cached)
     calls: list[int] = []
     original = embeddings.embed_source
 
@@ -183,14 +191,8 @@ def test_the_cache_is_used_as_long_as_it_is_valid(
         return original(*args, **options)
 
     monkeypatch.setattr(embeddings, "embed_source", counting_embed)
-    run("second", cached)
+    assert lists(run("second", cached)) == lists(first) == lists(fresh)
     assert not calls
-    for kind in ("dropped", "pairs"):
-        assert (
-            read_list(tmp_path, kind, "first")
-            == read_list(tmp_path, kind, "second")
-            == read_list(tmp_path, kind, "fresh")
-        )
     run("flipped", replace(cached, flip=True))
     assert calls
     calls.clear()
@@ -207,9 +209,11 @@ def test_a_cache_that_cannot_be_written_is_not_needed(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     cached = replace(embedder, cache=tmp_path / "file" / "cache")
-    for name, backend in (("fresh", embedder), ("uncached", cached)):
+    fresh, uncached = (
         dedup(open_source(faces), OutputSpec(tmp_path / name), backend, THRESHOLDS)
-    assert read_list(tmp_path, "pairs", "fresh") == read_list(tmp_path, "pairs", "uncached")
+        for name, backend in (("fresh", embedder), ("uncached", cached))
+    )
+    assert lists(fresh) == lists(uncached)
     assert "the embeddings are not kept for the next command" in capsys.readouterr().err
 
 
@@ -220,7 +224,7 @@ def test_unreadable_images_are_dropped_and_named(
     broken = tmp_path / "faces" / "person_0005" / "0003.jpg"
     broken.write_bytes(broken.read_bytes()[:200])
     report = dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS)
-    (row,) = [row for row in read_list(tmp_path, "dropped") if row["reason"] == "cannot be read"]
+    (row,) = [row for row in report["dropped"]["list"] if row["reason"] == "cannot be read"]
     assert row["image"] == str(broken)
     assert "truncated" in row["error"]
     assert report["dropped"]["by_reason"]["cannot be read"] == 1
@@ -251,7 +255,7 @@ def test_photos_are_aligned_and_dropped_if_they_have_no_face(
     source = open_source(tmp_path / "photos")
     report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, detector=CenterDetector())
     assert report["dropped"]["by_reason"] == {"cannot be read": 1, "near-duplicate": 1}
-    (faceless,) = [row for row in read_list(tmp_path, "dropped") if row["reason"] == "cannot be read"]
+    (faceless,) = [row for row in report["dropped"]["list"] if row["reason"] == "cannot be read"]
     assert faceless["error"].endswith("plain.png: no face was found")
     assert report["settings"]["detector"] == "center"
     # The photos are written, not the crops.
@@ -280,16 +284,15 @@ def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedd
     ordered = open_source(faces)
     source = Subset(ordered, np.random.default_rng(2).permutation(len(ordered)))
     assert source.labels is not None
+    labels, kept = source.labels, np.ones(len(source), dtype=bool)
     vectors, _, people, files = embeddings_of(faces)
-    rows = [files.index(source.location(index)) for index in range(len(source))]
-    similar = similar_identities(
-        source,
-        vectors[rows].astype(np.float32),
-        np.ones(len(source), dtype=bool),
-        mean_threshold=mean_threshold,
-        image_threshold=image_threshold,
-        backend="numpy",
-    )
+    embedding = vectors[[files.index(source.location(index)) for index in range(len(source))]]
+    means = identity_means(embedding.astype(np.float32), labels, kept, len(source.identities))
+    (block,) = similar_pairs(means, mean_threshold, "")
+    alike = set(zip(block.first.tolist(), block.second.tolist(), strict=True))
+    (block,) = similar_pairs(embedding.astype(np.float32), image_threshold, "")
+    duplicates = [pair for pair in zip(*block, strict=True) if labels[pair[0]] != labels[pair[1]]]
+    similar = pair_identities(source, kept, duplicates, alike, means)
     pairs = {(source.identities[pair.first], source.identities[pair.second]): pair for pair in similar}
     by_person = {person: vectors[[name == person for name in people]] for person in set(people)}
     expected = {}
@@ -301,7 +304,114 @@ def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedd
         smaller = close.any(axis=1) if len(by_person[one]) < len(by_person[other]) else close.any(axis=0)
         if cosine >= mean_threshold or close.any():
             expected[one, other] = (cosine >= mean_threshold or smaller.mean() >= 0.5, int(smaller.sum()))
-    actual = {names: (pair.one_person, pair.details["similar_images"]) for names, pair in pairs.items()}
+    actual = {names: (pair.one_person, pair.details["shared_images"]) for names, pair in pairs.items()}
     assert actual == expected
     assert len({one_person for one_person, _ in expected.values()}) == 2
     assert len({images for _, images in expected.values()}) > 2
+
+
+@pytest.fixture(scope="module")
+def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The drawn faces with copies.
+
+    Of person 1 two images again (one of them twice); one of person 2 with person 3; most of person 4 again as a
+    person of another name, who has one image of their own.
+    """
+    folder = tmp_path_factory.mktemp("repeated") / "faces"
+    unpack(open_source(drawn_faces), folder)
+
+    def copy(one: str, other: str) -> None:
+        (folder / other).parent.mkdir(exist_ok=True)
+        (folder / other).write_bytes((folder / one).read_bytes())
+
+    copy("person_0001/0000.jpg", "person_0001/0100.jpg")
+    copy("person_0001/0000.jpg", "person_0001/0101.jpg")
+    copy("person_0001/0005.jpg", "person_0001/0102.jpg")
+    copy("person_0002/0003.jpg", "person_0003/0100.jpg")
+    for number in range(4):
+        copy(f"person_0004/000{number}.jpg", f"another/{number}.jpg")
+    copy("person_0006/0000.jpg", "another/own.jpg")
+    (folder / "person_0006" / "0000.jpg").unlink()
+    return folder
+
+
+@pytest.fixture
+def by_bytes(repeated: Path, tmp_path: Path) -> Dedup:
+    return partial(dedup, open_source(repeated), OutputSpec(tmp_path / "once.tar"))
+
+
+@pytest.mark.parametrize("short", [8, 1, 0])
+def test_copies_are_those_that_a_comparison_of_all_finds(
+    repeated: Path, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short digests collide; whole ones have to tell such images apart.
+    monkeypatch.setattr(deduplication, "_PREFIX_BYTES", short)
+    source = open_source(repeated)
+    every = [source.read(index) for index in range(len(source))]
+    pairs = {pair for group in equal_images(source) for pair in combinations(group, 2)}
+    assert pairs == {pair for pair in combinations(range(len(source)), 2) if every[pair[0]] == every[pair[1]]}
+    assert len(pairs) == 9
+
+
+def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
+    by_bytes: Dedup, repeated: Path, tmp_path: Path
+) -> None:
+    report = by_bytes()
+    once = content(tmp_path / "once.tar")
+    assert set(once) == set(content(repeated))
+    assert max(once.values()) == 1
+    dropped = report["dropped"]
+    assert (dropped["images"], dropped["identities"], dropped["by_reason"]) == (3, 0, {"equal bytes": 3})
+    assert {(Path(row["image"]).name, Path(row["resembles"]).name) for row in dropped["list"]} == {
+        ("0100.jpg", "0000.jpg"),
+        ("0101.jpg", "0000.jpg"),
+        ("0102.jpg", "0005.jpg"),
+    }
+    pairs = pairs_of(report)
+    assert pairs["another", "person_0004"]["shared_images"] == 4
+    assert pairs["another", "person_0004"]["one_person"] is True
+    assert pairs["another", "person_0004"]["share"] == 0.8
+    assert pairs["person_0002", "person_0003"]["one_person"] is False
+    assert len(pairs) == 2
+
+
+def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) -> None:
+    report = by_bytes(identity_action=IdentityAction.MERGE)
+    source = open_source(tmp_path / "once.tar")
+    assert "another" not in source.identities
+    assert report["written"][0]["identities"] == 8
+    assert report["dropped"]["by_reason"] == {"equal bytes": 7}
+    merged_one = [row for row in content(source) if row[0] == "person_0004"]
+    assert len(merged_one) == 9  # eight of its own and the other's own
+    assert "person_0004/another_own.jpg" in [source.key(index) for index in range(len(source))]
+    # The image that two people share says nothing of who is on it.
+    assert {"person_0002", "person_0003"} <= set(source.identities)
+
+
+def test_or_the_one_with_fewer_images_be_dropped(by_bytes: Dedup, repeated: Path, tmp_path: Path) -> None:
+    report = by_bytes(identity_action=IdentityAction.DROP)
+    assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {
+        "another"
+    }
+    assert report["dropped"]["by_reason"] == {"equal bytes": 3, "identity resembles another": 5}
+    assert report["dropped"]["identities"] == 1
+    gone = [row for row in report["dropped"]["list"] if row["identity"] == "another"]
+    assert {row["resembles"] for row in gone} == {"person_0004"}
+
+
+def pair(first: int, second: int, sure: float, one_person: bool = True) -> IdentityPair:
+    return IdentityPair(first, second, one_person, sure)
+
+
+def test_whoever_hangs_together_becomes_the_one_with_the_most_images() -> None:
+    images = np.array([2, 5, 5, 9, 1, 1, 3])
+    becomes = merge_labels(
+        [pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images
+    )
+    assert becomes.tolist() == [1, 1, 1, 3, 4, 4, 6]
+
+
+def test_nobody_is_dropped_for_one_who_is_dropped() -> None:
+    images = np.array([3, 2, 1, 4])
+    gone = choose_dropped([pair(1, 2, 0.8), pair(0, 1, 0.9), pair(0, 3, 0.1, one_person=False)], images)
+    assert set(gone) == {1}  # it goes for 0, the surer pair; 2 resembles nobody who stays

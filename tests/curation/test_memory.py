@@ -10,11 +10,9 @@ from tempfile import mkdtemp
 import numpy as np
 import pytest
 
-from facerts.curation.exact_duplicates import dedup
-from facerts.curation.output_spec import OutputSpec
-from facerts.curation.shuffle import shuffle
-from facerts.curation.split import split
-from facerts.curation.writers import write_shard
+from facerts.curation.dedup import dedup
+from facerts.curation.output_spec import OutputSpec, write_shard
+from facerts.curation.rearrange import shuffle, split
 from facerts.datasets import open_source
 from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.source import Source
@@ -63,7 +61,7 @@ COMMANDS: dict[str, Callable[[Source, Path], object]] = {
         source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
     ),
     "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
-    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * IMAGE),
+    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2)),
 }
 
 

@@ -9,8 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.curation import pairwise
-from facerts.curation.identity_means import identity_means, leave_one_out_cosines, rows_by_label
-from facerts.curation.pairwise import EmbeddingSubset, check_threshold, find_near_duplicates, similar_pairs
+from facerts.curation.pairwise import (
+    EmbeddingSubset,
+    check_threshold,
+    find_near_duplicates,
+    identity_means,
+    leave_one_out_cosines,
+    rows_by_label,
+    similar_pairs,
+)
 from facerts.embedding.search import Backend
 from facerts.errors import Error, MissingExtraError
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.detection.nms import nms
+from facerts.detection.detector import nms
 from tests.detectors import iou
 
 

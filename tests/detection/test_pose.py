@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.detection.pose import head_pose
+from facerts.detection.detector import head_pose
 from facerts.images.align import TEMPLATE
 
 # A head in millimeters, facing the camera: x to the right, y down, z towards the camera.

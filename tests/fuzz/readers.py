@@ -365,14 +365,11 @@ def _people() -> list[Files]:
         "reasons": ["", "blurred", "not_a_face"],
     }
     groups = {
-        "format": "facerts.people-groups/3",
+        "format": "facerts.people-groups/4",
         "min_quality": -0.5,
         "highest": 3,
         "decisions": 2,
         "table": "faces-0123456789abcdef.npz",
-        "sha256": names[:2],
-        "face_image": [0, 0, 1],
-        "box": faces["box"],
         "group": [1, 3, -1],
         "probability": [1.0, 0.5, 0.2],
         "suggested": [1, 3, 1],

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.images import decode, encode_png, in_flight
-from facerts.images.budget import reserve
+from facerts.images.limits import reserve
 from facerts.io.byte_budget import ByteBudget
 from facerts.scoring.prepare import LazyImage, prepare
 
 
 @pytest.mark.parametrize("side", [10, 1000])
 def test_decoded_images_together_hold_few_bytes(monkeypatch: pytest.MonkeyPatch, side: int) -> None:
-    monkeypatch.setattr("facerts.images.budget._budget", ByteBudget(2 * 3 * 100 * 100))
+    monkeypatch.setattr("facerts.images.limits._budget", ByteBudget(2 * 3 * 100 * 100))
     working, most = [], [0]
 
     def detect(image: NDArray[np.uint8]) -> list[Detection]:
@@ -39,7 +39,7 @@ def test_decoded_images_together_hold_few_bytes(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_who_holds_something_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("facerts.images.budget._budget", budget := ByteBudget(300))
+    monkeypatch.setattr("facerts.images.limits._budget", budget := ByteBudget(300))
     with in_flight(), in_flight():
         reserve(10, 10)
         reserve(10, 10)

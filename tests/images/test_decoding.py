@@ -12,7 +12,17 @@ from PIL import Image
 
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import ImageError
-from facerts.images import MAX_PIXELS, decode, decode_crop, encode_jpeg, encode_png, fit_crop, jpeg, read
+from facerts.images import (
+    MAX_PIXELS,
+    decode,
+    decode_crop,
+    decoding,
+    encode_jpeg,
+    encode_png,
+    fit_crop,
+    jpeg,
+    read,
+)
 from facerts.images.limits import CheckedImage
 from tests.hostile import images as hostile
 
@@ -232,7 +242,7 @@ def test_an_image_whose_size_differs_from_its_header_is_refused(
     face: Image8, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = encode_png(face)
-    monkeypatch.setattr("facerts.images.png.check", lambda *_: CheckedImage(112, 80, data))
+    monkeypatch.setitem(decoding._CHECKS, "PNG", lambda *_: CheckedImage(112, 80, data))
     with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels, but its header says 80 x 112"):
         decode(data, where="x")
 

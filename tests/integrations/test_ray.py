@@ -26,7 +26,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, MissingExtraError
 from facerts.images import encode_jpeg
 from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
-from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
+from facerts.scoring import Copies, ScoreJob, Scorer, Task, load, run_job
 from facerts.version import __version__
 from tests.command import run
 
@@ -89,13 +89,13 @@ def scorer_of(model: Path) -> Scorer:
     return load(model, threads=1, batch_size=16)
 
 
-def new_job(folder: Path, model: Path, out: Path) -> Job:
-    job = Job(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
+def new_job(folder: Path, model: Path, out: Path) -> ScoreJob:
+    job = ScoreJob(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
     job.begin(resume=True)
     return job
 
 
-def finished(job: Job) -> bytes:
+def finished(job: ScoreJob) -> bytes:
     list(job.finish())
     return job.out.read_bytes()
 
@@ -214,14 +214,14 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(
 # The command with small blocks; optionally it hangs after storing one.
 COMMAND = f"""
 import sys, time
-import facerts.scoring.job as job
-put = job.Job.put
+import facerts.scoring.score_job as job
+put = job.ScoreJob.put
 def put_and_hang(self, number, block):
     put(self, number, block)
     print(number, file=sys.__stdout__, flush=True)
     time.sleep(60)
 if sys.argv[1] == "hang":
-    job.Job.put = put_and_hang
+    job.ScoreJob.put = put_and_hang
 job.BLOCK_SIZE = {BLOCK_SIZE}
 del sys.argv[1]
 from facerts.cli import main

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.metrics.paired import compare_pairs, compare_separations
+from facerts.metrics.paired import compare_scores
 from facerts.metrics.resample import pair_weights
 from facerts.metrics.separation import separation, tnr_at_tpr
 from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
@@ -19,7 +19,7 @@ def case(pairs: int = 600) -> tuple[np.ndarray, ...]:
 def test_values_are_the_differences_of_the_metrics() -> None:
     scores, same, folds, noise = case()
     other = scores + 0.5 * noise
-    found = compare_pairs(scores, other, same, folds, far=0.05, replicates=50)
+    found = compare_scores(scores, other, same, folds=folds, far=0.05, replicates=50)
     accuracies = [ten_fold_accuracy(s, same, folds).value for s in (scores, other)]
     assert found["accuracy"].value == pytest.approx(accuracies[0] - accuracies[1])
     assert found["auroc"].value == pytest.approx(auroc(scores, same) - auroc(other, same))
@@ -40,8 +40,8 @@ def test_a_replicate_equals_the_metric_of_repeated_pairs() -> None:
             for s in (scores, scores + noise)
         )
         differences.append(np.subtract(one, other))
-    found = compare_pairs(
-        scores, scores + noise, same, folds, far=0.05, subjects=subjects, replicates=60, seed=4
+    found = compare_scores(
+        scores, scores + noise, same, folds=folds, far=0.05, subjects=subjects, replicates=60, seed=4
     )
     low, high = np.quantile(differences, [0.025, 0.975], axis=0)
     assert found["auroc"].ci95 == pytest.approx((low[0], high[0]))
@@ -53,9 +53,9 @@ def test_metrics_of_several_runs_are_means_over_the_runs() -> None:
     scores, same, folds, noise = case(200)
     runs, other = np.stack([scores, scores + noise, scores - 2 * noise]), scores + 0.5 * noise
     subjects = np.stack([np.arange(200) // 4, np.where(same, np.arange(200) // 4, 60)], axis=1)
-    settings = {"far": 0.05, "subjects": subjects, "replicates": 60, "seed": 4}
-    found = compare_pairs(runs, np.stack([other, other]), same, folds, **settings)
-    alone = [compare_pairs(run, other, same, folds, **settings) for run in runs]
+    settings = {"far": 0.05, "folds": folds, "subjects": subjects, "replicates": 60, "seed": 4}
+    found = compare_scores(runs, np.stack([other, other]), same, **settings)
+    alone = [compare_scores(run, other, same, **settings) for run in runs]
     for name, difference in found.items():
         assert difference.value == pytest.approx(np.mean([one[name].value for one in alone]))
     differences = []
@@ -68,9 +68,9 @@ def test_metrics_of_several_runs_are_means_over_the_runs() -> None:
 
 
 def test_a_clear_difference_is_significant_and_antisymmetric() -> None:
-    scores, same, folds, noise = case()
+    scores, same, _, noise = case()
     worse = scores + 2 * noise
-    found, reverse = compare_pairs(scores, worse, same, folds), compare_pairs(worse, scores, same, folds)
+    found, reverse = compare_scores(scores, worse, same), compare_scores(worse, scores, same)
     assert found["auroc"].p_value == pytest.approx(2 / 1001)
     assert found["auroc"].ci95[0] > 0
     assert reverse["auroc"].value == -found["auroc"].value
@@ -80,8 +80,8 @@ def test_paired_separations_match_the_metrics_and_their_replicates() -> None:
     random = np.random.default_rng(2)
     faces, others = np.round(random.normal(1, 1, 80), 1), np.round(random.normal(0, 1, 60), 1)
     second = faces + random.normal(size=80), others + random.normal(size=60)
-    found = compare_separations(faces, others, *second, tpr=0.9, replicates=50, seed=1)
-    flags = np.repeat([True, False], [80, 60])
+    first, flags = np.concatenate([faces, others]), np.repeat([True, False], [80, 60])
+    found = compare_scores(first, np.concatenate(second), flags, tpr=0.9, replicates=50, seed=1)
 
     def measured(rows: np.ndarray) -> np.ndarray:
         inside, outside = rows[rows < 80], rows[rows >= 80] - 80
@@ -102,4 +102,4 @@ def test_paired_separations_match_the_metrics_and_their_replicates() -> None:
     assert found["auroc"].ci95 == pytest.approx((low[0], high[0]))
     assert found["tnr_at_tpr"].ci95 == pytest.approx((low[1], high[1]))
     with pytest.raises(ValueError, match="the same faces"):
-        compare_separations(faces, others, faces[1:], others)
+        compare_scores(first, first[1:], flags)

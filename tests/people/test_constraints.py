@@ -8,10 +8,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from facerts.people.constraints import constraints_of
+from facerts.people.constraints import constraints_of, keep_numbers, settle
 from facerts.people.decisions import NOBODY, Action, PeopleDecision, standing
-from facerts.people.found_faces import FaceKey, FoundFaces, Photo, assemble
-from facerts.people.settle import keep_numbers, settle
+from facerts.people.found_faces import FaceKey, FoundFaces
 
 FACES = 9
 
@@ -19,18 +18,18 @@ FACES = 9
 def table(faces: int = FACES, boxes: list[list[float]] | None = None) -> FoundFaces:
     """A table of aligned crops, one face each; or of one photo with boxes."""
     count = faces if boxes is None else len(boxes)
-    nothing = np.zeros(0)
     images = count if boxes is None else 1
-    whole = FoundFaces(
+    names = np.array([sha256(image) for image in range(images)])
+    return FoundFaces(
         "{}",
         "drawn",
         "a" * 64,
-        path=nothing.astype(str),
-        image=nothing.astype(np.int32),
-        size=nothing.astype(np.int64),
-        mtime=nothing.astype(np.int64),
-        error=nothing.astype(str),
-        sha256=np.array([sha256(image) for image in range(images)]),
+        sha256=names,
+        path=names,
+        image=np.arange(images, dtype=np.int32),
+        size=np.ones(images, np.int64),
+        mtime=np.ones(images, np.int64),
+        error=np.array([""] * images),
         face_image=np.arange(count, dtype=np.int32) if boxes is None else np.zeros(count, np.int32),
         number=np.zeros(count, np.int32) if boxes is None else np.arange(count, dtype=np.int32),
         box=np.full((count, 4), np.nan, np.float32) if boxes is None else np.array(boxes, np.float32),
@@ -40,7 +39,6 @@ def table(faces: int = FACES, boxes: list[list[float]] | None = None) -> FoundFa
         percentile=np.full(count, 50, np.float32),
         reasons=np.array([""] * count),
     )
-    return assemble([Photo(f"{image}.png", sha256(image), 1, 1) for image in range(images)], [whole])
 
 
 def sha256(image: int) -> str:

@@ -42,11 +42,6 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def table(folder: Path) -> Path:
-    (path,) = folder.glob("faces-*.npz")
-    return path
-
-
 def arrays_of(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
@@ -63,15 +58,8 @@ def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
-def write_changed(path: Path, name: str, change: Any) -> None:
-    """Change one array of a file, or leave it out."""
-    arrays = arrays_of(path)
-    values = arrays.pop(name)
-    np.savez(path, **arrays, **({} if change is None else {name: change(values)}))
-
-
 BROKEN_FACES: list[tuple[str, Any, str]] = [
-    ("format", lambda _: "facerts.gallery/1", "not a table of format"),
+    ("format", lambda _: "facerts.gallery/1", "not a table of faces of format"),
     ("box", None, "there is no array 'box'"),
     ("quality", lambda values: values[:, None], "2-dimensional"),
     ("size", lambda values: values[1:], r"\(5,\), not \(6,\)"),
@@ -106,17 +94,43 @@ BROKEN_FACES: list[tuple[str, Any, str]] = [
     ("percentile", first(-1), "'percentile' has -1"),
     ("reasons", lambda _: np.array(["evil"] * 6), "reasons of a face are 'evil'"),
 ]
+BROKEN_GROUPS: list[tuple[str, Any, str]] = [
+    ("format", lambda _: "x", "not a file of groups of format"),
+    ("group", None, "there is no array 'group'"),
+    ("probability", lambda values: values[1:], r"\(5,\), not \(6,\)"),
+    ("group", first(0), "'group' has a number that no group has"),
+    ("group", first(4), "'group' has a number that no group has"),
+    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
+    ("suggested", first(-2), "'suggested' has -2"),
+    ("suggested", first(4), "'suggested' has a number that no group has"),
+    ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
+    ("highest", lambda _: np.array(-3), "'highest' has -3"),
+    ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
+    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
+    ("probability", first(2), "'probability' has 2"),
+    ("probability", first(-1), "'probability' has -1"),
+    ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
+]
+BROKEN = [
+    *(("faces-*.npz", *each) for each in BROKEN_FACES),
+    *(("groups.npz", *each) for each in BROKEN_GROUPS),
+]
 
 
-@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_FACES)
-def test_a_broken_table_is_refused(folder: Path, name: str, change: Any, problem: str) -> None:
-    write_changed(table(folder), name, change)
-    with pytest.raises(DataError, match=rf"faces-\w+\.npz: .*{problem}.*; .*facerts people find"):
+@pytest.mark.parametrize(("pattern", "name", "change", "problem"), BROKEN)
+def test_a_broken_file_is_refused(folder: Path, pattern: str, name: str, change: Any, problem: str) -> None:
+    """One array is changed, or left out."""
+    (path,) = folder.glob(pattern)
+    arrays = arrays_of(path)
+    values = arrays.pop(name)
+    np.savez(path, **arrays, **({} if change is None else {name: change(values)}))
+    with pytest.raises(DataError, match=rf"{path.name}: .*{problem}.*; .*facerts people find"):
         read_people(folder)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "types"), [("faces-*.npz", found_faces.ARRAYS), ("groups.npz", groups_file.ARRAYS)]
+    ("pattern", "types"),
+    [("faces-*.npz", found_faces.FORMAT.types), ("groups.npz", groups_file.FORMAT.types)],
 )
 def test_a_small_file_must_not_hold_many_faces(
     folder: Path, pattern: str, types: dict[str, ArrayType]
@@ -133,32 +147,15 @@ def test_a_small_file_must_not_hold_many_faces(
         read_people(folder)
 
 
-BROKEN_GROUPS: list[tuple[str, Any, str]] = [
-    ("format", lambda _: "x", "groups of format"),
-    ("group", None, "there is no array 'group'"),
-    ("group", lambda values: values[1:], r"\(5,\), not \(6,\)"),
-    ("group", first(0), "'group' has a number that no group has"),
-    ("group", first(4), "'group' has a number that no group has"),
-    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
-    ("suggested", first(-2), "'suggested' has -2"),
-    ("suggested", first(4), "'suggested' has a number that no group has"),
-    ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
-    ("face_image", first(9), "'face_image' has 9"),
-    ("box", first(1e300, float), r"'box' has 1e\+300"),
-    ("highest", lambda _: np.array(-3), "'highest' has -3"),
-    ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
-    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
-    ("probability", first(2), "'probability' has 2"),
-    ("probability", first(-1), "'probability' has -1"),
-    ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
-]
-
-
-@pytest.mark.parametrize(("name", "change", "problem"), BROKEN_GROUPS)
-def test_broken_groups_are_refused(folder: Path, name: str, change: Any, problem: str) -> None:
-    write_changed(folder / "groups.npz", name, change)
-    with pytest.raises(DataError, match=rf"groups\.npz: .*{problem}.*; .*facerts people find"):
+def test_groups_of_other_faces_are_refused(made: Path, folder: Path) -> None:
+    arrays = arrays_of(folder / "groups.npz")
+    fewer = {name: arrays[name][1:] for name in ("group", "probability", "suggested")}
+    np.savez(folder / "groups.npz", **(arrays | fewer))
+    problem = r"groups\.npz: groups of 5 faces, but faces-\w+\.npz has 6; delete it"
+    with pytest.raises(DataError, match=problem):
         read_people(folder)
+    with pytest.raises(DataError, match=problem):
+        find_people(open_scorer(made.parent), made.parent / "photos", folder)
 
 
 IMAGE = "0" * 64
@@ -208,7 +205,8 @@ def test_a_file_that_lost_the_end_of_a_line_is_refused_or_read_whole(folder: Pat
 
 
 def test_a_table_survives_being_written_and_read(folder: Path) -> None:
-    found = read_found_faces(table(folder))
+    (path,) = folder.glob("faces-*.npz")
+    found = read_found_faces(path)
     write_found_faces(folder / "again.npz", found)
     for name, values in vars(read_found_faces(folder / "again.npz")).items():
         if not name.startswith("_"):
@@ -222,11 +220,13 @@ def test_pairs_that_may_be_one_person_are_kept_until_they_are_merged(folder: Pat
     people = read_people(folder)
     one, other = (person.number for person in people.persons[:2])
     # 2 was merged into 1.
-    save(replace(people, groups=replace(people.groups, alike=((one, other, 0.25), (one, 2, 0.2)))))
+    pairs, probability = np.array([[one, other], [one, 2]]), np.array([0.25, 0.2])
+    save(replace(people, groups=replace(people.groups, alike=pairs, alike_probability=probability)))
     (pair,) = read_people(folder).alike
     assert (pair[0].number, pair[1].number, pair[2]) == (one, other, 0.25)
     merge_people(folder, [one, other])
     assert read_people(folder).alike == ()
-    save(replace(people, groups=replace(people.groups, alike=((one, 10**6, 0.2),))))
+    pairs[1] = one, 10**6
+    save(replace(people, groups=replace(people.groups, alike=pairs, alike_probability=probability)))
     with pytest.raises(DataError, match="'alike' has a number that no group has"):
         read_people(folder)

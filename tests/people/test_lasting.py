@@ -24,11 +24,6 @@ from tests.people.test_people import by_photo, of, path
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
-    return open_scorer(tmp_path)
-
-
-@pytest.fixture
 def photos(tmp_path: Path) -> Path:
     write_people(tmp_path / "photos", range(6), range(3))
     for image in range(3):
@@ -83,9 +78,8 @@ def people_of(people: People, begin: str) -> set[int | None]:
 
 @pytest.mark.parametrize("store", [True, False])
 def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
-    scorer: Scorer, photos: Path, tmp_path: Path, store: bool
+    scorer: Scorer, photos: Path, store: bool, out: Path
 ) -> None:
-    out = tmp_path / "people"
     start = find_people(scorer, photos, out).people
     zero, one, two, three, four, five = (of(start, f"p{person}_0.png") for person in range(6))
     assert of(start, "sibling_0.png") == three
@@ -125,9 +119,8 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
 
 @pytest.mark.parametrize("add", [False, True])
 def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
-    scorer: Scorer, photos: Path, tmp_path: Path, add: bool
+    scorer: Scorer, photos: Path, tmp_path: Path, add: bool, out: Path
 ) -> None:
-    out = tmp_path / "people"
     start = find_people(scorer, photos, out).people
     zero, one, two = (of(start, f"p{person}_0.png") for person in range(3))
     merge_people(out, [zero, one])
@@ -150,10 +143,7 @@ def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
         assert by_photo(people)["all.png"][:3] == [zero, one, two]
 
 
-def test_people_of_one_name_are_one_and_of_two_names_two(
-    scorer: Scorer, photos: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "people"
+def test_people_of_one_name_are_one_and_of_two_names_two(scorer: Scorer, photos: Path, out: Path) -> None:
     start = find_people(scorer, photos, out).people
     zero, one, two, three = (of(start, f"p{person}_0.png") for person in range(4))
     name_person(out, zero, "Anna")

@@ -23,7 +23,6 @@ from facerts.people import (
     copy_photos,
     find_job,
     find_people,
-    gallery_of_people,
     group_faces,
     merge_people,
     move_faces,
@@ -39,16 +38,17 @@ from tests.people.photos import face, open_scorer, write_people, write_photo
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
-    return open_scorer(tmp_path)
-
-
-@pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Three photos of each of five people, and one of two people."""
     write_people(tmp_path / "photos", range(5), range(3))
     write_photo(tmp_path / "photos" / "both.png", face(0, 8), face(1, 8))
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def people(scorer: Scorer, photos: Path, out: Path) -> People:
+    """The people of the photos, in the folder ``out``."""
+    return find_people(scorer, photos, out).people
 
 
 def by_photo(people: People) -> dict[str, list[int | None]]:
@@ -72,13 +72,13 @@ def path(people: People, photo: str) -> str:
 
 
 def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    scorer: Scorer, photos: Path, out: Path
 ) -> None:
     for person in range(5):
         write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
         write_photo(photos / f"dim{person}.png", face(person, 21, light=0.8))
     (photos / "broken.png").write_bytes(b"no image")
-    people = find_people(scorer, photos, tmp_path / "people").people
+    people = find_people(scorer, photos, out).people
     found = by_photo(people)
     numbers = [of(people, f"p{person}_0.png") for person in range(5)]
     assert sorted(numbers) == [1, 2, 3, 4, 5]
@@ -98,7 +98,7 @@ def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
         Path(people.found.path[people.found.photos_of(p.rows[-1])[0]]).name.startswith("dim")
         for p in people.persons
     )
-    with (tmp_path / "people" / "people.csv").open(newline="") as file:
+    with (out / "people.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["path"] for row in rows] == [row.path for row in people.faces()]
     assert {row["status"] for row in rows} == {"member", "attached", "unclear", "error"}
@@ -106,19 +106,21 @@ def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
 
 
 def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
-    photos: Path, tmp_path: Path
+    photos: Path, tmp_path: Path, out: Path
 ) -> None:
     for person in range(5):
         write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
     scorer = open_scorer(tmp_path, thresholds=False)
-    found = find_people(scorer, photos, tmp_path / "people")
+    found = find_people(scorer, photos, out)
     assert "no quality threshold" in found.notices[0]
     assert len({found.people.groups.group[row] for row in range(len(found.people.found))}) < 11
     dark = {of(found.people, f"dark{person}.png") for person in range(5)}
     assert len(dark) == 1
 
 
-def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(
+    tmp_path: Path, out: Path
+) -> None:
     scorer = open_scorer(tmp_path)
     calibration = scorer.recognizer.opened.description.calibration
     assert calibration is not None
@@ -126,14 +128,13 @@ def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp
         update={"calibration": calibration.model_copy(update={"matching": None})}
     )
     with pytest.raises(ModelError, match="calibrate"):
-        find_people(scorer, tmp_path / "nowhere", tmp_path / "people")
-    assert not (tmp_path / "people").exists()
+        find_people(scorer, tmp_path / "nowhere", out)
+    assert not out.exists()
 
 
 def test_known_images_are_not_scored_again_whatever_they_are_called(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    scorer: Scorer, photos: Path, out: Path
 ) -> None:
-    out = tmp_path / "people"
     assert find_people(scorer, photos, out).scored == 16
     numbers = by_photo(read_people(out))
     (photos / "p0_0.png").rename(photos / "renamed.png")
@@ -163,19 +164,21 @@ def test_the_folder_may_lie_among_the_photos(scorer: Scorer, photos: Path) -> No
         find_people(scorer, photos / "people" / "crops", photos / "people")
 
 
-def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, out: Path) -> None:
     with pytest.raises(Error, match="not a folder of people"):
         find_people(scorer, photos, photos)
-    (tmp_path / "people").mkdir()
-    (tmp_path / "people" / "crops").symlink_to(photos)
+    out.mkdir()
+    (out / "crops").symlink_to(photos)
     with pytest.raises(Error, match="link"):
-        find_people(scorer, photos, tmp_path / "people")
+        find_people(scorer, photos, out)
     with pytest.raises(DataError, match="facerts people find"):
         read_people(photos)
 
 
-def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
-    out, other = tmp_path / "people", tmp_path / "other"
+def test_decisions_alone_are_enough_to_start_from(
+    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
+) -> None:
+    other = tmp_path / "other"
     people = find_people(scorer, photos, out).people
     merged = merge_people(out, [of(people, "p0_0.png"), of(people, "p1_0.png")]).people
     other.mkdir()
@@ -187,11 +190,11 @@ def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, 
 
 
 def test_a_run_that_is_interrupted_continues(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path
 ) -> None:
     monkeypatch.setattr(find_job, "BLOCK_SIZE", 4)
     write_people(photos, range(5), range(3, 9))
-    out, load = tmp_path / "people", find_job._load
+    load = find_job._load
     loaded: list[str] = []
 
     def killed(source: object, index: int, sha256: str) -> np.ndarray:
@@ -206,13 +209,13 @@ def test_a_run_that_is_interrupted_continues(
     child.start()
     child.join()
     assert child.exitcode == 9
-    parts = sorted((out / "parts").iterdir())
+    parts = sorted((out / "parts").glob("0*"))
     assert parts
     assert not (out / "groups.npz").exists()
     parts[-1].write_bytes(parts[-1].read_bytes()[:-100])
     found = find_people(scorer, photos, out)
     assert found.scored == 46 - 4 * (len(parts) - 1)
-    assert "scored again" in found.notices[0]
+    assert "done again" in found.notices[0]
     whole = find_people(scorer, photos, tmp_path / "whole")
     assert by_photo(found.people) == by_photo(whole.people)
     assert not (out / "parts").exists()
@@ -225,7 +228,7 @@ def _find_and_die(scorer: Scorer, photos: Path, out: Path, load: object) -> None
 
 
 def test_images_that_could_not_be_decoded_are_tried_again(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, photos: Path, monkeypatch: pytest.MonkeyPatch, out: Path
 ) -> None:
     decode = find_job.decode
 
@@ -236,15 +239,14 @@ def test_images_that_could_not_be_decoded_are_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(find_job, "decode", without_png)
-        first = find_people(scorer, photos, tmp_path / "people").people
+        first = find_people(scorer, photos, out).people
     assert "not installed" in " ".join(first.found.error.tolist())
-    assert find_people(scorer, photos, tmp_path / "people").scored == 1
+    assert find_people(scorer, photos, out).scored == 1
 
 
 def test_adding_photos_leaves_groups_and_photos_as_they_are(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
 ) -> None:
-    out = tmp_path / "people"
     write_photo(photos / "dark.png", face(0, 20, light=0.15))
     first = find_people(scorer, photos, out).people
     before, highest = by_photo(first), first.groups.highest
@@ -271,8 +273,7 @@ def test_adding_photos_leaves_groups_and_photos_as_they_are(
         find_people(open_scorer(tmp_path, 4), tmp_path / "new", out, add=True)
 
 
-def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "people"
+def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, out: Path) -> None:
     gone = of(find_people(scorer, photos, out).people, "p4_0.png")
     for image in range(3):
         (photos / f"p4_{image}.png").unlink()
@@ -281,35 +282,31 @@ def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, tmp_path: Pa
     assert of(find_people(scorer, photos, out).people, "p20_0.png") == 6 != gone
 
 
-def test_corrections_take_effect_at_once_and_can_be_undone(
-    scorer: Scorer, photos: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "people"
-    start = find_people(scorer, photos, out).people
-    first, second, third = (of(start, f"p{person}_0.png") for person in range(3))
-    states = [by_photo(start)]
+def test_corrections_take_effect_at_once_and_can_be_undone(people: People, out: Path) -> None:
+    first, second, third = (of(people, f"p{person}_0.png") for person in range(3))
+    states = [by_photo(people)]
 
     merged = merge_people(out, [first, second]).people
     assert of(merged, "p1_2.png") == first
     assert by_photo(merged)["both.png"] == [first, first]
     states.append(by_photo(merged))
 
-    split = move_faces(out, [path(start, "p2_1.png")], "new").people
+    split = move_faces(out, [path(people, "p2_1.png")], "new").people
     assert of(split, "p2_1.png") == 6
     assert of(split, "p2_0.png") == third
     states.append(by_photo(split))
 
-    moved = move_faces(out, [f"{path(start, 'both.png')}#1"], 6).people
+    moved = move_faces(out, [f"{path(people, 'both.png')}#1"], 6).people
     assert by_photo(moved)["both.png"] == [first, 6]
     assert [row.probability for row in moved.faces() if row.path.endswith("both.png") and row.face] == [1.0]
     states.append(by_photo(moved))
 
-    new = move_faces(out, [path(start, "p3_0.png"), path(start, "p4_0.png")], "new")
+    new = move_faces(out, [path(people, "p3_0.png"), path(people, "p4_0.png")], "new")
     assert new.numbers == [7]
     assert of(new.people, "p3_0.png") == of(new.people, "p4_0.png") == 7
     states.append(by_photo(new.people))
 
-    removed = move_faces(out, [os.path.relpath(path(start, "p1_0.png"))], "nobody").people
+    removed = move_faces(out, [os.path.relpath(path(people, "p1_0.png"))], "nobody").people
     assert by_photo(removed)["p1_0.png"] == [None]
     assert removed.summary()["removed"] == 1
     states.append(by_photo(removed))
@@ -335,10 +332,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(
         undo_decision(out)
 
 
-def test_only_a_decision_that_holds_makes_a_face_certain(
-    scorer: Scorer, photos: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "people"
+def test_only_a_decision_that_holds_makes_a_face_certain(scorer: Scorer, photos: Path, out: Path) -> None:
     write_photo(photos / "dim.png", face(1, 21, light=0.8))
 
     def probability(people: People) -> float | None:
@@ -354,10 +348,11 @@ def test_only_a_decision_that_holds_makes_a_face_certain(
     assert probability(find_people(scorer, photos, out).people) == before
 
 
-def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+def test_photos_may_have_names_that_are_no_text(
+    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
+) -> None:
     odd = photos / "o\udcffd.png"
     (photos / "p0_0.png").rename(odd)
-    out = tmp_path / "people"
     people = find_people(scorer, photos, out).people
     assert (people.found.path == str(photos / "o\\udcffd.png")).sum() == 1
     assert len(copy_photos(people, tmp_path / "sorted").written) == 17
@@ -369,9 +364,7 @@ def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tm
     assert find_people(scorer, photos / "new", out, add=True).vanished == ()
 
 
-def test_impossible_corrections_change_nothing(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "people"
-    people = find_people(scorer, photos, out).people
+def test_impossible_corrections_change_nothing(people: People, out: Path) -> None:
     before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
     first = of(people, "p0_0.png")
     for wrong, message in (
@@ -402,9 +395,9 @@ NAMES = {
 
 
 def test_removed_faces_do_not_take_part_when_others_are_grouped(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, photos: Path, monkeypatch: pytest.MonkeyPatch, out: Path
 ) -> None:
-    out, grouped = tmp_path / "people", []
+    grouped = []
     people = find_people(scorer, photos, out).people
     move_faces(out, [path(people, "p2_0.png")], "nobody")
 
@@ -417,9 +410,7 @@ def test_removed_faces_do_not_take_part_when_others_are_grouped(
     assert grouped == [len(people.found) - 1]
 
 
-def test_a_second_process_is_refused(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "people"
-    people = find_people(scorer, photos, out).people
+def test_a_second_process_is_refused(people: People, scorer: Scorer, photos: Path, out: Path) -> None:
     with locked(out):
         for change in (
             lambda: find_people(scorer, photos, out),
@@ -432,10 +423,8 @@ def test_a_second_process_is_refused(scorer: Scorer, photos: Path, tmp_path: Pat
 
 
 def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    people: People, scorer: Scorer, photos: Path, out: Path
 ) -> None:
-    out = tmp_path / "people"
-    people = find_people(scorer, photos, out).people
     numbers = [of(people, f"p{person}_0.png") for person in range(5)]
     groups = (out / "groups.npz").read_bytes()
     for decide in (
@@ -457,10 +446,8 @@ def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
 
 
 def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    people: People, scorer: Scorer, photos: Path, out: Path
 ) -> None:
-    out = tmp_path / "people"
-    people = find_people(scorer, photos, out).people
     merge_people(out, [of(people, f"p{person}_0.png") for person in (4, 2)])
     (out / "groups.npz").unlink()
     find_people(scorer, photos, out)
@@ -477,10 +464,7 @@ def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
     assert len(set.union(*persons)) == 5
 
 
-def test_hidden_people_keep_their_faces_and_are_left_out(
-    scorer: Scorer, photos: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "people"
+def test_hidden_people_keep_their_faces_and_are_left_out(scorer: Scorer, photos: Path, out: Path) -> None:
     number = of(find_people(scorer, photos, out).people, "p4_0.png")
     hidden = name_person(out, number, ".newsreader").people
     assert hidden.persons[-1].number == number
@@ -488,24 +472,24 @@ def test_hidden_people_keep_their_faces_and_are_left_out(
     later = find_people(scorer, photos, out).people
     assert of(later, "p4_30.png") == number
     assert {row.status for row in later.faces() if row.person == number} == {FaceStatus.HIDDEN}
-    assert ".newsreader" not in gallery_of_people(later).image_counts()
+    assert ".newsreader" not in later.gallery().image_counts()
     assert not name_person(out, number, "Newsreader").people.person(number).hidden
 
 
-def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "people"
+def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
     write_photo(photos / "dim2.png", face(2, 21, light=0.8))
     people = find_people(scorer, photos, out).people
     people = name_person(out, of(people, "p2_0.png"), "Clara").people
     gallery = Gallery(tmp_path / "people.npz")
-    gallery.replace(gallery_of_people(people, 2).read())
+    gallery.replace(people.gallery(2).read())
     assert gallery.summary().images == 10
     probes = [write_photo(tmp_path / f"probe{person}.png", face(person, 90)) for person in range(5)]
     matches = gallery.search(scorer, probes, fpir=0.1)
     names = [people.person(of(people, f"p{person}_0.png")).file_name for person in range(5)]
     assert names[2] == "Clara"
     assert [(match.person, match.decision.value) for match in matches] == [(name, "match") for name in names]
-    only = gallery_of_people(people, 9, named_only=True)
+    assert [match.person for match in people.search(scorer.faces(probes), fpir=0.1)] == names
+    only = people.gallery(9, named_only=True)
     assert [*only.image_counts()] == ["Clara"]
     # Without the poor face that is attached.
     assert {Path(each).name for each in only.read().path.tolist()} == {
@@ -515,13 +499,13 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
     }
     undo_decision(out)
     with pytest.raises(Error, match="name people first"):
-        gallery_of_people(read_people(out), named_only=True)
+        read_people(out).gallery(named_only=True)
 
 
 def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
 ) -> None:
-    out, shard = tmp_path / "people", tmp_path / "photos.tar"
+    shard = tmp_path / "photos.tar"
     with tarfile.open(shard, "w") as archive:
         for photo in sorted(photos.iterdir()):
             archive.add(photo, photo.name)
@@ -539,10 +523,9 @@ def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
 
 
 def test_photos_are_copied_by_person_and_nothing_is_overwritten(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    people: People, photos: Path, tmp_path: Path, out: Path
 ) -> None:
-    out, target = tmp_path / "people", tmp_path / "sorted"
-    people = find_people(scorer, photos, out).people
+    target = tmp_path / "sorted"
     first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
     people = name_person(out, first, "Anna/../Ben").people
     (target / f"person-{second}").mkdir(parents=True)
@@ -558,10 +541,9 @@ def test_photos_are_copied_by_person_and_nothing_is_overwritten(
 
 
 def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
-    scorer: Scorer, photos: Path, tmp_path: Path
+    people: People, photos: Path, tmp_path: Path
 ) -> None:
-    out, target = tmp_path / "people", tmp_path / "sorted"
-    people = find_people(scorer, photos, out).people
+    target = tmp_path / "sorted"
     write_photo(photos / "p0_0.png", face(9, 9))
     (photos / "both.png").unlink()
     written, errors = copy_photos(people, target)
@@ -575,9 +557,8 @@ def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
 
 
 def test_a_run_that_ends_between_two_reads_is_seen_whole(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path
 ) -> None:
-    out = tmp_path / "people"
     find_people(scorer, photos, out)
     write_people(tmp_path / "more", range(4, 6), range(2))
     ended: list[FoundPeople] = []
@@ -594,10 +575,10 @@ def test_a_run_that_ends_between_two_reads_is_seen_whole(
     assert by_photo(people) == by_photo(ended[0].people)
 
 
-def test_numbers_that_are_none_are_refused(scorer: Scorer, photos: Path, tmp_path: Path) -> None:
+def test_numbers_that_are_none_are_refused(scorer: Scorer, photos: Path, out: Path) -> None:
     with pytest.raises(Error, match="not a number"):
-        find_people(scorer, photos, tmp_path / "people", min_quality=float("nan"))
-    assert not (tmp_path / "people").exists()
-    people = find_people(scorer, photos, tmp_path / "people").people
+        find_people(scorer, photos, out, min_quality=float("nan"))
+    assert not out.exists()
+    people = find_people(scorer, photos, out).people
     with pytest.raises(Error, match="no face"):
         people.rows_of([f"{photos / 'both.png'}#{'1' * 5000}"])

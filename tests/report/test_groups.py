@@ -10,7 +10,7 @@ import pytest
 
 from facerts.cli.results import show_groups
 from facerts.evaluation.results.groups_result import GroupsResult
-from facerts.report.figures.accepted_shares import accepted_by_group
+from facerts.report.figures import accepted_by_group
 from facerts.report.group_tables import accepted_table, errors_table, group_findings
 
 

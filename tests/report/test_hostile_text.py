@@ -10,8 +10,7 @@ import pytest
 from facerts.errors import Error
 from facerts.evaluation.evaluation_options import check_names
 from facerts.evaluation.labeled import split_label
-from facerts.report.figures.labels import write_labels
-from facerts.report.figures.style import legend, new_figure, rate_axes, svg
+from facerts.report.drawing import draw_labels, legend, new_figure, rate_axes, svg
 from facerts.report.markdown import write_markdown
 from facerts.report.page_elements import Figure, PagePart, PageSection
 from facerts.report.table import Cell, Table, to_markdown
@@ -29,7 +28,7 @@ def test_text_in_figures_is_what_it_says() -> None:
     axes.set_yticks([1, 2], [NAME, NAME])
     rate_axes(axes, "x")
     legend(axes)
-    write_labels(figure, axes, [(NAME, (0.02, 2), "#000000")])
+    draw_labels(figure, axes, [(NAME, (0.02, 2), "#000000")])
     drawn = svg(figure)
     # Percentages have a no-break space.
     assert drawn.replace("\n", "").isprintable()

@@ -33,7 +33,7 @@ from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
 from facerts.report.crops import best_and_worst, worst_pairs
-from facerts.report.figures.style import bins_of, legend, log_ticks, new_figure, rate_axes, svg
+from facerts.report.drawing import bins_of, legend, log_ticks, new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
 from facerts.report.impersonal import impersonal
 from facerts.report.subject import Subject, load_subjects

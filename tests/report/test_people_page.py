@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from facerts.errors import MissingExtraError
@@ -128,7 +129,8 @@ def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
 ) -> None:
     people = read_people(folder)
     first, *_, last = (person.number for person in people.persons if person.photos > 1 and not person.hidden)
-    likely = replace(people, groups=replace(people.groups, alike=((first, last, 0.42),)))
+    pairs = {"alike": np.array([[first, last]]), "alike_probability": np.array([0.42])}
+    likely = replace(people, groups=replace(people.groups, **pairs))
     for shown, links in ((people_page.MAX_PEOPLE, 2), (1, 0)):
         monkeypatch.setattr(people_page, "MAX_PEOPLE", shown)
         page = Page(write_people_page(likely).read_text(encoding="utf-8"))

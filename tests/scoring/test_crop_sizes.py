@@ -53,27 +53,6 @@ def test_a_square_of_another_size_is_refused_with_advice_or_resized(model: Path)
         assert "150 x 112 pixels are not an aligned crop" in str(row.error)
 
 
-def test_a_run_is_not_resumed_with_another_resize_crops(
-    model: Path,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("facerts.scoring.job.Job.finish", interrupted)
-        command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--detector", "none")
-        assert run(*command) == 130
-    assert run(*command, "--resume", "--resize-crops") == 2
-    assert "different settings (resize_crops)" in capsys.readouterr().err
-    assert run(*command[:-2], "--resume") == 2
-    assert "different settings (detector)" in capsys.readouterr().err
-    assert run(*command, "--resume") == 1
-
-
 def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "e.npz"
     for options, embedded in ((("--detector", "none"), 1), (("--resize-crops",), 2)):

@@ -12,9 +12,10 @@ import pytest
 
 import facerts
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.embedding import OnnxModel
+from facerts.embedding import FaceOutputs, OnnxModel
 from facerts.images import encode_png
 from facerts.scoring import Scorer
+from facerts.scoring.prepare import PreparedImage
 from tests.color_people import ColorEmbedder
 from tests.command import run
 
@@ -115,10 +116,11 @@ def test_the_quality_decides_and_says_in_a_word_what_it_means() -> None:
     rows = scorer.score(CROPS)
     for row in rows:
         assert row.accepted == (row.quality >= usable and "not_a_face" not in row.reasons)
-    decide = scorer.row_builder()
-    words = [decide._verdict(value, ()) for value in (usable - 1e-6, usable, good - 1e-6, good)]
-    assert words == ["poor", "usable", "usable", "good"]
-    assert decide._verdict(good, ("not_a_face",)) == "not a face"
+    decide = scorer.row_builder(scorer.min_quality())
+    values = np.array([usable - 1e-4, usable + 1e-4, good - 1e-4, good + 1e-4, good + 1e-4], np.float32)
+    prepared = PreparedImage("x", [CROPS[0]] * 5, [None] * 5, [(), (), (), (), ("not_a_face",)])
+    faces = decide.rows(prepared, FaceOutputs(np.empty((5, 0), np.float32), quality=values))
+    assert [face.verdict for face in faces] == ["poor", "usable", "usable", "good", "not a face"]
     assert {row.accepted for row in scorer.score(CROPS, keep="none")} == {None}
     assert {row.accepted for row in scorer.score(CROPS, keep=1.0)} <= {True, False}
 

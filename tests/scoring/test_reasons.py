@@ -22,8 +22,8 @@ from facerts.images.align import TEMPLATE, align
 from facerts.images.corruptions import degrade
 from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
-from facerts.scoring.blocks import Block, read_rows, write_block
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
+from facerts.scoring.score_job import Block, read_block, write_block
 from tests.shipped import write_model
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -165,7 +165,7 @@ def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> Non
 
 def test_a_model_without_a_probe_never_says_not_a_face() -> None:
     outputs = FaceOutputs(np.eye(3, dtype=np.float32), quality=np.full(3, -1e9, dtype=np.float32))
-    assert reasons.model_reasons(outputs) == [(), (), ()]
+    assert [reasons.model_reasons(outputs, at) for at in range(3)] == [(), (), ()]
 
 
 @pytest.mark.parametrize(
@@ -197,4 +197,4 @@ def test_an_unfinished_run_keeps_the_reasons(tmp_path: Path) -> None:
         Row("c.jpg", error="no"),
     ]
     write_block(tmp_path / "0", 0, Block(rows, [None] * 3))
-    assert read_rows(tmp_path / "0", 0) == rows
+    assert read_block(tmp_path / "0", 0).rows == rows

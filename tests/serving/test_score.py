@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts.detection.auto_detector import AutoDetector
+from facerts.detection.detector import AutoDetector
 from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE

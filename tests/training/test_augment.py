@@ -103,8 +103,6 @@ def test_zoom_moves_a_dot_as_computed() -> None:
             place = mean + np.array([12, -9])
             expected = mean + [0, lift * (55.5 - mean[1])] + factor * np.array([12, -9])
             assert moved(matrix, place[None])[0] == pytest.approx(expected)
-            warped = cv2.warpAffine(dot(*place), matrix, (112, 112))
-            assert centroid(warped) == pytest.approx(expected, abs=0.15)
 
 
 def test_tight_and_loose_crops_have_their_probability_and_range() -> None:
@@ -124,7 +122,7 @@ def test_tight_and_loose_crops_have_their_probability_and_range() -> None:
     assert abs(np.corrcoef(logs, heights)[0, 1]) < 0.12
 
 
-def test_all_geometry_is_one_product_and_one_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_geometry_is_one_product() -> None:
     noise = np.random.default_rng(5).standard_normal((5, 2))
     draws = [0.4, -0.6, 0.7, 0.3, -0.9]
     options = {
@@ -149,12 +147,6 @@ def test_all_geometry_is_one_product_and_one_interpolation(monkeypatch: pytest.M
     zoom = about(mean, 1.3**0.4, 0, [0, 0.25 * (55.5 - mean[1])])
     place = about(CENTER, 1 - 0.06, 7, [0.3 * 5.6, -0.9 * 5.6])
     assert drawn == pytest.approx((place @ zoom @ jitter)[:2], abs=1e-9)
-
-    calls = []
-    warp = cv2.warpAffine
-    monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: calls.append(a) or warp(*a, **k))
-    augmenter(flip=True, **options)(FACE, (0, 0, 0))
-    assert len(calls) == 1
 
 
 def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
@@ -187,15 +179,6 @@ def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
         assert quantiles == pytest.approx([-0.8, -0.5, 0, 0.5, 0.8], abs=0.07)
     related = np.corrcoef([scales, angles, right, down])
     assert np.abs(related - np.eye(4)).max() < 0.06
-
-
-def test_half_of_the_images_are_mirrored() -> None:
-    mirror = augmenter(flip=True)
-    images = [mirror(FACE, (1, 0, n)) for n in range(400)]
-    mirrored = [np.array_equal(image, FACE[:, ::-1]) for image in images]
-    unchanged = [np.array_equal(image, FACE) for image in images]
-    assert sum(mirrored) + sum(unchanged) == 400
-    assert 160 < sum(mirrored) < 240
 
 
 def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,6 +283,7 @@ def test_random_choices_are_independent() -> None:
     keys = [(6, 0, n) for n in range(800)]
     flip = augmenter(flip=True)
     flipped = np.array([not np.array_equal(flip(FACE, key), FACE) for key in keys])
+    assert all(np.array_equal(flip(FACE, keys[n]), FACE[:, ::-1]) for n in np.flatnonzero(flipped))
     # The seeds of the first transforms do not depend on later ones.
     zoom = augmenter(flip=True, zoom=0.5)
     zoomed = np.array([not np.array_equal(zoom(FACE, key), flip(FACE, key)) for key in keys])
@@ -307,17 +291,18 @@ def test_random_choices_are_independent() -> None:
     small = np.array([not np.array_equal(both(FACE, key), zoom(FACE, key)) for key in keys])
     everything = augmenter(flip=True, zoom=0.5, small=0.5, corruption=0.5)
     worse = np.array([not np.array_equal(everything(FACE, key), both(FACE, key)) for key in keys])
+    assert [flipped.mean(), worse.mean()] == pytest.approx([0.5, 0.5], abs=0.07)
     related = np.corrcoef([flipped, zoomed, small, worse])
     assert np.abs(related - np.eye(4)).max() < 0.12
 
 
-def test_degradation_comes_after_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_degradation_comes_after_one_interpolation_of_all_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     warp, small, degrade = cv2.warpAffine, module.small_face, module.degrade
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
     monkeypatch.setattr(module, "small_face", lambda *a: order.append("small") or small(*a))
     monkeypatch.setattr(module, "degrade", lambda *a: order.append("corruption") or degrade(*a))
-    augmenter(flip=True, points_jitter=0.1, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
+    augmenter(flip=True, scale=0.1, points_jitter=0.1, zoom=1.0, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
     assert order == ["warp", "small", "corruption"]
 
 
@@ -330,11 +315,6 @@ def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
     ):
         with pytest.raises(ValidationError):
             Augmentation(**wrong)
-
-
-def test_images_are_corrupted_with_their_probability() -> None:
-    corrupt = augmenter(corruption=0.3)
-    assert 85 < sum(not np.array_equal(corrupt(FACE, (0, 0, n)), FACE) for n in range(400)) < 155
 
 
 @pytest.mark.parametrize("options", [{"shift": 0.1, "rotation": 20.0}, {"zoom": 1.0, "points_jitter": 0.1}])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.shuffle import shuffle
+from facerts.curation.rearrange import shuffle
 from facerts.datasets import open_source
 from facerts.training.device import CropBatch
 from facerts.training.loader import TrainingData

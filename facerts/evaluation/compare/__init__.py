@@ -32,15 +32,10 @@ def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> C
 
 
 def compare_methods(methods: Sequence[MethodRuns], *, embedding: str | None = None) -> Comparison:
-    """Tables of all methods, and paired differences of every result from the first.
+    """Tables of all methods, and paired differences of every result from the first: the other minus the reference.
 
-    Benchmarks that were measured on other data (by their hash) are not tested; a note says so.
-
-    Args:
-        embedding: label of the method on whose embedding all qualities are measured; the first by default.
-
-    Returns:
-        The comparison; a difference is the other model minus the reference.
+    Benchmarks that were measured on other data (by their hash) are not tested; a note says so. All qualities are
+    measured on the embedding of the method that ``embedding`` names, by default of the first.
     """
     with naming_folders([run.folder for method in methods for run in method.runs]):
         return _compared(methods, embedding)

@@ -18,7 +18,7 @@ from facerts.evaluation.results.comparison_result import (
     SeparationDifference,
     VerificationDifference,
 )
-from facerts.metrics.paired import Difference, compare_pairs, compare_separations
+from facerts.metrics.paired import Difference, compare_scores
 from facerts.metrics.resample import pair_subjects
 
 # What is resampled where faces are held against non-faces.
@@ -56,11 +56,11 @@ def differences_of_pairs(
     """One minus other on a benchmark that both were measured on: "accuracy", "auroc", "tar_at_far"."""
     prefix = f"verification/{name}/"
     ours, theirs = one.arrays, other.arrays
-    return compare_pairs(
+    return compare_scores(
         ours[prefix + "scores"],
         theirs[prefix + "scores"],
         theirs[prefix + "same"],
-        theirs[prefix + "folds"],
+        folds=theirs[prefix + "folds"],
         far=far,
         subjects=pair_subjects(theirs.get(prefix + "subjects"), theirs[prefix + "pairs"]),
     )
@@ -75,8 +75,9 @@ def differences_of_separations(
     tpr: float = 0.95,
 ) -> dict[str, Difference]:
     """One score of one result minus a score of another, over the same sources: "auroc", "tnr_at_tpr"."""
-    sides = [scores_of(*side, names) for side in (one, other) for names in (faces, others)]
-    return compare_separations(sides[0], sides[1], sides[2], sides[3], tpr=tpr)
+    first, second = (scores_of(*side, [*faces, *others]) for side in (one, other))
+    is_face = np.arange(len(first)) < len(scores_of(*one, faces))
+    return compare_scores(first, second, is_face, tpr=tpr)
 
 
 def scores_of(result: SavedResult, score: str, sources: Sequence[str]) -> NDArray[np.float32]:

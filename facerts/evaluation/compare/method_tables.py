@@ -26,12 +26,7 @@ Section = TypeVar("Section")
 
 @dataclass(frozen=True)
 class MethodRow:
-    """Numbers of one method.
-
-    Attributes:
-        score: which score of an image they are of; None where they are of none.
-        cells: by column; None where a run lacks the number.
-    """
+    """Numbers of one method by column, None where a run lacks one; ``score`` is the image score they are of, if any."""
 
     method: MethodRuns
     score: str | None
@@ -79,11 +74,7 @@ def rows_of(
 
 
 def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> bool:
-    """Mark the best of every column, higher being better, where it is so by more than chance.
-
-    Returns:
-        Whether any column could be tested.
-    """
+    """Mark the highest of every column where it is so by more than chance; returns whether any could be tested."""
     tested = False
     for column in columns:
         measured = [(cell, row) for row in rows if (cell := row.cells[column]) is not None]
@@ -99,11 +90,7 @@ def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> 
 
 
 def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
-    """How the numbers of a table are to be read.
-
-    Args:
-        intervals: unit that was resampled, as text; empty if there are no intervals.
-    """
+    """How the numbers of a table are to be read; ``intervals`` are the units that were resampled, as text, if any."""
     sentences = ["In percent."]
     if intervals and any(len(method.runs) == 1 for method in methods):
         sentences.append(f"In brackets: 95% intervals, {' or '.join(dict.fromkeys(intervals))}.")

@@ -36,12 +36,7 @@ def on_one_embedding(
 ) -> tuple[list[ComparisonTable], dict[str, QualityCurves]]:
     """A table and curves for each benchmark of the chosen method that has pairs.
 
-    Args:
-        methods: methods with the qualities.
-        embedder: method with the embedding; the first of several runs is used.
-
-    Returns:
-        The tables, and the curves by benchmark.
+    Qualities are those of ``methods``; the embedding is that of the first run of ``embedder``.
     """
     first = embedder.runs[0]
     tables, curves = [], {}

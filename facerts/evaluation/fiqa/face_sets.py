@@ -85,11 +85,9 @@ class FaceSet:
 def open_face_sets(
     paths: Sequence[str], options: EvaluationOptions, *, listed_pairs: bool = False
 ) -> list[FaceSet]:
-    """Open benchmarks of pairs, images with identities, and images without.
+    """Open benchmarks of pairs, images with identities, and images without, as ``open_benchmarks`` or ``open_source``.
 
-    Args:
-        paths: as for ``open_benchmarks`` or ``open_source``.
-        listed_pairs: compare only the pairs that benchmarks list, instead of all pairs where people are known.
+    With ``listed_pairs``, only the pairs that benchmarks list are compared, instead of all where people are known.
     """
     face_sets: list[FaceSet] = []
     for path in paths:

@@ -42,14 +42,9 @@ def run_fiqa(
     others: Mapping[str, Source] | None = None,
     excluded: str | None = None,
 ) -> Result:
-    """Judge every quality on every recognizer and every set of faces.
+    """Judge every quality on every recognizer and every set of faces, and return the folder's result.
 
-    Args:
-        lineup: recognizers and qualities.
-        data: sets of faces; those without pairs are only separated from non-faces, without the recognizers.
-
-    Returns:
-        The complete result of the folder.
+    Sets without pairs are only separated from non-faces, without the recognizers.
     """
     against = _check(lineup, data, fiqa, others or {})
     rates = {

@@ -93,11 +93,7 @@ Quality = ComputedQuality | ListedQuality
 
 @dataclass(frozen=True)
 class LineupRecognizer:
-    """A recognizer, and the qualities that it has of its own.
-
-    Attributes:
-        own: its training-free scores by name; the norm of its embeddings comes with these.
-    """
+    """A recognizer, and its own training-free scores by name; the norm of its embeddings comes with these."""
 
     embedder: AnyEmbedder
     own: Mapping[str, ComputedQuality] = field(default_factory=dict)
@@ -121,11 +117,7 @@ class LineupRecognizer:
 
 @dataclass(frozen=True)
 class Lineup:
-    """Recognizers and qualities by label; in a result folder they are one model.
-
-    Attributes:
-        qualities: qualities that are the same for all recognizers, by label.
-    """
+    """Recognizers, and qualities that are the same for all of them, by label; in a result folder they are one model."""
 
     recognizers: Mapping[str, LineupRecognizer]
     qualities: Mapping[str, Quality]
@@ -176,11 +168,9 @@ def open_recognizers(
     own: Sequence[str] = (),
     calibration: Source | None = None,
 ) -> dict[str, LineupRecognizer]:
-    """Open recognizers given as ``[LABEL=]MODEL``.
+    """Open recognizers given as ``[LABEL=]MODEL``, with ``own`` scores of ``RECOGNIZER_SCORES`` or ``EVERY_SCORE``.
 
-    Args:
-        own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
-        calibration: faces for those of them that choose something, see ``open_recognizer_scores``.
+    ``calibration`` are the faces for those of them that choose something, see ``open_recognizer_scores``.
     """
     recognizers: dict[str, LineupRecognizer] = {}
     for label, value in map(split_label, texts):

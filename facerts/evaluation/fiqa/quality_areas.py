@@ -87,9 +87,6 @@ def measure_areas(
         qualities: ``(N,)`` qualities by recognizer and label, higher is better; a recognizer's own are among them.
         thresholds_on: pairs of other images of the same people that determine the thresholds.
         all_conventions: measure all of ``CONVENTIONS``, not only the first.
-
-    Raises:
-        ValueError: as for ``error_versus_reject``.
     """
     tables: dict[_Key, ErrorVersusReject] = {}
     conventions = [

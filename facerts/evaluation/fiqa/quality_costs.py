@@ -46,17 +46,11 @@ def milliseconds_per_face(
     rounds: int = 7,
     clock: Callable[[], float] = perf_counter,
 ) -> dict[Key, Milliseconds]:
-    """Measure the wall time of scores per crop.
+    """Measure the wall time of scores per crop, on one or more crops ``(N, 112, 112, 3) uint8`` RGB.
 
     In each round every score goes through all crops in turn, so that whatever else the machine does slows all of them
     alike. Before the first round each score sees one batch. Open models with one thread to compare their work rather
     than their use of several cores.
-
-    Args:
-        crops: ``(N, 112, 112, 3) uint8`` RGB, at least one.
-
-    Raises:
-        ValueError: there are no crops or no rounds, or the batch size is below 1.
     """
     if not len(crops) or rounds < 1 or batch_size < 1:
         raise ValueError(

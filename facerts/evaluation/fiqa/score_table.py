@@ -18,17 +18,11 @@ MAX_LINE = 1 << 20
 
 
 def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
-    """Read a CSV file with a row for each image.
+    """Read a CSV file with a row for each image: a table without embeddings, with scores as extras by their columns.
 
-    The first row names the columns: one of ``NAME_COLUMNS`` and one or more scores, higher is better. If there is a
-    column ``quality``, as in the rows that `facerts score` writes, it is the only score; otherwise every column of
-    numbers is one.
-
-    Args:
-        column: the only score to read, whatever others there are.
-
-    Returns:
-        A table without embeddings, with the scores as extras by the names of their columns.
+    The first row names the columns: one of ``NAME_COLUMNS`` and one or more scores, higher is better. ``column`` is the
+    only score to read. Without it, that is ``quality`` if there is such a column, as in the rows that `facerts score`
+    writes; otherwise every column of numbers is a score.
     """
     header, rows = _read(path)
     named = next((name for name in NAME_COLUMNS if name in header), None)

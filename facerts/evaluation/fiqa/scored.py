@@ -52,12 +52,9 @@ def score_images(
     rows: NDArray[np.int64] | None = None,
     embed: bool = True,
 ) -> ScoredImages:
-    """Embed and score the images of a source.
+    """Embed and score the images of a source, all of them or ``rows``.
 
-    Args:
-        lineup: recognizers and qualities.
-        first: ``(N,)`` first image with the same crop, from ``fingerprint.hash_images``.
-        rows: the images to keep; None for all.
+    ``first`` is the ``(N,)`` first image with the same crop, from ``fingerprint.hash_images``.
     """
     kept = np.arange(len(source)) if rows is None else rows
     recognizers = lineup.recognizers if embed else {}

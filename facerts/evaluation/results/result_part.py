@@ -42,10 +42,6 @@ class ResultPart(BaseModel):
 
 
 def check_lengths(**lists: list[Any]) -> None:
-    """Refuse lists that belong together and differ in length.
-
-    Raises:
-        ValueError: they do; pydantic makes a ``ValidationError`` of it.
-    """
+    """Refuse lists that belong together and differ in length; pydantic makes a ``ValidationError`` of the error."""
     if len({len(values) for values in lists.values()}) > 1:
         raise ValueError(f"{', '.join(lists)} are not of one length")

@@ -19,12 +19,8 @@ class LeaveOneOutMeans(ClassCenters):
     """Mean unit embeddings of the identities, as class centers that are not learned.
 
     An image is compared with the mean of the *other* images of its identity, because its own contribution would make
-    it look easier than a new image of the person. The means are over the original images even with several augmented
-    views, since people are enrolled with original images; every view of an image leaves that image out.
-
-    Args:
-        unit: ``(N, d)`` unit embeddings of the original images.
-        labels: ``(N,) int64``.
+    it look easier than a new image of the person. The means are over the original images, ``(N, d)``, even with several
+    augmented views, since people are enrolled with original images; every view of an image leaves that image out.
     """
 
     def __init__(self, unit: Tensor, labels: Tensor, identities: int) -> None:

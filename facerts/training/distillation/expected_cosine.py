@@ -52,7 +52,6 @@ class ExpectedCosines:
     """The expectation for every view of every image, and its share of the target.
 
     Args:
-        labels: ``(N,)`` person of each image.
         cosines_of: what is learned, of the images whose person has others.
         size: dimensions of the embeddings that have these cosines.
         weight: n.

@@ -120,11 +120,7 @@ class Distillation(nn.Module):
         return self.centers.without(self.targets[self._rows(batch)], batch.labels)
 
     def embed_views(self, crops: Tensor, batch: Batch) -> Tensor | None:
-        """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them.
-
-        Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB.
-        """
+        """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them."""
         if self._ensemble is None:
             return None
         if self._views is not None:
@@ -196,8 +192,7 @@ def open_distillation(
 ) -> Distillation | None:
     """The distillation from a recipe's teachers, or None if it has no teachers.
 
-    Args:
-        folder: folder of the run, for the cache of embeddings unless the recipe names another.
+    ``folder`` is that of the run, for the cache of embeddings unless the recipe names another.
     """
     settings, data = recipe.teacher, recipe.data
     if settings is None:

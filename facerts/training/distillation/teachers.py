@@ -48,8 +48,7 @@ class TeacherEnsemble:
     def embed_cached(self, source: Source, cache: Path) -> NDArray[np.float32]:
         """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
 
-        Args:
-            cache: folder with one file per teacher and set of images; several runs may share it.
+        The cache is a folder with one file per teacher and set of images; several runs may share it.
         """
         outputs = OutputCache(cache)
         sha256 = hash_images(source).sha256

@@ -45,16 +45,9 @@ Answers = list[list[NDArray[np.float16]]]
 class ViewEmbeddings:
     """Embeddings of the K views of N images by several teachers, and qualities by others.
 
-    Files are found by the hash of everything they depend on, so several runs may share their folder, and more views
-    only add files.
-
-    Args:
-        images: the labeled images and then those without identity, without augmentation.
-        cache: the folder.
-        qualities: models whose quality of the views is asked for, too.
-
-    Attributes:
-        identity: a hash of everything that the answers depend on.
+    Images are the labeled and then those without identity, without augmentation. Files are found by the hash of
+    everything they depend on, so several runs may share their folder, and more views only add files. ``identity`` is
+    a hash of everything that the answers depend on.
     """
 
     def __init__(
@@ -104,10 +97,9 @@ class ViewEmbeddings:
         return joined(self.rows(images, np.zeros_like(images)))
 
     def answers(self, samples: NDArray[np.int64], views: NDArray[np.int64]) -> NDArray[np.float32]:
-        """All that is known of the given views of the given images.
+        """``(B, F)`` all that is known of the given views of the given images.
 
-        Returns:
-            ``(B, F)``: the teachers' joined unit embeddings, the logarithms of their norms, and the qualities.
+        Those are the teachers' joined unit embeddings, the logarithms of their norms, and the qualities.
         """
         found = [_rows(files, samples, views) for files in self._embeddings]
         norms = [np.log(np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), MIN_NORM)) for rows in found]

@@ -30,11 +30,7 @@ COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all processes of the run.
-
-    Attributes:
-        count: R, number of processes.
-    """
+    """This process among all R processes of the run."""
 
     rank: int = 0
     count: int = 1
@@ -82,12 +78,7 @@ class Processes:
         return self.all_reduce_sum((value - maximum).exp()).log() + maximum
 
     def gather_on_first(self, value: Tensor, lengths: list[int]) -> Tensor | None:
-        """``(N_r, …)`` of each process to ``(ΣN_r, …)`` on the CPU of the first; None on the others.
-
-        Args:
-            value: ``(N_r, …)`` of this process.
-            lengths: N_r of every process.
-        """
+        """``(N_r, …)`` of each process to ``(ΣN_r, …)`` on the CPU of the first, None on the others."""
         if self.count == 1:
             return value.cpu()
         if not self.first:
@@ -125,10 +116,7 @@ class Processes:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], processes: Processes) -> None:
-    """Average the gradients of replicated parameters over the processes, in place.
-
-    For parameters outside the network that DistributedDataParallel wraps.
-    """
+    """Average the gradients of parameters that DistributedDataParallel does not wrap over the processes, in place."""
     if processes.count == 1:
         return
     for parameter in parameters:

@@ -20,12 +20,8 @@ def write_module(
 ) -> None:
     """Export a module with a dynamic batch size.
 
-    Args:
-        examples: example inputs by name, in the order of ``forward``, with two rows each: with a single row, the
-            exporter would treat the batch size as a constant.
-
-    Raises:
-        MissingExtraError: the packages of the exporter are not installed.
+    ``examples`` are inputs by name, in the order of ``forward``, with two rows each: with a single row, the exporter
+    would treat the batch size as a constant.
     """
     try:
         import onnx  # noqa: F401

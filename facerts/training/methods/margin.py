@@ -24,9 +24,6 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
             margin were the identity in θ, as insightface's ArcFace code does. The gradient with respect to a learned
             margin is exact in both cases.
 
-    Returns:
-        ``(B,)`` cosine with margin.
-
     Source: Deng et al., "ArcFace", CVPR 2019, Eq. 3.
     """
     margin = margin.to(cosine) if isinstance(margin, Tensor) else cosine.new_full((), margin)
@@ -41,12 +38,9 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
 
 
 def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "exact") -> Tensor:
-    """cos(θ + shift) with θ + shift clamped to [0, π]; clamped angles get no gradient.
+    """cos(θ + shift) with θ + shift clamped to [0, π]; clamped angles get no gradient, unless it is passed "straight".
 
-    Args:
-        cosine: ``(B,)`` cos θ between each embedding and its own class center, float32 or wider.
-        shift: ``(B,)`` margin of either sign in radians, in (−π, π).
-        gradient: see ``additive_angular``; with "straight", clamped angles get a gradient too.
+    ``shift`` ``(B,)`` is a margin of either sign in radians, in (−π, π); see ``additive_angular`` for the rest.
 
     Source: Kim et al., "AdaFace", CVPR 2022.
     """

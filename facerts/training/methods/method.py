@@ -151,10 +151,8 @@ class Method(ABC):
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         """The exported outputs, computed from the network's outputs in evaluation mode.
 
-        By default the norm of the embedding is the quality. Methods that learn a quality override this.
-
-        Returns:
-            unit ``embedding`` ``(N, d)``; ``norm``, ``quality`` and ``uncertainty`` ``(N,)``; and extras.
+        They are unit ``embedding`` ``(N, d)``; ``norm``, ``quality`` and ``uncertainty`` ``(N,)``; and extras. By
+        default the norm of the embedding is the quality. Methods that learn a quality override this.
         """
         scored = self.scored(outputs)
         return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

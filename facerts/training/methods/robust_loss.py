@@ -73,9 +73,6 @@ def newton_temperature(logits: Tensor, rho: float, tau_min: float) -> Tensor:
 
     Returns:
         ``(B,) float64``; τ_0 where f increases from there on.
-
-    Raises:
-        ValueError: rho or tau_min is not above 0.
     """
     if rho <= 0 or tau_min <= 0:
         raise ValueError(f"rho {rho} and tau_min {tau_min} must be above 0")

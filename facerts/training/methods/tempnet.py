@@ -252,10 +252,8 @@ class TempNet(Method):
     def _averaged(self, log_mean: Tensor, samples: Tensor, contrasted: Tensor) -> Tensor:
         """Moving averages instead of the batch's denominators, ``(2N,)``, after moving them by a step.
 
-        Args:
-            log_mean: ``(2N,)`` log denominators of the batch, all first views before all second views.
-            samples: ``(2N,) int64``, images of the views.
-            contrasted: ``(2N,) bool``, views that have anything to be contrasted with.
+        ``log_mean`` ``(2N,)`` are the batch's, all first views before all second views; ``contrasted`` ``(2N,)`` are
+        the views that have anything to be contrasted with.
         """
         averages = self.per_sample.get("log_denominator", log_mean.new_empty(0)).to(log_mean)
         averages = room_for(samples, averages, UNSEEN)

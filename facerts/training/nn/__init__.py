@@ -54,11 +54,7 @@ def build_network(
 ) -> FaceNetwork:
     """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method.
 
-    Args:
-        input_size: side in pixels to which the network resizes the crops.
-
-    Raises:
-        MissingExtraError: the backbone is torchvision's, which cannot be imported.
+    The network resizes crops to a side of ``input_size`` pixels.
     """
     trunk: TorchvisionTrunk | IResNet | MobileFaceNet | Compact | PatchNetwork
     if backbone.startswith(PREFIX):

@@ -84,11 +84,7 @@ def recognize(weights: Mapping[str, Tensor]) -> Architecture | None:
 
 
 def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> None:
-    """Load pretrained weights into a network's trunk and embedding; its other heads do not change.
-
-    Args:
-        weights: tensors by their arcface_torch names, from ``state_dict``.
-    """
+    """Load weights, from ``state_dict``, into a network's trunk and embedding; its other heads do not change."""
     names = check_pretrained(network, weights, where)
     network.load_state_dict(
         {**network.state_dict(), **{own: weights[pretrained] for own, pretrained in names.items()}}
@@ -96,14 +92,9 @@ def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: 
 
 
 def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:
-    """Check that pretrained weights fit a network's trunk and embedding.
+    """Check that weights of ``state_dict`` fit a network's trunk and embedding, also one on the meta device.
 
-    Args:
-        network: may be on the meta device.
-        weights: tensors by their arcface_torch names, from ``state_dict``.
-
-    Returns:
-        The arcface_torch name of each weight of the trunk and the embedding.
+    Returns the arcface_torch name of each weight of the trunk and the embedding.
     """
     own = {
         name: value

@@ -35,11 +35,7 @@ CHANNEL_MULTIPLE = 16
 
 @dataclass(frozen=True)
 class CompactStage:
-    """A sequence of blocks on maps of the same size.
-
-    Attributes:
-        hidden: channels inside a bottleneck or an inverted block.
-    """
+    """A sequence of blocks on maps of the same size; ``hidden`` are channels inside a bottleneck or inverted block."""
 
     kind: str
     channels: int
@@ -194,12 +190,9 @@ BLOCKS: dict[str, Callable[[int, int, int, int], ResidualBlock]] = {
 
 
 class Compact(nn.Module):
-    """The trunk: ``(B, 3, S, S)`` to ``(B, features)``.
+    """The trunk: ``(B, 3, S, S)`` to ``(B, features)``, with dropout before the features are flattened.
 
-    Args:
-        width: factor on every number of channels, rounded to a multiple of 16.
-        dropout: probability of dropout before the features are flattened.
-        input_size: S.
+    ``width`` is a factor on every number of channels, rounded to a multiple of 16.
     """
 
     def __init__(

@@ -33,11 +33,7 @@ HEADS = "heads."
 
 @dataclass(frozen=True)
 class ExportedWeights:
-    """The weights of an exported file.
-
-    Attributes:
-        slopes: slopes of the PReLU that follows a layer, by the layer's name.
-    """
+    """The weights of an exported file; ``slopes`` are those of the PReLU that follows a layer, by its name."""
 
     file: Path
     description: Description
@@ -46,11 +42,7 @@ class ExportedWeights:
 
 
 def read_exported(file: Path) -> ExportedWeights:
-    """The weights of a file that ``facerts export`` has written in 32 or 16 bits.
-
-    Raises:
-        MissingExtraError: onnx is not installed.
-    """
+    """The weights of a file that ``facerts export`` has written in 32 or 16 bits; needs onnx."""
     if not file.is_file():
         raise ModelError(f"{file}: no such file; it is named by backbone.weights")
     model = load_graph(file, "training from an exported file")
@@ -82,12 +74,9 @@ def read_exported(file: Path) -> ExportedWeights:
 def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: bool) -> list[_BatchNorm]:
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
-    Args:
-        heads: load the heads as well if they fit, beside trunk and embedding.
-
-    Returns:
-        The BatchNorms that the file has no statistics of. They add a bias and nothing else; before the network is
-        trained in training mode, ``refit_norms`` must give them the statistics of images.
+    With ``heads``, these are loaded as well if they fit, beside trunk and embedding. Returns the BatchNorms that the
+    file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
+    ``refit_norms`` must give them the statistics of images.
     """
     weights: dict[str, Tensor] = {}
     folded: list[_BatchNorm] = []
@@ -122,13 +111,10 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
 
 @torch.no_grad()
 def refit_norms(network: FaceNetwork, norms: Sequence[_BatchNorm], images: Tensor) -> None:
-    """Give BatchNorms from ``load_exported`` the statistics of images, so that training mode computes about the same.
+    """Give BatchNorms from ``load_exported`` the statistics of training images ``(B, 3, 112, 112)``.
 
-    In evaluation mode the network computes the same as before: the statistics are undone by weight and bias.
-
-    Args:
-        norms: BatchNorms of the network that add a bias and nothing else.
-        images: ``(B, 3, 112, 112)`` training images.
+    So training mode computes about the same, and evaluation mode the same as before: the statistics are undone by
+    weight and bias.
     """
     statistics: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 

@@ -17,16 +17,10 @@ CLASSIFIERS = ("classifier", "fc", "head", "heads")
 
 
 class TorchvisionTrunk(nn.Module):
-    """The trunk: ``(B, 3, H, W)`` to ``(B, features)``, what the network gives its classifier.
+    """The trunk: ``(B, 3, H, W)`` to ``(B, features)``, what the network gives its classifier, with dropout.
 
-    Args:
-        name: name in torchvision's registry, such as ``mobilenet_v3_small``.
-        width: must be 1; torchvision has networks of several widths.
-        dropout: probability of dropout of the features.
-        input_size: H and W.
-
-    Raises:
-        MissingExtraError: torchvision cannot be imported.
+    ``name`` is that in torchvision's registry, such as ``mobilenet_v3_small``; ``width`` must be 1, as torchvision has
+    networks of several widths.
     """
 
     def __init__(

@@ -11,13 +11,10 @@ from facerts.training.nn.compact import RepBlock
 
 
 class MaxPReLU(nn.Module):
-    """PReLU as a maximum, max(x, a x), which is the same if no slope a is above 1.
+    """PReLU as a maximum, max(x, a x), which is the same if no slope a ``(C,)`` is above 1.
 
     ONNX Runtime multiplies and takes maxima with vector instructions, but not its PReLU: on one core with AVX2 that
     took more than three times as long as both.
-
-    Args:
-        slopes: ``(C,)``, at most 1.
     """
 
     def __init__(self, slopes: Tensor) -> None:

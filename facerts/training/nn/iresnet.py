@@ -77,9 +77,7 @@ class IResNet(nn.Sequential):
 
     Args:
         width: factor on the channels of every stage; the minimum is 16 channels.
-        se: add SqueezeExcite to every block.
         lite: move the stride of the first stage to the stem.
-        input_size: S.
     """
 
     def __init__(

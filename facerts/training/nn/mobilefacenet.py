@@ -17,12 +17,7 @@ from facerts.training.nn.sizes import last_side
 
 @dataclass(frozen=True)
 class BottleneckStage:
-    """A sequence of bottlenecks.
-
-    Attributes:
-        hidden: channels inside the bottlenecks.
-        outputs: channels between them.
-    """
+    """A sequence of bottlenecks, with ``hidden`` channels inside them and ``outputs`` between them."""
 
     hidden: int
     outputs: int
@@ -77,12 +72,7 @@ class Bottleneck(ResidualBlock):
 
 
 class MobileFaceNet(nn.Sequential):
-    """The trunk: ``(B, 3, S, S)`` to ``(B, 512 · width)``.
-
-    Args:
-        widened: the common variant instead of the paper's.
-        input_size: S.
-    """
+    """The trunk: ``(B, 3, S, S)`` to ``(B, 512 · width)``; ``widened`` is the common variant instead of the paper's."""
 
     def __init__(
         self,

@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 class ResidualBlock(nn.Module, ABC):
     """Base class of the blocks of a trunk; subclasses implement ``transform`` in place of ``forward``.
 
-    Attributes:
-        recompute: in training, store only the block's input and recompute its activations in the backward pass.
+    With ``recompute``, training stores only the block's input and recomputes its activations in the backward pass.
     """
 
     recompute = False

@@ -28,11 +28,7 @@ class HeadSpec:
 
 
 class FeatureHead(nn.Sequential):
-    """A linear layer, followed by a BatchNorm if the spec says so.
-
-    Args:
-        inputs: size of what the head reads.
-    """
+    """A linear layer, followed by a BatchNorm if the spec says so."""
 
     def __init__(self, inputs: int, spec: HeadSpec) -> None:
         layers: list[nn.Module] = [nn.Linear(inputs, spec.size)]
@@ -61,15 +57,10 @@ class EmptyHead(nn.Module):
 
 
 class FaceNetwork(nn.Module):
-    """A trunk that computes features, and the heads on them.
+    """A trunk ``(B, 3, S, S) float32`` to ``(B, features)``, and the heads on its features.
 
-    Args:
-        trunk: maps ``(B, 3, S, S) float32`` to ``(B, features)``.
-        embedding_size: d; 0 for a network without embedding.
-        input_size: S; the network resizes its input to it.
-
-    Attributes:
-        reads: what each further head is computed from, see ``HeadSpec``.
+    The network resizes its input to S, ``input_size``. An ``embedding_size`` d of 0 means no embedding; ``reads`` is
+    what each further head is computed from, see ``HeadSpec``.
     """
 
     def __init__(
@@ -96,13 +87,9 @@ class FaceNetwork(nn.Module):
         self.embedding, self.embedding_size = EmptyHead(), 0
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """The outputs of all heads.
+        """The outputs of all heads, for images ``(B, 3, 112, 112)``, RGB, (x − 127.5) / 127.5.
 
-        Args:
-            images: ``(B, 3, 112, 112)``, RGB, (x − 127.5) / 127.5.
-
-        Returns:
-            ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
+        They are ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
         """
         if self.input_size != CROP_SIZE:
             size = (self.input_size, self.input_size)

@@ -103,12 +103,10 @@ def features_of(outputs: FaceOutputs) -> Features:
 
 
 def cached_features(embedder: OnnxEmbedder, source: Source, cache: OutputCache, views: Views) -> Features:
-    """The features of a source's views, from the cache if it has them.
+    """The features of a source's views, from the cache of each embedder, set of images and views if it has them.
 
-    Args:
-        embedder: the frozen embedder, with the tapped tensor among its extras if there is one.
-        source: aligned images; their bytes are always hashed, but decoded only if the cache cannot be used.
-        cache: keeps the features of each embedder, set of images and views.
+    The tapped tensor, if there is one, is among the embedder's extras. The bytes of the aligned images are always
+    hashed, but decoded only if the cache cannot be used.
     """
 
     def compute() -> Arrays:

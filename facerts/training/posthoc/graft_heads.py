@@ -116,9 +116,7 @@ def tapped(embedder: OnnxEmbedder, model: ModelProto, tensor: str, threads: int 
 def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path: Path) -> dict[str, str]:
     """Write the embedder with the quality module appended to its graph; returns the output name of each of its roles.
 
-    Args:
-        model: graph of the embedder, after ``add_features``.
-        inputs: names of the outputs that ``add_features`` added.
+    ``inputs`` are the outputs that ``add_features`` added to the graph.
     """
     import onnx
 

@@ -118,10 +118,8 @@ def measure_head(
 
     Args:
         quality_of: ``(M,)`` quality of the head for the features of M images.
-        features: features of all images, first views first.
+        features: features of all images, first views first, from the embedder.
         measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
-        embedder: the embedder that the features are from.
-        cache: keeps what is computed for these images.
         has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.
         seed: seed of the corruptions and of the bootstrap.
     """

@@ -4,19 +4,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods.adaface import AdaFace, AdaFaceConfig, adaptive_margin, relative_quality
-from tests.losses import batch_of, slow_softmax
+from facerts.training.methods.adaface import AdaFace, AdaFaceConfig, relative_quality
+from tests.losses import batch_of, of_lengths, slow_softmax
 
 M = 0.4
-
-
-def of_lengths(*lengths: float) -> Tensor:
-    directions = F.normalize(torch.randn(len(lengths), 6, dtype=torch.float64))
-    return directions * torch.tensor(lengths, dtype=torch.float64).unsqueeze(1)
 
 
 def with_statistics(mean: float, std: float) -> AdaFace:
@@ -25,12 +19,6 @@ def with_statistics(mean: float, std: float) -> AdaFace:
     method.state.mean.fill_(mean)
     method.state.std.fill_(std)
     return method
-
-
-def test_the_logit_never_rises_with_the_angle() -> None:
-    angle = torch.linspace(0, math.pi, 20001, dtype=torch.float64)
-    for z in (-1.0, -0.3, 0.0, 0.7, 1.0):
-        assert (adaptive_margin(angle.cos(), torch.full_like(angle, z), M).diff() <= 1e-9).all()
 
 
 @pytest.mark.parametrize("ramp", [1.0, 0.5])

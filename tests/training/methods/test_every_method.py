@@ -7,8 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,12 +19,24 @@ from facerts.training.checkpoint import save_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, ClassificationMethod, Method
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.recipe import Recipe
 from tests.losses import batch_of
 
 SIZE, PEOPLE, IMAGES = 16, 12, 24
 CLASSIFY = [name for name, method in METHODS.items() if issubclass(method, ClassificationMethod)]
-WITHOUT_HEAD = ["arcface", "cosface", "magface", "adaface", "supcon", "esupcon", "tightness", "spce"]
+WITHOUT_HEAD = [
+    "arcface",
+    "cosface",
+    "magface",
+    "adaface",
+    "supcon",
+    "esupcon",
+    "tightness",
+    "spce",
+    "tau",
+    "tempnet",
+]
 # Few views to contrast allow a small ρ only.
 SETTINGS: dict[str, dict[str, Any]] = {"tempnet": {"rho": 0.5}}
 # Parts of these are constant to autograd, but not to finite differences; their own files test the gradients.
@@ -144,11 +158,49 @@ def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
         assert not any(value.requires_grad for value in loss.parts.values())
 
 
+@pytest.mark.parametrize("name", ["supcon", "esupcon", "tightness", "spce", "tau"])
+def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
+    odd = {"same views": [4, 1, 4, 0, 1, 4], "no positive": [0, 1, 2], "one person": [3] * 6, "one row": [3]}
+    for (case, labels), half, temperature, head in itertools.product(
+        odd.items(), (torch.float32, torch.bfloat16, torch.float16), (0.1, 1e-3), (-1e4, 0.0, 1e4)
+    ):
+        method = build(name, **{"tau_min" if name == "tau" else "temperature": temperature})
+        batch = batch_of(labels, 2 if len(labels) == 6 else 1)
+        embedding, centers = torch.randn(len(batch.labels), 8), ClassCenters(5, 8)
+        if case == "same views":
+            embedding[6:] = embedding[:6]
+        inputs = {"embedding": (60 * embedding).to(half).float().requires_grad_()}
+        for key, spec in method.heads().items():
+            inputs[key] = torch.full((len(embedding), spec.size), head, requires_grad=True)
+        loss = method.loss(inputs, batch, centers)
+        (loss.total + 0.0 * centers.weight.sum()).backward()
+        gradients = [value.grad for value in (*inputs.values(), centers.weight)]
+        for value in (loss.total, *gradients, *loss.parts.values(), *loss.per_image.values()):
+            assert value is not None
+            assert value.isfinite().all(), (case, half, temperature, head)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("dul", 1), ("pfe", 1 / 8)])
+def test_a_variances_score_is_its_harmonic_mean(name: str, unit: float) -> None:
+    method = build(name)
+    assert method.heads() == {"log_variance": HeadSpec(8, batch_norm=True)}
+    variance = torch.tensor([[1.0, 2, 4, 8, 1, 2, 4, 8], [0.1] * 8, [2.0, 1, 1, 1, 1, 1, 1, 1]])
+    scored = method.score({"embedding": torch.randn(3, 8), "log_variance": variance.log()})
+    np.testing.assert_allclose(scored["uncertainty"], stats.hmean(variance, axis=1) * unit, rtol=1e-5)
+    assert torch.equal(scored["quality"], -scored["uncertainty"])
+    np.testing.assert_allclose(scored["variance"], variance * unit, rtol=1e-6)
+
+
 def test_without_a_head_the_norm_is_the_quality() -> None:
     embedding = torch.tensor([[3.0, 4.0], [300.0, 400.0]])
-    for name in WITHOUT_HEAD:
-        method = METHODS[name](METHODS[name].Config(), 2)
+    settings = {
+        "tau": [{"temperature": "fixed"}],
+        "tempnet": [{"temperature": t} for t in ("fixed", "individual")],
+    }
+    for name, config in [(each, config) for each in WITHOUT_HEAD for config in settings.get(each, [{}])]:
+        method = METHODS[name](METHODS[name].Config(**config), 2)
         assert method.heads() == {}
+        assert not method.learns_beside_embedding
         scored = method.score({"embedding": embedding})
         assert scored["quality"].tolist() == scored["norm"].tolist() == [5.0, 500.0]
         assert scored["uncertainty"].tolist() == [-5.0, -500.0]

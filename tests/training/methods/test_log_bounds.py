@@ -69,14 +69,17 @@ def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name: str)
         assert loss.parts["out_of_bounds"] == (0 if name == "rts" and z < 0 else len(gradient))
 
 
-def test_the_divergence_pulls_as_at_the_nearer_bound() -> None:
-    z = torch.linspace(-200, 200, 41).unsqueeze(1).requires_grad_()
-    method = RTS(RTSConfig(temperature="none", scale="shared", kl_weight=10))
+@pytest.mark.parametrize(("scale", "size"), [("shared", 1), ("vector", 16)])
+def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound(
+    scale: str, size: int
+) -> None:
+    z = torch.linspace(-200, 200, 41).unsqueeze(1).repeat(1, size).requires_grad_()
+    method = RTS(RTSConfig(temperature="none", scale=scale, kl_weight=10))
     outputs = {"embedding": torch.randn(41, 5), "log_scale": z}
     loss = method.loss(outputs, batch_of([0] * 41), ClassCenters(3, 5))
     (gradient,) = torch.autograd.grad(loss.total, z)
     v = np.exp(np.minimum(z.detach().double().numpy(), 12))
-    np.testing.assert_allclose(gradient.numpy(), 10 * (v - 1) / (2 * 41), rtol=1e-5)
+    np.testing.assert_allclose(gradient.numpy(), 10 * (v - 1) / (2 * size * 41), rtol=1e-5)
 
 
 def test_a_gradient_that_leads_out_is_dropped_and_broken_values_stay() -> None:

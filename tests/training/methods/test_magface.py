@@ -4,29 +4,12 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods.magface import MagFace, MagFaceConfig, magnitude, regularizer
-from tests.losses import batch_of, slow_softmax
+from facerts.training.methods.magface import MagFace, MagFaceConfig, magnitude
+from tests.losses import batch_of, of_lengths, slow_softmax
 
 DEFAULTS = MagFaceConfig()
-
-
-def of_lengths(*lengths: float) -> Tensor:
-    directions = F.normalize(torch.randn(len(lengths), 6, dtype=torch.float64))
-    return directions * torch.tensor(lengths, dtype=torch.float64).unsqueeze(1)
-
-
-def test_the_regularizer_is_convex_and_minimal_at_the_upper_norm() -> None:
-    a = torch.linspace(10, 110, 2001, dtype=torch.float64, requires_grad=True)
-    g = regularizer(a, DEFAULTS)
-    (slope,) = torch.autograd.grad(g.sum(), a)
-    torch.testing.assert_close(slope, 1 / 110**2 - 1 / a.detach() ** 2, rtol=1e-9, atol=1e-15)
-    assert g.argmin() == 2000
-    assert slope[-1].abs() < 1e-15
-    assert (g.detach().diff().diff() > 0).all()
 
 
 def test_norms_are_clipped_and_only_those_inside_get_a_gradient() -> None:

@@ -18,7 +18,6 @@ from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.learner import Learner
 from facerts.training.methods import Batch
 from facerts.training.methods.moving_denominators import UNSEEN, moved, with_gradient
-from facerts.training.methods.robust_loss import log_denominator
 from facerts.training.methods.tempnet import TempNet, TempNetConfig
 from tests.training.conftest import MakeRecipe
 
@@ -103,21 +102,16 @@ def test_losses_gradients_and_averages_of_some_steps_by_loops(rate: float) -> No
     assert len(averages) == 10
 
 
-def test_a_rate_of_one_is_the_loss_of_the_batch() -> None:
-    random = torch.Generator().manual_seed(3)
-    logits = (torch.rand(7, 5, generator=random, dtype=torch.float64) * 2 - 1).requires_grad_()
-    positive = torch.rand(7, generator=random, dtype=torch.float64).requires_grad_()
-    tau = (torch.rand(7, generator=random, dtype=torch.float64) + 0.05).requires_grad_()
-    before = torch.randn(7, generator=random, dtype=torch.float64)
-    log_g = log_denominator(logits, positive, tau)
-    moving = tau * (with_gradient(moved(before, log_g.detach(), 1.0), log_g) + RHO)
-    own = tau * (log_denominator(logits, positive, tau) + RHO)
-    assert torch.equal(moving, own)
-    inputs = (logits, positive, tau)
-    for a, b in zip(
-        torch.autograd.grad(moving.sum(), inputs), torch.autograd.grad(own.sum(), inputs), strict=True
-    ):
-        torch.testing.assert_close(a, b, rtol=1e-13, atol=0)
+def test_a_fixed_temperature_is_sogclr() -> None:
+    images, labels, u = [4, 0, 2], [0, 1, 4], dict[int, float]()
+    fixed = TempNet(TempNetConfig(rho=RHO, temperature="fixed", tau=0.2, denominator_rate=0.3), 6)
+    for seed in range(3):
+        batch, embedding, _ = step(images, labels, seed)
+        loss = fixed.loss({"embedding": embedding}, batch, CENTERS)
+        total, _, _ = by_hand(embedding.numpy(), np.full(6, 0.2), labels, images, u, 0.3)
+        assert loss.total.item() == pytest.approx(total, rel=1e-9)
+        assert (loss.per_image["tau"] == 0.2).all()
+    assert list(fixed.per_sample) == ["log_denominator"]
 
 
 def test_far_exponents_stay_finite() -> None:
@@ -130,17 +124,6 @@ def test_far_exponents_stay_finite() -> None:
     with_gradient(after, log_g).sum().backward()  # type: ignore[no-untyped-call]
     # g/u: 0, and 1/γ at most.
     torch.testing.assert_close(log_g.grad, torch.tensor([0.0, 1.25, 1.0, 1.0]))
-
-
-def test_images_without_contrasts_have_no_average() -> None:
-    batch, embedding, _ = step([0, 1, 2], [5, 5, 5], 2)
-    tempnet = method(0.5)
-    tempnet.state.double()
-    loss = tempnet.loss({"embedding": embedding.requires_grad_()}, batch, CENTERS)
-    loss.total.backward()
-    assert loss.total == 0
-    assert (embedding.grad == 0).all()  # type: ignore[union-attr]
-    assert tempnet.per_sample["log_denominator"].tolist() == [UNSEEN] * 3
 
 
 def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing() -> None:

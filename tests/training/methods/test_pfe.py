@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -12,9 +11,7 @@ from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import Batch, Loss
-from facerts.training.methods.mls import mutual_likelihood
 from facerts.training.methods.pfe import PFE, genuine_pairs
-from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of
 
 SIZE = 6
@@ -25,24 +22,6 @@ def loss_of(embedding: Tensor, log_variance: Tensor, batch: Batch) -> Loss:
     """The loss, which does not use the centers."""
     outputs = {"embedding": embedding, "log_variance": log_variance}
     return METHOD.loss(outputs, batch, ClassCenters(5, SIZE))
-
-
-# The mutual likelihood score
-
-
-def test_it_is_the_log_density_at_zero_of_the_difference() -> None:
-    torch.manual_seed(0)
-    mean, variance = torch.randn(6, 4).double(), torch.randn(6, 4).double().exp()
-    actual = mutual_likelihood(mean[:3], variance[:3], mean[3:], variance[3:])
-    expected = [
-        stats.multivariate_normal(mean[i] - mean[j], np.diag(variance[i] + variance[j])).logpdf(np.zeros(4))
-        for i, j in ((0, 3), (1, 4), (2, 5))
-    ]
-    np.testing.assert_allclose(actual, expected, rtol=1e-12)
-    torch.testing.assert_close(actual, mutual_likelihood(mean[3:], variance[3:], mean[:3], variance[:3]))
-
-
-# The method
 
 
 def test_genuine_pairs_by_a_slow_loop() -> None:
@@ -91,14 +70,3 @@ def test_a_batch_without_a_pair_has_no_loss() -> None:
     loss.total.backward()
     assert loss.total.item() == 0
     assert not raw.grad.any()  # type: ignore[union-attr]
-
-
-def test_the_score_is_the_harmonic_mean_of_the_variances() -> None:
-    assert METHOD.heads() == {"log_variance": HeadSpec(SIZE, batch_norm=True)}
-    raw = torch.tensor([[0.0] * SIZE, [math.log(2.0), 0, 0, 0, 0, 0]])
-    scored = METHOD.score({"embedding": torch.randn(2, SIZE), "log_variance": raw})
-    np.testing.assert_allclose(
-        scored["uncertainty"], [1 / 6, stats.hmean([2.0, 1, 1, 1, 1, 1]) / 6], rtol=1e-5
-    )
-    assert torch.equal(scored["quality"], -scored["uncertainty"])
-    np.testing.assert_allclose(scored["variance"], raw.exp() / SIZE, rtol=1e-6)

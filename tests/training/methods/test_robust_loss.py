@@ -33,23 +33,6 @@ def robust_loss(
     return tau * (log_denominator(logits, positive, tau, contrasted) + rho)
 
 
-def test_the_loss_by_a_slow_loop() -> None:
-    logits, positive = cosines(3, 5), [0.4, -0.2, 0.9]
-    tau, rho = [0.05, 0.5, 2.0], 0.7
-    contrasted = [[0, 1, 2, 3, 4], [0, 2, 4], [3]]
-    mask = torch.zeros(3, 5, dtype=torch.bool)
-    expected = []
-    for row, columns in enumerate(contrasted):
-        mask[row, columns] = True
-        terms = [math.exp((logits[row, k].item() - positive[row]) / tau[row]) for k in columns]
-        expected.append(tau[row] * (math.log(sum(terms) / len(terms)) + rho))
-    doubles = (torch.tensor(values, dtype=torch.float64) for values in (positive, tau))
-    arguments = logits, *doubles, rho
-    np.testing.assert_allclose(robust_loss(*arguments, mask), expected, rtol=1e-12)
-    everything = robust_loss(*arguments, torch.ones_like(mask))
-    torch.testing.assert_close(robust_loss(*arguments), everything)
-
-
 def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula() -> None:
     logits, positive = cosines(40, 9), cosines(40, 1, seed=1).squeeze(1)
     tau = torch.logspace(-2.5, 1, 40, dtype=torch.float64).requires_grad_()

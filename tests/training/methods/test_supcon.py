@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 import math
 from pathlib import Path
 
@@ -36,11 +34,11 @@ def build(name: str, temperature: float = 0.1) -> Method:
     return METHODS[name](METHODS[name].Config(temperature=temperature))
 
 
-def example(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, Tensor, Batch]:
+def example(size: int = 5) -> tuple[ClassCenters, Tensor, Batch]:
     torch.manual_seed(11)
     batch = batch_of(LABELS, 2)
-    centers = ClassCenters(CLASSES, size).to(dtype)
-    return centers, torch.randn(len(batch.labels), size, dtype=dtype), batch
+    centers = ClassCenters(CLASSES, size).double()
+    return centers, torch.randn(len(batch.labels), size, dtype=torch.float64), batch
 
 
 def slow_supcon(rows: Tensor, labels: list[int], tau: float) -> list[float]:
@@ -190,29 +188,6 @@ def test_gradients_of_embeddings_and_prototypes_by_gradcheck(name: str) -> None:
     assert torch.autograd.gradcheck(of_weight, weight.clone().requires_grad_(), eps=1e-8, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
-    cases = ("same views", "no positive", "one person", "one row")
-    for case, rounding, temperature in itertools.product(
-        cases, (torch.float32, torch.bfloat16, torch.float16), (0.1, 1e-3)
-    ):
-        centers, embedding, batch = example(dtype=torch.float32)
-        if case == "same views":
-            embedding[6:] = embedding[:6]
-        elif case == "no positive":
-            embedding, batch = embedding[:3], batch_of([0, 1, 2])
-        elif case == "one person":
-            batch = batch_of([3] * 6, 2)
-        else:
-            embedding, batch = embedding[:1], batch_of([3])
-        embedding = (60 * embedding).to(rounding).float().requires_grad_()
-        loss = build(name, temperature).loss({"embedding": embedding}, batch, centers)
-        (loss.total + 0.0 * centers.weight.sum()).backward()
-        for value in (loss.total, embedding.grad, centers.weight.grad, *loss.parts.values()):
-            assert value is not None
-            assert value.isfinite().all(), (case, rounding, temperature)
-
-
 # The projection network
 
 
@@ -257,18 +232,13 @@ def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without
         assert [bool((value == 0).all()) for value in fresh.values()] == [False, True, False, True]
 
 
-def test_the_projection_network_trains_and_continues_from_a_checkpoint(make_recipe: MakeRecipe) -> None:
+def test_the_projection_network_trains(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe("method={name: supcon, projection: 7}", "backbone.dropout=0")
     crops, batch = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8), batch_of([0, 0, 1, 1], 2)
-    learner, resumed = Learner(recipe, 4), Learner(recipe, 4)
+    learner = Learner(recipe, 4)
     before = [parameter.detach().clone() for parameter in learner.method.state.parameters()]
     learner.step(crops, batch, 0.05)
     assert all((a != b).any() for a, b in zip(before, learner.method.state.parameters(), strict=True))
-    resumed.load_state_dict(copy.deepcopy(learner.state_dict()))
-    losses = [each.step(crops, batch, 0.05).total for each in (learner, resumed)]
-    assert torch.equal(*losses)
-    for a, b in zip(learner.method.state.parameters(), resumed.method.state.parameters(), strict=True):
-        assert torch.equal(a, b)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from facerts.training.compose import compose
 from facerts.training.learner import build_optimizer
 from facerts.training.loop import train
 from facerts.training.methods import Batch
+from facerts.training.methods.moving_denominators import UNSEEN
 from facerts.training.methods.tempnet import TemperatureNetwork, TempNet, TempNetConfig, batch_contrast
 from facerts.training.recipe import load_recipe
 from facerts.training.schedule import learning_rate
@@ -124,42 +125,19 @@ def test_contrast_in_the_batch_is_with_other_people() -> None:
 
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
 @pytest.mark.parametrize("loss_name", ["robust", "contrastive"])
-def test_the_loss_of_a_step_by_a_slow_loop(contrast: str, loss_name: str) -> None:
-    torch.manual_seed(3)
-    tempnet = method(contrast=contrast, loss=loss_name)
-    tempnet.state.double()
-    centers, embedding = ClassCenters(5, 8).double(), torch.randn(6, 8, dtype=torch.float64)
-    loss = tempnet.loss({"embedding": embedding}, batch_of(LABELS, 2), centers)
-    unit, labels = F.normalize(embedding), LABELS * 2
-    tau = tempnet.state(unit).tolist()
-    values = []
-    for i in range(6):
-        if contrast == "batch":
-            others = [float(unit[i] @ unit[k]) for k in range(6) if labels[k] != labels[i]]
-            positive = float(unit[i] @ unit[(i + 3) % 6])
-        else:
-            others = [float(unit[i] @ F.normalize(w, dim=0)) for w in centers.weight.detach()]
-            positive = others[labels[i]]
-        mean = sum(math.exp((logit - positive) / tau[i]) for logit in others) / len(others)
-        values.append(tau[i] * (math.log(mean) + 0.5) if loss_name == "robust" else math.log(mean))
-    assert loss.total.item() == pytest.approx(sum(values) / 6, rel=1e-9)
-    np.testing.assert_allclose(loss.per_image["tau"], tau)
-
-
-@pytest.mark.parametrize("contrast", ["batch", "centers"])
-@pytest.mark.parametrize("loss_name", ["robust", "contrastive"])
 @pytest.mark.parametrize("stop", [True, False])
-def test_the_temperatures_train_the_embedding_only_without_stop_gradient(
+def test_a_step_by_a_loop_and_temperatures_train_the_embedding_only_without_stop_gradient(
     contrast: str, loss_name: str, stop: bool
 ) -> None:
     centers, labels = ClassCenters(5, 8).double(), torch.tensor(LABELS * 2)
     embedding = torch.randn(6, 8, dtype=torch.float64, requires_grad=True)
     tempnet = method(contrast=contrast, loss=loss_name, stop_gradient=stop)
     tempnet.state.double()
-    loss = tempnet.loss({"embedding": embedding}, batch_of(LABELS, 2), centers).total
-    (actual,) = torch.autograd.grad(loss, embedding)
+    loss = tempnet.loss({"embedding": embedding}, batch_of(LABELS, 2), centers)
+    (actual,) = torch.autograd.grad(loss.total, embedding)
     unit = F.normalize(embedding)
     tau, total = tempnet.state(unit), torch.zeros((), dtype=torch.float64)
+    torch.testing.assert_close(loss.per_image["tau"], tau.detach())
     if stop:
         tau = tau.detach()
     for i in range(6):
@@ -167,16 +145,25 @@ def test_the_temperatures_train_the_embedding_only_without_stop_gradient(
         positive = unit[i] @ (unit[(i + 3) % 6] if contrast == "batch" else others[labels[i]])
         ordinary = ((others @ unit[i] - positive) / tau[i]).exp().mean().log()
         total = total + (tau[i] * (ordinary + 0.5) if loss_name == "robust" else ordinary)
+    torch.testing.assert_close(loss.total, total / 6, rtol=1e-9, atol=0)
     (expected,) = torch.autograd.grad(total / 6, embedding)
     torch.testing.assert_close(actual, expected)
 
 
-def test_images_without_contrasts_are_left_out() -> None:
+@pytest.mark.parametrize("temperature", ["network", "individual"])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_images_without_contrasts_are_left_out_and_keep_what_they_have(rate: float, temperature: str) -> None:
+    tempnet = small(temperature=temperature, denominator_rate=rate)
     embedding = torch.randn(6, 8, requires_grad=True)
-    loss = method().loss({"embedding": embedding}, batch_of([3] * 3, 2), ClassCenters(5, 8))
+    loss = tempnet.loss({"embedding": embedding}, batch_of([3] * 3, 2), ClassCenters(5, 8))
     loss.total.backward()
     assert loss.total == 0
     assert (embedding.grad == 0).all()  # type: ignore[union-attr]
+    kept = {"log_denominator": UNSEEN} if rate < 1 else {}
+    kept |= {"tau": 0.01} if temperature == "individual" else {}
+    assert tempnet.per_sample.keys() == kept.keys()
+    for name, value in kept.items():
+        assert (tempnet.per_sample[name] == torch.tensor(value)).all()
 
 
 @pytest.mark.parametrize(("contrast", "hint"), [("batch", "optim.batch_size"), ("centers", "identities")])
@@ -262,27 +249,6 @@ def test_a_high_temperature_is_a_poor_image() -> None:
 # Temperatures without a network
 
 
-def test_a_fixed_temperature_is_sogclr() -> None:
-    fixed, batch = small(temperature="fixed", tau=0.2, denominator_rate=0.3), batch_of(LABELS, 2)
-    u: dict[int, float] = {}
-    for seed in range(3):
-        random = torch.Generator().manual_seed(seed)
-        z = F.normalize(torch.randn(6, 8, dtype=torch.float64, generator=random))
-        total, views = 0.0, {0: [], 1: [], 2: []}
-        for i in range(6):
-            p = (i + 3) % 6
-            others = [k for k in range(6) if LABELS[k % 3] != LABELS[i % 3]]
-            g = sum(math.exp(float(z[i] @ z[k] - z[i] @ z[p]) / 0.2) for k in others) / len(others)
-            views[i % 3].append(g if i % 3 not in u else 0.7 * u[i % 3] + 0.3 * g)
-            total += 0.2 * math.log(views[i % 3][-1]) / 6
-        u.update({image: sum(values) / 2 for image, values in views.items()})
-        loss = fixed.loss({"embedding": z}, batch, ClassCenters(5, 8))
-        # τρ does not depend on the weights.
-        assert loss.total.item() - 0.2 * 0.5 == pytest.approx(total, rel=1e-9)
-        assert (loss.per_image["tau"] == 0.2).all()
-    assert list(fixed.per_sample) == ["log_denominator"]
-
-
 def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses() -> None:
     settings: dict[str, object] = {"temperature": "individual", "tau": 0.03, "tau_step": 0.002, "rho": 0.5}
     isogclr = small(**settings)
@@ -318,20 +284,6 @@ def test_a_step_of_individual_temperatures_is_bounded_and_keeps_their_range() ->
         isogclr = small(temperature="individual", rho=30.0, tau_step=tau_step, denominator_rate=0.5)
         isogclr.loss(outputs, batch_of(LABELS, 2), ClassCenters(5, 8))
         np.testing.assert_allclose(isogclr.per_sample["tau"][50:], expected, rtol=1e-5)
-
-
-def test_images_without_contrasts_keep_their_temperatures() -> None:
-    isogclr = small(temperature="individual")
-    isogclr.loss({"embedding": torch.randn(6, 8)}, batch_of([3] * 3, 2), ClassCenters(5, 8))
-    assert (isogclr.per_sample["tau"] == torch.tensor(0.01)).all()
-
-
-@pytest.mark.parametrize("temperature", ["individual", "fixed"])
-def test_without_a_network_the_norm_is_the_quality(temperature: str) -> None:
-    plain = small(temperature=temperature)
-    assert not plain.learns_beside_embedding
-    embedding = 7 * torch.randn(5, 8)
-    torch.testing.assert_close(plain.score({"embedding": embedding})["quality"], embedding.norm(dim=1))
 
 
 @pytest.mark.parametrize(

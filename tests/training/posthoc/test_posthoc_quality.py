@@ -237,14 +237,6 @@ def test_a_view_depends_only_on_its_keys(drawn_faces: Path) -> None:
     assert not np.array_equal(first[1].crop(7), list(Views(3, seed=1).of(source))[1].crop(7))
 
 
-def test_a_file_is_no_cache_and_not_changed(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "text"
-    cache.write_bytes(b"text")
-    with pytest.raises(Error, match="a cache is a folder"):
-        scored(foreign, drawn_faces, tmp_path / "a.onnx", cache=cache)
-    assert cache.read_bytes() == b"text"
-
-
 def test_a_file_that_fails_the_parity_check_is_not_written(
     foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

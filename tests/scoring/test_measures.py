@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
 from facerts.images.corruptions import degrade
-from facerts.images.measures import FACE_REGION, measure_crop
+from facerts.scoring.reasons import FACE_REGION, measure_crop
 
 
 def gray(level: float) -> NDArray[np.uint8]:

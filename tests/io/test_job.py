@@ -1,4 +1,4 @@
-"""New data sets appear whole or not at all, and never in the place of others."""
+"""New files appear whole or not at all, and never in the place of others."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from facerts.curation.output_spec import OutputSpec
-from facerts.curation.split import split
-from facerts.curation.staging import staged
-from facerts.curation.writers import RECORD_FILES
+from facerts.curation.output_spec import RECORD_FILES, OutputSpec
+from facerts.curation.rearrange import split
 from facerts.datasets import open_source
-from facerts.errors import DataError, Error
+from facerts.errors import Error
+from facerts.io.job import staged
 from tests.contents import content, files_in
 
 
 def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
     file, folder, nothing = (tmp_path / name for name in ("deep/file", "folder", "nothing"))
-    with staged([file, folder, nothing]) as places:
-        places.temporary(file).write_text("1")
-        places.temporary(folder).mkdir()
-        (places.scratch / "waste").write_text("2")
+    with staged([file, folder, nothing]) as temporary:
+        temporary[file].write_text("1")
+        temporary[folder].mkdir()
+        (temporary[file].parent / "waste").write_text("2")
         assert not file.exists()
         assert not folder.exists()
     assert file.read_text() == "1"
@@ -31,8 +30,8 @@ def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with staged([tmp_path / "a"]) as places:
-            places.temporary(tmp_path / "a").write_text("half")
+        with staged([tmp_path / "a"]) as temporary:
+            temporary[tmp_path / "a"].write_text("half")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -59,7 +58,7 @@ def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
     with staged([tmp_path / "a"]) as first:
         with pytest.raises(Error, match="is writing it"), staged([tmp_path / "a"]):
             pass
-        first.temporary(tmp_path / "a").write_text("whole")
+        first[tmp_path / "a"].write_text("whole")
     assert (tmp_path / "a").read_text() == "whole"
 
 
@@ -108,18 +107,3 @@ def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(
     assert {path.name for path in held_out.iterdir()} == set(RECORD_FILES)
     if out.is_dir():
         assert {path.name for path in out.iterdir()} == set(RECORD_FILES)
-
-
-def test_an_image_that_cannot_be_had_leaves_nothing(drawn_faces: Path, tmp_path: Path) -> None:
-    source = open_source(drawn_faces)
-    read = source.read
-
-    def fails(index: int) -> bytes:
-        if index == 37:
-            raise DataError("the disk is gone")
-        return read(index)
-
-    source.read = fails  # type: ignore[method-assign]
-    with pytest.raises(DataError, match="the disk is gone"):
-        split(source, OutputSpec(tmp_path / "out"), OutputSpec(tmp_path / "held"), identities=2)
-    assert files_in(tmp_path) == []

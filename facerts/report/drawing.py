@@ -1,4 +1,7 @@
-"""How figures look: SVG that takes its text color from the page, so that light and dark pages can show it."""
+"""How figures look and what they are made of: lines with bands, points with bars, and histograms.
+
+A figure is an SVG that takes its text color from the page, so that light and dark pages can show it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from facerts.io.console import printable
@@ -30,6 +34,8 @@ LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 SIZE = (5.6, 3.7)
 # A legend of more labels than these stands below its figure; characters in an inch of it, and those that a line takes.
 INSIDE, CHARACTERS, LINE = 3, 13, 6
+# Where a label may stand beside its point, in points of type: the first place that overlaps least.
+PLACES = ((6, 6), (6, -14), (-6, 6), (-6, -14), (0, 16), (0, -24), (12, -4), (-12, -4))
 # Stands for the page's text color until the SVG is finished.
 INK = "#010203"
 _STYLE: Any = {
@@ -166,6 +172,14 @@ def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
     )
 
 
+def finish(figure: Figure, axes: Axes, rates: str = "", **limits_and_labels: Any) -> str:
+    """The figure of one panel as SVG, with its legend; axes of ``rates`` are in percent."""
+    axes.set(**limits_and_labels)
+    rate_axes(axes, rates)
+    legend(axes)
+    return svg(figure)
+
+
 def finish_panels(figure: Figure, grid: Sequence[Axes], columns: int = 3) -> str:
     """Panels as SVG, with one legend: that of the panel with the most labels, inside the only panel or under all."""
     if len(grid) == 1:
@@ -175,7 +189,70 @@ def finish_panels(figure: Figure, grid: Sequence[Axes], columns: int = 3) -> str
     return svg(figure)
 
 
-def reject_references(axes: Axes, rejected: ArrayLike, best: ArrayLike, *, label: bool = True) -> None:
+def title(axes: Axes, text: str) -> None:
+    """Write what a panel shows above it."""
+    axes.set_title(text, loc="left", fontsize=10, color=INK)
+
+
+def draw_line(
+    axes: Axes, x: ArrayLike, y: ArrayLike, band: Any = None, *, alpha: float = 0.15, **look: Any
+) -> None:
+    """Draw a line and the band around it, from its lower to its upper ends; of one point, bars."""
+    if band is not None and np.size(x) == 1:
+        draw_points(axes, x, y, y_ends=band, color=look["color"], label=look.get("label"))
+        return
+    axes.plot(x, y, **look)
+    if band is not None:
+        axes.fill_between(x, *band, color=look["color"], alpha=alpha, linewidth=0)
+
+
+def draw_points(
+    axes: Axes, x: ArrayLike, y: ArrayLike, *, x_ends: Any = None, y_ends: Any = None, **look: Any
+) -> None:
+    """Draw points with bars from their lower to their upper ends."""
+    x_bars, y_bars = (
+        None if ends is None else np.abs(np.reshape(ends, (2, -1)) - np.atleast_1d(middle))
+        for ends, middle in ((x_ends, x), (y_ends, y))
+    )
+    axes.errorbar(x, y, y_bars, x_bars, **{"fmt": "o", "elinewidth": 1, "capsize": 2, **look})
+
+
+def draw_histogram(axes: Axes, counts: ArrayLike, edges: ArrayLike, total: int = 0, **look: Any) -> None:
+    """Draw densities from the counts between edges, as shares of their sum or of a ``total``."""
+    shares = np.asarray(counts) / max(total or int(np.sum(counts)), 1)
+    axes.stairs(shares / np.diff(edges), edges, **look)
+
+
+def draw_labels(figure: Figure, axes: Axes, labels: Sequence[tuple[str, tuple[float, float], str]]) -> None:
+    """Write labels of points in their colors, each where it hides the least of the points and labels before it."""
+    with names_as_text(figure):
+        figure.draw_without_rendering()
+        taken = []
+        for _, center, _ in labels:
+            x, y = axes.transData.transform(center)
+            taken.append(Bbox.from_bounds(x - 5, y - 5, 10, 10))
+        for label, center, ink in labels:
+            look: Any = {"textcoords": "offset points", "color": ink, "fontsize": 10}
+            written = []
+            for place in PLACES:
+                look["ha"] = {1: "left", 0: "center", -1: "right"}[int(np.sign(place[0]))]
+                text = axes.annotate(label, center, place, **look)
+                box = text.get_window_extent()
+                text.remove()
+                hidden = sum(_overlap(box, other) for other in taken)
+                outside = box.width * box.height - _overlap(box, axes.get_window_extent())
+                written.append((hidden + outside, place, look["ha"], box))
+            _, place, look["ha"], box = min(written, key=lambda one: one[0])
+            axes.annotate(label, center, place, **look)
+            taken.append(box)
+
+
+def _overlap(one: Bbox, other: Bbox) -> float:
+    shared = Bbox.intersection(one, other)
+    return 0.0 if shared is None else float(shared.width * shared.height)
+
+
+def draw_reject_references(axes: Axes, rejected: ArrayLike, best: ArrayLike, *, label: bool = True) -> None:
     """Draw the best possible and the random order into error versus reject."""
     look: Any = {"color": REFERENCE, "linewidth": 1.2}
     axes.plot(rejected, best, linestyle=":", label="best possible" if label else None, **look)

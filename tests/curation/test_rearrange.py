@@ -1,20 +1,21 @@
-"""Splitting by identity and joining again: nothing is lost, nobody is in both parts."""
+"""Splitting by identity, joining again, and a random order: nothing is lost, nobody is in both parts."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from facerts.curation.curation_job import JobOptions
-from facerts.curation.exact_duplicates import dedup
-from facerts.curation.merge import merge
+from facerts.curation.dedup import dedup
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import pack_records, unpack
-from facerts.curation.split import split
+from facerts.curation.rearrange import merge, shuffle, split
 from facerts.datasets import open_source
+from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from tests.contents import content, files_in, rows
 
@@ -54,7 +55,7 @@ def test_nobody_is_in_both_parts_and_nothing_is_lost(
 
 def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
     out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
-    planned = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))
+    planned = split(open_source(drawn_faces), replace(out, dry_run=True), held, identities=2)
     assert files_in(tmp_path) == ["a.dry-run.json"]
     real = split(open_source(drawn_faces), out, held, identities=2)
     assert real["written"] == planned["written"]
@@ -171,8 +172,7 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
                 file.write(image + number)
     source = open_source(tmp_path / "faces")
     for form in ("a", "a.tar"):
-        settings = JobOptions(report=tmp_path / f"{form}.json")
-        merge([tmp_path / "faces"], OutputSpec(tmp_path / form), options=settings)
+        merge([tmp_path / "faces"], OutputSpec(tmp_path / form, report=tmp_path / f"{form}.json"))
         read = open_source(tmp_path / form)
         assert sorted(data for *_, data in rows(read)) == sorted(data for *_, data in rows(source))
         assert len(read.identities) == 4
@@ -180,8 +180,8 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
     assert set(open_source(tmp_path / "a.tar").identities) == {os.fsdecode(name) for name in odd}
     (tmp_path / "faces" / os.fsdecode(odd[3]) / "3.jpg").write_bytes(image + b"1")
     dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "once.tar"))
-    (line,) = (tmp_path / "once.dropped.jsonl").read_text().splitlines()
-    assert json.loads(line)["identity"] == os.fsdecode(odd[3])
+    (row,) = json.loads((tmp_path / "once.report.json").read_text())["dropped"]["list"]
+    assert row["identity"] == os.fsdecode(odd[3])
 
 
 def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
@@ -190,5 +190,42 @@ def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> 
     with pytest.raises(Error, match="64 images cannot fill 65 shards"):
         merge([drawn_faces], OutputSpec(tmp_path / "a", 65))
     with pytest.raises(Error, match=r"a report is a \.json file"):
-        merge([drawn_faces], OutputSpec(tmp_path / "a"), options=JobOptions(report=tmp_path / "report.txt"))
+        merge([drawn_faces], OutputSpec(tmp_path / "a", report=tmp_path / "report.txt"))
     assert files_in(tmp_path) == []
+
+
+def shuffled(source: Source, seed: int) -> list[tuple[str, str, bytes]]:
+    """The order as it is promised: image i at place i of the seed's permutation."""
+    given = rows(source)
+    places = np.random.default_rng(seed).permutation(len(given))
+    return [given[index] for index in np.argsort(places)]
+
+
+@pytest.mark.parametrize(
+    ("out", "shards"),
+    [("s", 1), ("s", 5), ("s.tar", None), ("s", None)],
+    ids=["shard", "shards", "tar", "records"],
+)
+def test_the_order_is_the_seed_s_whatever_the_form(
+    drawn_faces: Path, tmp_path: Path, out: str, shards: int | None
+) -> None:
+    source = open_source(drawn_faces)
+    shuffle(source, OutputSpec(tmp_path / out, shards), seed=7)
+    read = open_source(str(tmp_path / out / "shard-*.tar") if shards else tmp_path / out)
+    assert rows(read) == shuffled(source, 7)
+    assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
+
+
+def test_images_without_identities_are_shuffled_too(non_faces: Path, tmp_path: Path) -> None:
+    shuffle(open_source(non_faces), OutputSpec(tmp_path / "s", 2))
+    assert content(str(tmp_path / "s" / "*.tar")) == content(non_faces)
+
+
+def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces: Path, tmp_path: Path) -> None:
+    source = open_source(drawn_faces)
+    shuffle(source, OutputSpec(tmp_path / "s"), seed=3)
+    (tmp_path / "s" / "train.lst").unlink()
+    read = open_source(tmp_path / "s")
+    assert read.labels is not None
+    assert (np.diff(read.labels) < 0).any()  # not grouped
+    assert [f"person_{label:04d}" for label in read.labels] == [row[0] for row in shuffled(source, 3)]

@@ -2,34 +2,27 @@
 
 The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
 loses only the blocks in progress. At the end the files are joined and the folder is removed.
+
+The file of a block has one line of JSON per row, then a line with the number of the block, its number of rows, and the
+size and modification time of each file that the images were read from, and last the SHA-256 of everything before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, sync_names
-from facerts.io.json_file import read_json
-from facerts.scoring.blocks import (
-    Block,
-    FileState,
-    block_files,
-    check_block,
-    file_states,
-    read_rows,
-    write_block,
-)
+from facerts.io.files import atomic_write, read_file, sync_names
+from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
 from facerts.scoring.prepare import LazyImage
@@ -37,23 +30,28 @@ from facerts.scoring.row import Row
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 
-SCHEMA = "facerts.score-job/3"
+SCHEMA = "facerts.score-job/4"
 BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5
 
+_ROW, _STATES = TypeAdapter(Row), TypeAdapter(list[FileState])
 
-class Job:
+
+@dataclass(frozen=True)
+class Block:
+    """A finished block of images."""
+
+    rows: list[Row]
+    states: list[FileState]
+
+
+class ScoreJob(Job):
     """The blocks of one scoring run.
-
-    It holds a lock on its result from ``begin`` until ``close`` or the end of the ``with`` block.
 
     Args:
         settings: everything that the rows depend on besides the images; must be JSON serializable.
         block_size: images per block, by default ``BLOCK_SIZE``; the last block may have fewer.
-
-    Attributes:
-        settings: everything that the rows depend on, by name; only a run with equal settings can be resumed.
     """
 
     def __init__(
@@ -61,100 +59,30 @@ class Job:
     ) -> None:
         self.out = Path(out)
         check_sink(self.out)
-        self.folder = self.out.with_name(f"{self.out.name}.parts")
         self.images = len(source)
         self.block_size = block_size or BLOCK_SIZE
-        self.settings = {
+        settings = {
             "schema": SCHEMA,
             **settings,
             "images": self.images,
             "images_sha256": names_sha256(source),
             "block": self.block_size,
         }
+        super().__init__(self.out.with_name(f"{self.out.name}.parts"), settings, ".jsonl", self.out)
         self._source = source
-        self._joined = self.folder.with_name(f".{self.folder.name}.joined")
-        self._lock = ExitStack()
 
     def __len__(self) -> int:
         """The number of blocks."""
         return -(-self.images // self.block_size)
 
-    def __enter__(self) -> Job:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock on the result; finished blocks stay."""
-        self._lock.close()
-
-    def begin(self, *, resume: bool) -> list[str]:
-        """Lock the result, and create the folder or check the one that an earlier run left.
-
-        Returns:
-            The problem of each finished block that is damaged; these blocks are scored again.
-        """
-        with ExitStack() as lock:
-            lock.enter_context(locked(self.out))
-            damaged = self._begin(resume=resume)
-            self._lock = lock.pop_all()
-        return damaged
-
-    def _begin(self, *, resume: bool) -> list[str]:
-        for folder in (self.folder, self._joined):
-            refuse_link(folder)
-        if self._joined.exists():
-            shutil.rmtree(self._joined)
-        remove_unfinished(self.folder)
-        job_file = self.folder / "job.json"
-        if not job_file.is_file():
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise Error(f"{self.folder} exists but is not from an unfinished run; move it elsewhere")
-            self._write_settings(job_file)
-            return []
-        earlier = _read_settings(job_file)
-        # A run without finished blocks has nothing to lose.
-        if not resume and not self.finished():
-            self._write_settings(job_file)
-            return []
-        if not resume:
-            raise Error(
-                f"{self.folder} has {len(self.finished())} finished blocks of an unfinished run; continue it with "
-                "--resume, or delete the folder"
-            )
-        if earlier.get("schema") != SCHEMA:
-            raise Error(
-                f"{self.folder} is from another version of facerts; finish the run with that version, or delete the "
-                "folder"
-            )
-        changed = [name for name in self.settings if earlier.get(name) != self.settings[name]]
-        if changed:
-            raise Error(
-                f"{self.folder} is from a run with different settings ({', '.join(changed)}); use the original "
-                "settings, or delete the folder"
-            )
-        return self._check_blocks()
-
-    def _write_settings(self, job_file: Path) -> None:
-        with atomic_write(job_file, "w") as file:
-            json.dump(self.settings, file, indent=1)
-
-    def _check_blocks(self) -> list[str]:
-        """Remove the damaged blocks; see ``begin``."""
-        damaged: list[str] = []
+    def _check(self) -> None:
         stale: dict[str, Path] = {}
-        for number in sorted(self.finished()):
-            span, path = self.span(number), self._file(number)
-            try:
-                states = check_block(path, number)
-            except DataError as error:
-                path.unlink()
-                damaged.append(f"{error}; its {len(span):,} images are scored again")
-                continue
+        for number, block in self.intact(self._block):
+            span = self.span(number)
             now = file_states(self._source, span)
-            if now != states:
-                files = zip(block_files(self._source, span), states, now, strict=False)
+            if now != block.states:
+                path = self.part(number)
+                files = zip(block_files(self._source, span), block.states, now, strict=False)
                 stale[path.name] = next((file for file, before, after in files if before != after), path)
         if stale:
             blocks = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
@@ -163,16 +91,13 @@ class Job:
                 f"{self.folder}: {blocks} rows of images that have changed since they were scored, first "
                 f"{next(iter(stale.values()))}; restore the images, or delete {names} to score them again"
             )
-        return damaged
+
+    def _block(self, number: int) -> Block:
+        return read_block(self.part(number), number)
 
     def span(self, number: int) -> range:
         """The images of a block, as indices into the source."""
         return range(number * self.block_size, min((number + 1) * self.block_size, self.images))
-
-    def finished(self) -> set[int]:
-        """The numbers of the finished blocks."""
-        files = (path for path in self.folder.glob("[0-9]*.jsonl") if path.is_file())
-        return {int(path.stem) for path in files if path.stem.isdecimal()}
 
     def missing(self) -> list[int]:
         """The numbers of the unfinished blocks, in order."""
@@ -181,13 +106,13 @@ class Job:
 
     def put(self, number: int, block: Block) -> None:
         """Store a block; when this returns it survives a power failure."""
-        write_block(self._file(number), number, block)
+        write_block(self.part(number), number, block)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
         for number in range(len(self)):
             try:
-                yield from read_rows(self._file(number), number)
+                yield from self._block(number).rows
             except DataError as error:
                 raise DataError(f"{error}; run again with --resume to score its images again") from error
 
@@ -197,13 +122,53 @@ class Job:
             for row in self.rows():
                 put(row)
                 yield row
-        # Renamed first, because a half-deleted folder could neither be resumed nor ignored.
-        os.replace(self.folder, self._joined)
-        shutil.rmtree(self._joined)
-        self.close()
+        self.remove()
 
-    def _file(self, number: int) -> Path:
-        return self.folder / f"{number:09d}.jsonl"
+
+def block_files(source: Source, span: range) -> list[Path]:
+    """The files that hold the images of a span, each once, in the order of the images."""
+    files = dict.fromkeys(source.file_of(index) for index in span)
+    return [file for file in files if file is not None]
+
+
+def file_states(source: Source, span: range) -> list[FileState]:
+    """The state of each of ``block_files``."""
+    return [file_state(file) for file in block_files(source, span)]
+
+
+def write_block(path: Path, number: int, block: Block) -> None:
+    """Write a block; when this returns it is on disk."""
+    lines = [json.dumps(vars(row), ensure_ascii=False) for row in block.rows]
+    lines.append(json.dumps({"block": number, "rows": len(block.rows), "states": block.states}))
+    # File names may contain bytes that are not valid text; these are written as JSON escapes.
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+    with atomic_write(path) as file:
+        file.write(content + f"{_sha256(content)}\n".encode())
+
+
+def read_block(path: Path, number: int) -> Block:
+    """Read a block, and check that it is intact."""
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    body, _, checksum = content[:-1].rpartition(b"\n")
+    if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
+        raise DataError(f"{path}: damaged, the checksum does not match")
+    *lines, last = body.split(b"\n")
+    try:
+        footer = json.loads(last)
+        if footer["block"] != number or footer["rows"] != len(lines):
+            raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
+        rows = [_ROW.validate_python(json.loads(line)) for line in lines]
+        return Block(rows, _STATES.validate_python(footer["states"]))
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        # The checksum shows that a block is whole, not who wrote it.
+        raise DataError(f"{path}: damaged, these are not rows of images") from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def names_sha256(source: Source) -> str:
@@ -212,16 +177,6 @@ def names_sha256(source: Source) -> str:
     for index in range(len(source)):
         digest.update(source.location(index).encode("utf-8", "surrogateescape") + b"\0")
     return digest.hexdigest()
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = read_json(path)
-    except DataError as error:
-        raise DataError(f"{error}; delete the folder to start over") from error
-    if not isinstance(settings, dict):
-        raise DataError(f"{path}: not from a scoring run; delete the folder to start over")
-    return settings
 
 
 @dataclass(frozen=True)
@@ -233,7 +188,7 @@ class Task:
     copies: Copies = field(default_factory=Copies)
 
     def settings(self) -> dict[str, Any]:
-        """The options as JSON values, for ``Job``."""
+        """The options as JSON values, for ``ScoreJob``."""
         return {
             "min_quality": self.min_quality,
             "largest": self.largest,
@@ -269,7 +224,7 @@ def score_spans(
     one_at_a_time = {} if workers is None else {"workers": workers, "parallel_batches": 1}
     scored = scorer.score_lazy(
         images(),
-        scorer.row_builder_at(task.min_quality, embed=False),
+        scorer.row_builder(task.min_quality, embed=False),
         largest=task.largest,
         block_size=len(spans[0]) if spans else None,
         **one_at_a_time,
@@ -297,7 +252,7 @@ def score_rows(
 
 
 def run_job(
-    scorer: Scorer, source: Source, job: Job, task: Task, advance: Callable[[int], None] | None = None
+    scorer: Scorer, source: Source, job: ScoreJob, task: Task, advance: Callable[[int], None] | None = None
 ) -> None:
     """Score the unfinished blocks of a job in this process."""
     missing = job.missing()

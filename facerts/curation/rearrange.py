@@ -1,4 +1,4 @@
-"""Merge several data sets into one."""
+"""Data sets with the same images as others: split by identity, merged, or in random order."""
 
 from __future__ import annotations
 
@@ -7,21 +7,60 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from facerts.curation.curation_job import JobOptions, open_job
+import numpy as np
+
+from facerts.curation.curation_job import open_job
 from facerts.curation.output_spec import OutputSpec
 from facerts.datasets.open_source import Joined, open_source
 from facerts.datasets.records import Records
+from facerts.datasets.sampler import sample_identities
 from facerts.datasets.source import Relabeled, Source
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 
 
-def merge(
-    specs: Sequence[str | Path],
+def split(
+    source: Source,
     out: OutputSpec,
+    held_out: OutputSpec,
     *,
-    prefix_sources: bool = False,
-    options: JobOptions | None = None,
+    identities: int | None = None,
+    share: float | None = None,
+    seed: int = 0,
 ) -> dict[str, Any]:
+    """Write two data sets without a common identity.
+
+    The held-out identities are the same as those of ``data.holdout_identities`` in a recipe with the same seed.
+
+    Args:
+        identities: number of identities to hold out; or
+        share: share of the identities to hold out, above 0 and below 1.
+    """
+    if (identities is None) == (share is None):
+        raise Error("give the identities to hold out as either --identities or --share")
+    if share is not None and not 0 < share < 1:
+        raise Error(f"{share:g} is not a share of the identities; it must be above 0 and below 1")
+    if source.labels is None:
+        raise DataError(f"{source.name}: a split needs identities, and this source has none")
+    count = identities or max(1, round((share or 0) * len(source.identities)))
+    held = sample_identities(source, count, seed)[source.labels]
+    with open_job(source, [out, held_out], {"identities": count, "share": share, "seed": seed}) as job:
+        job.write(out, source, ~held)
+        job.write(held_out, source, held)
+    return job.report
+
+
+def shuffle(source: Source, out: OutputSpec, *, seed: int = 0) -> dict[str, Any]:
+    """Write the images of a source in random order, so that a sequential read is a shuffled read.
+
+    Every order is equally likely, and depends only on the seed and the number of images.
+    """
+    positions = np.random.default_rng(seed).permutation(len(source))
+    with open_job(source, [out], {"seed": seed}) as job:
+        job.write(out, source, order=np.argsort(positions))
+    return job.report
+
+
+def merge(specs: Sequence[str | Path], out: OutputSpec, *, prefix_sources: bool = False) -> dict[str, Any]:
     """Write the images of several sources as one data set.
 
     Files of an identity that is in several sources are prefixed with the name of the source, so that names are unique.
@@ -34,7 +73,7 @@ def merge(
     sources = [open_source(spec) for spec in specs]
     names = _names(specs, sources)
     joined = Joined(_relabel(sources, names, prefix_sources))
-    with open_job(joined, [out], options or JobOptions(), {"prefix_sources": prefix_sources}) as job:
+    with open_job(joined, [out], {"prefix_sources": prefix_sources}) as job:
         job.report["sources"] = [
             {"name": name, "images": len(source), "identities": len(source.identities)}
             for name, source in zip(names, sources, strict=True)

@@ -4,11 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +15,7 @@ from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, Error
 from facerts.images import encode_jpeg
-from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
+from facerts.scoring import Copies, ScoreJob, Scorer, Task, load, run_job
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +35,9 @@ def scorer(model: Path) -> Scorer:
     return load(model, threads=1, batch_size=4)
 
 
-def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block_size: int = 7) -> Job:
+def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block_size: int = 7) -> ScoreJob:
     source = open_images(folder)
-    job = Job(out, source, scorer.settings(), block_size)
+    job = ScoreJob(out, source, scorer.settings(), block_size)
     job.begin(resume=True)
     run_job(scorer, source, job, task or Task())
     return job
@@ -77,24 +73,29 @@ def test_whichever_blocks_are_lost_the_rows_are_the_same(
 
 
 def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
-    scorer: Scorer, folder: Path, tmp_path: Path
+    scorer: Scorer, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "rows.csv"
     run(scorer, folder, out).close()
     source = open_images(folder)
-    with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; continue it with --resume"):
-        Job(out, source, scorer.settings(), 7).begin(resume=False)
+    with pytest.raises(Error, match=r"6 finished parts of an unfinished run; continue it with --resume"):
+        ScoreJob(out, source, scorer.settings(), 7).begin(resume=False)
+    detector, crops = {"detector": "none"}, {"detector": "none", "resize_crops": True}
+    for other, names in ((detector, "detector"), (crops, "detector, resize_crops")):
+        settings = load(model, **other).settings()  # type: ignore[arg-type]
+        with pytest.raises(Error, match=rf"different settings \({names}\)"):
+            ScoreJob(out, source, settings, 7).begin(resume=True)
     with pytest.raises(Error, match=r"different settings \(model_sha256\)"):
-        Job(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
+        ScoreJob(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
     with pytest.raises(Error, match=r"different settings \(images, images_sha256\)"):
-        Job(out, open_images(folder / "0"), scorer.settings(), 7).begin(resume=True)
+        ScoreJob(out, open_images(folder / "0"), scorer.settings(), 7).begin(resume=True)
     (tmp_path / "other.csv.parts").mkdir()
     (tmp_path / "other.csv.parts" / "mine.txt").write_text("keep")
     with pytest.raises(Error, match="not from an unfinished run"):
-        Job(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
+        ScoreJob(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
 
 
-@pytest.mark.parametrize("name", ["rows.csv.parts", ".rows.csv.parts.joined"])
+@pytest.mark.parametrize("name", ["rows.csv.parts", ".rows.csv.parts.finished"])
 def test_a_link_in_the_place_of_the_blocks_is_refused(
     scorer: Scorer, folder: Path, tmp_path: Path, name: str
 ) -> None:
@@ -116,7 +117,7 @@ def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
     run(scorer, folder, out).close()
     (parts / "000000002.jsonl").unlink()
     os.mkfifo(parts / "000000002.jsonl")
-    with Job(out, open_images(folder), scorer.settings(), 7) as job:
+    with ScoreJob(out, open_images(folder), scorer.settings(), 7) as job:
         job.begin(resume=True)
         assert job.missing() == [2]
     (parts / "job.json").unlink()
@@ -165,10 +166,10 @@ def test_a_damaged_block_is_named_and_scored_again(scorer: Scorer, folder: Path,
             with pytest.raises(DataError, match=r"000000002\.jsonl: damaged, .* --resume"):
                 list(job.finish())
             assert not out.exists()
-        with Job(out, source, scorer.settings(), 7) as job:
+        with ScoreJob(out, source, scorer.settings(), 7) as job:
             (sentence,) = job.begin(resume=True)
             assert "000000002.jsonl: damaged" in sentence
-            assert sentence.endswith("; its 7 images are scored again")
+            assert sentence.endswith("; what it had is done again")
             assert job.missing() == [2]
             run_job(scorer, source, job, Task())
             list(job.finish())
@@ -214,7 +215,7 @@ def test_a_run_whose_images_changed_is_not_resumed(scorer: Scorer, folder: Path,
     run(scorer, images, out).close()
 
     def refused() -> str:
-        with pytest.raises(Error) as error, Job(out, open_images(images), scorer.settings(), 7) as job:
+        with pytest.raises(Error) as error, ScoreJob(out, open_images(images), scorer.settings(), 7) as job:
             job.begin(resume=True)
         return str(error.value)
 
@@ -255,7 +256,7 @@ def test_two_runs_may_not_write_the_same_file(scorer: Scorer, folder: Path, tmp_
     out = tmp_path / "rows.csv"
     with run(scorer, folder, out):
         with pytest.raises(Error, match=rf"rows\.csv: process {os.getpid()} on .* is writing it"):
-            Job(out, open_images(folder), scorer.settings(), 7).begin(resume=True)
+            ScoreJob(out, open_images(folder), scorer.settings(), 7).begin(resume=True)
         list(run(scorer, folder, tmp_path / "other.csv").finish())
     list(run(scorer, folder, out).finish())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "rows.csv"]
@@ -302,46 +303,3 @@ def test_crops_and_copies_are_saved_and_nothing_is_overwritten(
     for name in ("accepted", "rejected"):
         for copy in kept[name]:
             assert (tmp_path / name / copy).read_bytes() == (folder / copy).read_bytes()
-
-
-KILLED = """
-import sys, time
-import facerts.scoring.job as job
-put = job.Job.put
-def slow_put(self, number, block):
-    put(self, number, block)
-    print(number, flush=True)
-    time.sleep(0.3)
-job.Job.put = slow_put
-job.BLOCK_SIZE = 7
-from facerts.cli import main
-main()
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_command_can_be_resumed(folder: Path, model: Path, tmp_path: Path) -> None:
-    command = ["score", str(folder), "--model", str(model), "--batch-size", "4", "--out"]
-    whole = [sys.executable, "-c", KILLED.replace("0.3", "0"), *command, str(tmp_path / "whole.parquet")]
-    subprocess.run(whole, check=False, capture_output=True)
-    part = [sys.executable, "-c", KILLED, *command, str(tmp_path / "part.parquet")]
-    with subprocess.Popen(part, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.stdout.readline()
-        time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "part.parquet").exists()
-    assert len(list((tmp_path / "part.parquet.parts").glob("0*.jsonl"))) in {2, 3}
-    # Its lock file is left behind but locks nothing.
-    assert (tmp_path / ".part.parquet.lock").exists()
-    again = subprocess.run(part, check=False, capture_output=True, text=True)
-    assert again.returncode == 2
-    assert "--resume" in again.stderr
-    done = subprocess.run([*part, "--resume"], check=False, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    import pyarrow.parquet
-
-    tables = [pyarrow.parquet.read_table(tmp_path / f"{name}.parquet") for name in ("whole", "part")]
-    assert tables[0].equals(tables[1])
-    assert tables[0].num_rows == 40
