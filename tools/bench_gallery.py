@@ -27,6 +27,7 @@ from bench import machine, parser_of, seconds_of
 from numpy.typing import NDArray
 
 from facerts.galleries import Enrollments
+from facerts.galleries import postgres_tables as tables
 from facerts.galleries.postgres_store import PostgresStore
 
 Vectors = NDArray[np.float32]
@@ -141,8 +142,8 @@ def report(
 
 
 def make_index(store: PostgresStore) -> None:
-    with store.connections.writing() as connection:
-        store.tables.make_index(connection, store.tables.state(connection).size)
+    with store.connections.transaction(read_only=False) as connection:
+        tables.make_index(connection, tables.read_state(connection).size)
 
 
 def sizes(store: PostgresStore) -> dict[str, int]:
@@ -152,8 +153,8 @@ def sizes(store: PostgresStore) -> dict[str, int]:
         "FROM pg_class WHERE oid IN ('{schema}.people'::regclass, '{schema}.enrollments'::regclass) OR oid IN "
         "(SELECT indexrelid FROM pg_index WHERE indrelid = '{schema}.people'::regclass) ORDER BY relname"
     )
-    with store.connections.reading() as connection:
-        return dict(connection.execute(store.tables.statement(text)).fetchall())
+    with store.connections.transaction() as connection:
+        return dict(connection.run(text).fetchall())
 
 
 if __name__ == "__main__":

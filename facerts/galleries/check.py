@@ -132,8 +132,8 @@ def check_images(images: Enrollments, limits: Limits | None = None) -> list[Find
     return sorted(findings, key=lambda each: (order[each.reason], each.false_alarms, each.person, each.path))
 
 
-def listed_entries(images: Enrollments, listed: Sequence[Listed]) -> tuple[set[str], set[tuple[str, str]]]:
-    """What a correction removes: people, and images by person and path.
+def listed_rows(images: Enrollments, listed: Sequence[Listed]) -> NDArray[np.bool_]:
+    """``(N,)`` which images a correction removes.
 
     The best image of a person who would have none stays, unless it is not a face or is there twice.
 
@@ -142,13 +142,17 @@ def listed_entries(images: Enrollments, listed: Sequence[Listed]) -> tuple[set[s
     """
     people = {each.person for each in listed if not each.path}
     entries = {(each.person, each.path) for each in listed if each.path}
+    missing = sorted(people - set(images.people.tolist()))
+    missing += [path for _, path in sorted(entries - set(images.entries))]
+    if missing:
+        raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
     final = {(each.person, each.path) for each in listed if each.reason not in KEPT_IF_LAST}
     left = {person for person, path in images.entries if (person, path) not in entries} | people
-    kept: dict[str, str] = {}
     for image in best_images(images, len(images)):
         if image.person not in left and (image.person, image.path) not in final:
-            kept.setdefault(image.person, image.path)
-    return people, entries - set(kept.items())
+            left.add(image.person)
+            entries.remove((image.person, image.path))
+    return images.among(entries, people)
 
 
 def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:

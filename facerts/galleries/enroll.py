@@ -18,7 +18,7 @@ from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
 from facerts.scoring.face import Face, embedded
-from facerts.scoring.inputs import BytesLike, Color, ImageInputs, is_pil, lazy_inputs
+from facerts.scoring.inputs import BytesLike, ImageInputs, is_pil, lazy_inputs
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
@@ -115,28 +115,13 @@ def people_of(source: Source) -> list[str]:
 
 
 def enroll(
-    scorer: Scorer,
-    images: Any,
-    *,
-    person: str | None = None,
-    min_quality: float | None = None,
-    color: Color = "RGB",
-    progress: str = "",
+    scorer: Scorer, images: Any, person: str | None, **options: Any
 ) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
     if person is None and not isinstance(images, Source):
         images = open_source(_paths(images))
     people = people_of(images) if person is None else repeat(person_name(person))
-    faces = scored_faces(
-        scorer,
-        images,
-        ENROLLMENT_KEEP,
-        min_quality,
-        by_content=True,
-        largest=True,
-        color=color,
-        progress=progress,
-    )
+    faces = scored_faces(scorer, images, ENROLLMENT_KEEP, by_content=True, largest=True, **options)
     kept, rejected = [], []
     for name, face in zip(people, faces, strict=person is None):
         row, embedding = face.row, face.vector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error
-from facerts.galleries.person_name import normal_name, person_name
+from facerts.galleries.person_name import person_name
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.io.npz import ArrayType
 from facerts.metrics.pooling import face_weights, pool
@@ -34,6 +34,7 @@ IMAGE_ARRAYS = {
     "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
     "reasons": ArrayType(np.str_, ("images",)),
 }
+COLUMNS = ("person", *IMAGE_ARRAYS)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Enrollments:
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
         """Select rows."""
-        return self._with({name: getattr(self, name)[rows] for name in ("person", *IMAGE_ARRAYS)})
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return replace(self, **columns)
 
     def in_order(self) -> Enrollments:
         """The images by person, with names and paths as they are stored; spellings of one name are one person."""
@@ -76,19 +78,13 @@ class Enrollments:
         path = np.array([*map(storable, self.path.tolist())], dtype=str)
         return replace(self, person=person, path=path).take(np.argsort(person, kind="stable"))
 
-    def changed(self, gone: NDArray[np.bool_], added: Enrollments | None = None) -> Enrollments:
+    def changed(self, gone: NDArray[np.bool_], added: Enrollments) -> Enrollments:
         """These images without some, and with others."""
         left = self.take(~gone)
-        if added is None:
-            return left
-        columns = {
-            name: np.concatenate([getattr(left, name), getattr(added, name)])
-            for name in ("person", *IMAGE_ARRAYS)
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(left, name), getattr(added, name)]) for name in COLUMNS
         }
-        return self._with(columns).in_order()
-
-    def _with(self, columns: dict[str, Any]) -> Enrollments:
-        return replace(self, **columns)
+        return replace(left, **columns).in_order()
 
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """The reasons of one image, most important first."""
@@ -148,20 +144,10 @@ class Enrollments:
         names = self.people[nearest.templates].tolist()
         return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
 
-    def among(self, entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
-        """``(N,)`` which images are given by person and path."""
-        wanted = set(entries)
-        return np.array([entry in wanted for entry in self.entries], dtype=bool)
-
-    def rows_of(self, people: Iterable[str], entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
-        """``(N,)`` which images are those of people, or are given by person and path."""
-        names = {*map(normal_name, people)}
-        wanted = {(normal_name(name), path) for name, path in entries}
-        missing = sorted(names - set(self.people.tolist()))
-        missing += [path for _, path in sorted(wanted - set(self.entries))]
-        if missing:
-            raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
-        return self.among(wanted) | np.isin(self.person, sorted(names) or [""])
+    def among(self, entries: Collection[tuple[str, str]], people: Collection[str] = ()) -> NDArray[np.bool_]:
+        """``(N,)`` which images are given by person and path, or are those of people."""
+        given = set(entries)
+        return np.array([entry in given or entry[0] in people for entry in self.entries], dtype=bool)
 
 
 def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
 from facerts.galleries.best import BestImage, best_images
-from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_entries
+from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.match import Match, is_usable, match_of
@@ -101,28 +102,14 @@ class Gallery:
         return f"<Gallery {self.name}>"
 
     @classmethod
-    def create(
-        cls,
-        place: str | Path,
-        scorer: Scorer,
-        images: Faces | Source,
-        *,
-        person: str | None = None,
-        min_quality: float | None = None,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> Gallery:
-        """A gallery of these images, in place of what is there; see ``add``, which says what was rejected."""
+    def create(cls, place: str | Path, scorer: Scorer, images: Faces | Source, **options: Any) -> Gallery:
+        """A gallery of these images, in place of what is there.
+
+        Args:
+            options: of ``add``, which says what was rejected.
+        """
         gallery = cls(place)
-        gallery.add(
-            scorer,
-            images,
-            person=person,
-            replace=True,
-            min_quality=min_quality,
-            color=color,
-            progress=progress,
-        )
+        gallery.add(scorer, images, replace=True, **options)
         return gallery
 
     def add(
@@ -155,7 +142,7 @@ class Gallery:
             if not replace:
                 self.check_model(scorer)
             new, rejected = enroll(
-                scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
+                scorer, images, person, min_quality=min_quality, color=color, progress=progress
             )
             return self._put(new, rejected, replace=replace)
 
@@ -184,17 +171,12 @@ class Gallery:
         listed = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
         whole, stored = [*map(normal_name, people)], {*map(storable, paths)}
 
-        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], None]:
-            missing = stored - set(known.path.tolist())
-            by_path = [entry for entry in known.entries if entry[1] in stored] + [
-                ("", path) for path in missing
-            ]
-            gone = [
-                *listed,
-                *(Listed(name, "", "") for name in whole),
-                *(Listed(*each, "") for each in by_path),
-            ]
-            return known.rows_of(*listed_entries(known, gone)), None
+        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], Enrollments]:
+            by_path = [entry for entry in known.entries if entry[1] in stored]
+            by_path += [("", path) for path in stored - set(known.path.tolist())]
+            named = [*((name, "") for name in whole), *by_path]
+            gone = listed_rows(known, [*listed, *(Listed(*each, "") for each in named)])
+            return gone, known.take(np.zeros(0, dtype=int))
 
         concerned = [*whole, *(each.person for each in listed)]
         with self._store.reserved(replace=False):
@@ -229,8 +211,7 @@ class Gallery:
             min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
                 threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-            progress: what a progress bar says; empty for none.
+            color, progress: as for ``add``.
         """
         self.check_model(scorer)
         faces = scored_faces(
@@ -244,13 +225,12 @@ class Gallery:
         usable = [face for face in faces if is_usable(face)]
         for face in usable:
             _check_model(content, "the model of this face", face.row.model_sha256)
-        found: Iterable[Sequence[tuple[str, float]]] = ()
+        found: Iterator[Sequence[tuple[str, float]]] = iter(())
         if usable:
             probes = np.array([face.vector for face in usable], dtype=np.float32)
             _check_size(content, probes)
-            found = self._store.search(probes, k)
-        candidates = iter(found)
-        return [match_of(face, next(candidates) if is_usable(face) else (), threshold) for face in faces]
+            found = iter(self._store.search(probes, k))
+        return [match_of(face, next(found) if is_usable(face) else (), threshold) for face in faces]
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.

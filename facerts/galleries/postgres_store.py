@@ -14,23 +14,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import Rollback
 from typing_extensions import LiteralString
 
 from facerts.errors import DataError, Error
 from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
 from facerts.galleries.person_name import person_name
-from facerts.galleries.postgres_connections import (
-    CANDIDATES,
-    MAX_EF_SEARCH,
-    Connection,
-    PostgresConnections,
-    default_ef_search,
-    parse_address,
-    set_index_search,
-)
+from facerts.galleries.postgres_connections import GalleryConnection, PostgresConnections, parse_address
 from facerts.galleries.postgres_strangers import PostgresStrangers
-from facerts.galleries.postgres_tables import FORMAT, INDEX_FROM, GalleryState, PostgresTables
-from facerts.galleries.store import NOBODY_LEFT, Change, Edit, GallerySummary, Store
+from facerts.galleries.postgres_tables import (
+    CANDIDATES,
+    FORMAT,
+    INDEX_FROM,
+    GalleryState,
+    check_tables,
+    create_tables,
+    make_index,
+    put_in_place,
+    read_state,
+    use_index,
+)
+from facerts.galleries.store import NOBODY_LEFT, Edit, GallerySummary, Store
 from facerts.galleries.unmated import SearchThreshold
 from facerts.io.npz import typed_arrays
 from facerts.scoring.prepare import storable
@@ -63,6 +67,23 @@ SELECT name, -(template <#> %(probe)s) AS cosine FROM (
 """
 
 
+# The images of some people: by their names, or because an image of theirs has one of these paths.
+CONCERNED = """
+WHERE people.id IN (
+    SELECT id FROM {schema}.people WHERE name = ANY(%s) UNION
+    SELECT person FROM {schema}.enrollments WHERE path = ANY(%s)
+)
+"""
+COUNTS = """
+SELECT name, count(*) FROM {schema}.people JOIN {schema}.enrollments ON person = people.id
+GROUP BY people.id ORDER BY name COLLATE "C"
+"""
+DELETE = """
+DELETE FROM {schema}.enrollments USING {schema}.people, unnest(%s::text[], %s::text[]) AS gone(name, path)
+WHERE person = people.id AND people.name = gone.name AND enrollments.path = gone.path
+"""
+
+
 class PostgresStore(Store):
     """A database, in which each call sees what others have written.
 
@@ -74,37 +95,33 @@ class PostgresStore(Store):
         parsed = parse_address(address)
         self.name = parsed.shown
         self.connections = PostgresConnections(parsed)
-        self.tables = PostgresTables(parsed)
-        self._strangers = PostgresStrangers(self.connections, self.tables)
+        self._strangers = PostgresStrangers(self.connections)
 
     def close(self) -> None:
         self.connections.close()
 
     def summary(self) -> GallerySummary:
-        with self.connections.reading() as connection:
-            return self.tables.state(connection)
+        with self.connections.transaction() as connection:
+            return read_state(connection)
 
     def image_counts(self) -> dict[str, int]:
-        text = (
-            "SELECT name, count(*) FROM {schema}.people JOIN {schema}.enrollments ON person = people.id "
-            'GROUP BY people.id ORDER BY name COLLATE "C"'
-        )
-        with self.connections.reading() as connection:
-            self.tables.check(connection, self.tables.state(connection))
-            return dict(connection.execute(self.tables.statement(text)).fetchall())
+        with self.connections.transaction() as connection:
+            check_tables(connection, read_state(connection))
+            return dict(connection.run(COUNTS).fetchall())
 
     def read(self) -> Enrollments:
-        with self.connections.reading() as connection:
-            state = self.tables.state(connection)
-            self.tables.check(connection, state)
-            return self._read(connection, state)
+        with self.connections.transaction() as connection:
+            state = read_state(connection)
+            check_tables(connection, state)
+            return _read(connection, state)
 
     @contextmanager
     def reserved(self, *, replace: bool) -> Iterator[None]:
         """See whether tables can be made; writers take turns only when their images have been scored."""
         if replace:
-            with self.connections.trying() as connection:
-                self.tables.create(connection, size=1)
+            with self.connections.transaction(read_only=False) as connection:
+                create_tables(connection, size=1)
+                raise Rollback
         yield
 
     def replace(self, images: Enrollments, *, index: bool | None = None) -> None:
@@ -113,51 +130,49 @@ class PostgresStore(Store):
         Args:
             index: make the index that finds templates; None if there are ``INDEX_FROM`` people or more.
         """
-        size = images.embedding.shape[1]
-        names = images.people.tolist()
-        with self.connections.writing() as connection:
-            self.tables.create(connection, size)
-            people = zip(names, images.templates, strict=True)
-            self._copy(connection, "new_people", "name, template", people)
+        size, names = images.embedding.shape[1], images.people.tolist()
+        with self.connections.transaction(read_only=False) as connection:
+            create_tables(connection, size)
+            _copy(connection, "new_people", "name, template", zip(names, images.templates, strict=True))
             # Rows of new tables are numbered from 1.
-            self._copy_images(connection, "new_enrollments", images, (images.row + 1).tolist())
-            about = (FORMAT, images.model, images.model_sha256, size, len(names), len(images))
-            text = (
+            _copy_images(connection, "new_enrollments", images, (images.row + 1).tolist())
+            connection.run(
                 "INSERT INTO {schema}.new_about "
                 "(format, model, model_sha256, size, people, images, indexed, changes, sample) "
-                "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))"
+                "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))",
+                (FORMAT, images.model, images.model_sha256, size, len(names), len(images)),
             )
-            connection.execute(self.tables.statement(text), about)
-            self.tables.put_in_place(
-                connection, size, index=len(names) >= INDEX_FROM if index is None else index
-            )
+            put_in_place(connection, size, index=len(names) >= INDEX_FROM if index is None else index)
 
-    def change(self, people: Collection[str], paths: Collection[str], edit: Edit) -> Change:
-        with self.connections.writing() as connection:
-            state = self.tables.state(connection, lock=True)
+    def change(
+        self, people: Collection[str], paths: Collection[str], edit: Edit
+    ) -> tuple[Enrollments, Enrollments, GallerySummary]:
+        with self.connections.transaction(read_only=False) as connection:
+            state = read_state(connection, lock=True)
             # Others are not concerned, however many there are.
-            before = self._read(connection, state, self._concerned(connection, people, paths))
-            gone, added = edit(before)
-            removed = before.take(gone)
-            new = before.take(np.zeros(len(before), dtype=bool)) if added is None else added
+            before = _read(connection, state, CONCERNED, ([*map(storable, people)], [*paths]))
+            gone, new = edit(before)
+            removed, after = before.take(gone), before.changed(gone, new)
             images = state.images - len(removed) + len(new)
             if not images:
                 raise DataError(NOBODY_LEFT)
-            after = before.changed(gone, added)
-            old_names, names = set(before.people.tolist()), set(after.people.tolist())
-            self._delete_images(connection, removed)
-            delete = "DELETE FROM {schema}.people WHERE name = ANY(%s)"
-            connection.execute(self.tables.statement(delete), (sorted(old_names - names),))
-            touched = names & {*removed.person.tolist(), *new.person.tolist()}
-            self._set_templates(connection, after, touched)
+            connection.run(DELETE, (removed.person.tolist(), removed.path.tolist()))
+            left, there = set(after.people.tolist()), set(before.people.tolist())
+            connection.run("DELETE FROM {schema}.people WHERE name = ANY(%s)", (sorted(there - left),))
+            _set_templates(connection, after, left & {*removed.person.tolist(), *new.person.tolist()})
             text = "SELECT name, id FROM {schema}.people WHERE name = ANY(%s)"
-            ids = dict(connection.execute(self.tables.statement(text), (new.people.tolist(),)).fetchall())
-            self._copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
-            count = state.people + len(names - old_names) - len(old_names - names)
-            self._count(connection, count, images, changes=len(removed) + len(new), shrunk=not len(new))
+            ids = dict(connection.run(text, (new.people.tolist(),)).fetchall())
+            _copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
+            count = state.people + len(left) - len(there)
+            # Scores of strangers are gone with what was removed, so other processes read them again.
+            connection.run(
+                "UPDATE {schema}.about "
+                "SET people = %s, images = %s, changes = changes + %s, sample = sample + %s",
+                (count, images, len(removed) + len(new), int(not len(new))),
+            )
             if not state.indexed and count >= INDEX_FROM:
-                self.tables.make_index(connection, state.size)
-            return Change(before, after, self.tables.state(connection))
+                make_index(connection, state.size)
+            return before, after, read_state(connection)
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match; see ``PostgresStrangers`` for how it follows changes of the gallery."""
@@ -172,139 +187,95 @@ class PostgresStore(Store):
             ef_search: how many candidates a search in the index, which is not exact, keeps, 1 to 1,000; None for 400,
                 or a thousandth of the people if that is more.
         """
-        with self.connections.reading() as connection:
-            return self._nearest(connection, self.tables.state(connection), probes, k, ef_search)
-
-    def _nearest(
-        self,
-        connection: Connection,
-        state: GalleryState,
-        probes: NDArray[np.float32],
-        k: int,
-        ef_search: int | None = None,
-    ) -> list[list[tuple[str, float]]]:
-        statement = self.tables.statement(EXACT)
         candidates = max(CANDIDATES, 2 * k)
-        if state.indexed:
-            statement = self.tables.statement(INDEXED, size=state.size)
-            # Deleted templates stay in the index for a while, so a search goes on until it has found enough.
-            wanted = default_ef_search(state.people) if ef_search is None else ef_search
-            set_index_search(connection, max(wanted, min(candidates, MAX_EF_SEARCH)))
-        found = [
-            connection.execute(
-                statement, {"probe": probe, "k": k, "candidates": candidates}, binary=True
-            ).fetchall()
-            for probe in probes
-        ]
-        if not all(found):
-            raise self.tables.broken("it has no people")
-        return found
+        with self.connections.transaction() as connection:
+            state = read_state(connection)
+            if state.indexed:
+                use_index(connection, state.people, candidates, ef_search)
+            statement = connection.statement(INDEXED if state.indexed else EXACT, size=state.size)
+            values = ({"probe": probe, "k": k, "candidates": candidates} for probe in probes)
+            found = [connection.execute(statement, each, binary=True).fetchall() for each in values]
+            if not all(found):
+                raise connection.contradiction("it has no people")
+            return found
 
-    def _concerned(self, connection: Connection, people: Collection[str], paths: Collection[str]) -> set[str]:
-        """Names of people, and of those with images of these paths."""
-        text = (
-            "SELECT DISTINCT name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id "
-            "WHERE path = ANY(%s)"
-        )
-        found = connection.execute(self.tables.statement(text), (list(paths),)).fetchall() if paths else []
-        return {*map(storable, people), *(name for (name,) in found)}
 
-    def _read(
-        self, connection: Connection, state: GalleryState, names: Collection[str] | None = None
-    ) -> Enrollments:
-        """The images of people, or all, by person in the order in which they were enrolled."""
-        text: LiteralString = (
-            "SELECT {what} FROM {schema}.enrollments JOIN {schema}.people ON person = people.id {some}"
-        )
-        some = "" if names is None else "WHERE name = ANY(%s)"
-        values = None if names is None else (list(names),)
-        count = connection.execute(self.tables.statement(text, what="count(*)", some=some), values).fetchone()
-        assert count is not None
-        statement = self.tables.statement(
-            text, what=f"name, {COLUMNS}", some=f"{some} ORDER BY enrollments.id"
-        )
-        rows: list[Any] = []
-        embedding = np.empty((count[0], state.size), dtype=np.float32)
-        with connection.cursor("images", binary=True) as cursor:
-            cursor.itersize = BLOCK
-            for row in cursor.execute(statement, values):
-                embedding[len(rows)] = row[2].to_numpy()
-                rows.append((*row[:2], *row[3:]))
-        person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
-        columns = {
-            "path": np.array(path, dtype=str),
-            "embedding": embedding,
-            "quality": np.array(quality, dtype=np.float32),
-            "percentile": np.array(percentile, dtype=np.float32),
-            "reasons": np.array(reasons, dtype=str),
-        }
-        try:
-            columns = typed_arrays(columns, IMAGE_ARRAYS)
-            check_faces(columns["embedding"], columns["reasons"])
-            for name in set(person):
-                if person_name(name) != name:
-                    raise Error(f"the name {name} is not in Unicode's NFC, or has spaces around it")
-        except Error as error:
-            raise self.tables.broken(error) from error
-        names_of_images = np.array(person, dtype=str)
-        return Enrollments(
-            names_of_images, **columns, model=state.model, model_sha256=state.model_sha256
-        ).in_order()
+def _read(
+    connection: GalleryConnection,
+    state: GalleryState,
+    some: LiteralString = "",
+    values: Sequence[object] | None = None,
+) -> Enrollments:
+    """The images of some people, or all, by person in the order in which they were enrolled."""
+    images: LiteralString = " FROM {schema}.enrollments JOIN {schema}.people ON person = people.id " + some
+    count = connection.run("SELECT count(*)" + images, values).fetchone()
+    assert count is not None
+    rows: list[Any] = []
+    embedding = np.empty((count[0], state.size), dtype=np.float32)
+    statement = connection.statement(f"SELECT name, {COLUMNS}{images} ORDER BY enrollments.id")
+    with connection.cursor("images", binary=True) as cursor:
+        cursor.itersize = BLOCK
+        for name, path, vector, *others in cursor.execute(statement, values):
+            embedding[len(rows)] = vector.to_numpy()
+            rows.append((name, path, *others))
+    person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
+    columns = {
+        "path": np.array(path, dtype=str),
+        "embedding": embedding,
+        "quality": np.array(quality, dtype=np.float32),
+        "percentile": np.array(percentile, dtype=np.float32),
+        "reasons": np.array(reasons, dtype=str),
+    }
+    try:
+        columns = typed_arrays(columns, IMAGE_ARRAYS)
+        check_faces(columns["embedding"], columns["reasons"])
+        for name in set(person):
+            if person_name(name) != name:
+                raise Error(f"the name {name} is not in Unicode's NFC, or has spaces around it")
+    except Error as error:
+        raise connection.contradiction(error) from error
+    names = np.array(person, dtype=str)
+    return Enrollments(names, **columns, model=state.model, model_sha256=state.model_sha256).in_order()
 
-    def _copy_images(
-        self, connection: Connection, table: str, images: Enrollments, people: Sequence[int]
-    ) -> None:
-        """Write images of the people with these ids."""
-        columns = zip(
-            people,
-            images.path.tolist(),
-            images.embedding,
-            map(_number_or_null, images.quality.tolist()),
-            map(_number_or_null, images.percentile.tolist()),
-            images.reasons.tolist(),
-            strict=True,
-        )
-        self._copy(connection, table, f"person, {COLUMNS}", columns)
 
-    def _copy(
-        self, connection: Connection, table: str, columns: str, rows: Iterable[tuple[Any, ...]]
-    ) -> None:
-        statement = self.tables.statement(
-            "COPY {schema}.{table} ({columns}) FROM STDIN (FORMAT BINARY)", table=table, columns=columns
-        )
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types([TYPES[column] for column in columns.split(", ")])
-            for row in rows:
-                copy.write_row(row)
+def _copy_images(
+    connection: GalleryConnection, table: LiteralString, images: Enrollments, people: Sequence[int]
+) -> None:
+    """Write images of the people with these ids."""
+    columns = zip(
+        people,
+        images.path.tolist(),
+        images.embedding,
+        map(_number_or_null, images.quality.tolist()),
+        map(_number_or_null, images.percentile.tolist()),
+        images.reasons.tolist(),
+        strict=True,
+    )
+    _copy(connection, table, f"person, {COLUMNS}", columns)
 
-    def _set_templates(self, connection: Connection, images: Enrollments, names: Collection[str]) -> None:
-        """Write the templates of people, some of whom may be new."""
-        if not names:
-            return
-        every = zip(images.people.tolist(), images.templates, strict=True)
-        rows = [(template, name) for name, template in every if name in names]
-        with connection.cursor() as cursor:
-            new = "INSERT INTO {schema}.people (template, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-            cursor.executemany(self.tables.statement(new), rows)
-            known = "UPDATE {schema}.people SET template = %s WHERE name = %s AND template <> %s"
-            cursor.executemany(self.tables.statement(known), [(*row, row[0]) for row in rows])
 
-    def _delete_images(self, connection: Connection, images: Enrollments) -> None:
-        """Delete the images of the same people and paths."""
-        text = (
-            "DELETE FROM {schema}.enrollments USING {schema}.people, "
-            "unnest(%s::text[], %s::text[]) AS gone(name, path) "
-            "WHERE person = people.id AND people.name = gone.name AND enrollments.path = gone.path"
-        )
-        names, paths = images.person.tolist(), images.path.tolist()
-        connection.execute(self.tables.statement(text), (names, paths))
+def _copy(
+    connection: GalleryConnection,
+    table: LiteralString,
+    columns: LiteralString,
+    rows: Iterable[tuple[Any, ...]],
+) -> None:
+    statement = connection.statement(f"COPY {{schema}}.{table} ({columns}) FROM STDIN (FORMAT BINARY)")
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types([TYPES[column] for column in columns.split(", ")])
+        for row in rows:
+            copy.write_row(row)
 
-    def _count(self, connection: Connection, people: int, images: int, *, changes: int, shrunk: bool) -> None:
-        text = (
-            "UPDATE {schema}.about SET people = %s, images = %s, changes = changes + %s, sample = sample + %s"
-        )
-        # Scores of strangers are gone with what was removed, so other processes read them again.
-        connection.execute(self.tables.statement(text), (people, images, changes, int(shrunk)))
+
+def _set_templates(connection: GalleryConnection, images: Enrollments, names: Collection[str]) -> None:
+    """Write the templates of people, some of whom may be new."""
+    every = zip(images.people.tolist(), images.templates, strict=True)
+    rows = [(template, name) for name, template in every if name in names]
+    with connection.cursor() as cursor:
+        new = "INSERT INTO {schema}.people (template, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        cursor.executemany(connection.statement(new), rows)
+        known = "UPDATE {schema}.people SET template = %s WHERE name = %s AND template <> %s"
+        cursor.executemany(connection.statement(known), [(*row, row[0]) for row in rows])
 
 
 def _number_or_null(value: float) -> float | None:

@@ -8,9 +8,9 @@ Once more than a share ``STALE`` of the gallery's images was added or removed, t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,8 @@ from facerts.galleries.enrollments import (
     nearest_other_rows,
     sampled_rows,
 )
-from facerts.galleries.postgres_connections import (
-    CANDIDATES,
-    Connection,
-    PostgresConnections,
-    default_ef_search,
-    set_index_search,
-)
-from facerts.galleries.postgres_tables import GalleryState, PostgresTables
+from facerts.galleries.postgres_connections import GalleryConnection, PostgresConnections
+from facerts.galleries.postgres_tables import CANDIDATES, GalleryState, check_tables, read_state, use_index
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 
 STALE = 0.01
@@ -41,19 +35,21 @@ STALE = 0.01
 MAX_INDEXED = 2000
 # The share of the scores that must be left, and what none of them reaches.
 COMPLETE, IMPOSSIBLE = 0.9, 1.01
-IDS = "SELECT id FROM {schema}.enrollments ORDER BY person, id"
-PEOPLE = """
-SELECT enrollments.id, person, name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id
-WHERE enrollments.id = ANY(%s) ORDER BY enrollments.id
+CHOSEN = """
+SELECT id, person, name FROM (
+    SELECT enrollments.id, person, name, row_number() OVER (ORDER BY person, enrollments.id) - 1 AS row
+    FROM {schema}.enrollments JOIN {schema}.people ON person = people.id
+) AS numbered WHERE row IN (SELECT unnest(%s::bigint[])) ORDER BY id
 """
 IMAGES = "SELECT person, embedding FROM {schema}.enrollments WHERE id = ANY(%s) ORDER BY id"
 TEMPLATES = "SELECT id, template FROM {schema}.people ORDER BY id"
 INDEXED = """
-SELECT enrollments.id, best.id, best.cosine FROM {schema}.enrollments, LATERAL (
+SELECT enrollments.id, own.name, best.id, best.cosine
+FROM {schema}.enrollments JOIN {schema}.people AS own ON person = own.id, LATERAL (
     SELECT id, -(template <#> embedding) AS cosine FROM (
         SELECT id, template FROM {schema}.people
         ORDER BY template::halfvec({size}) <#> embedding::halfvec({size}) LIMIT {candidates}
-    ) AS near WHERE near.id <> enrollments.person ORDER BY cosine DESC, id LIMIT 1
+    ) AS near WHERE near.id <> person ORDER BY cosine DESC, id LIMIT 1
 ) AS best WHERE enrollments.id = ANY(%s) ORDER BY enrollments.id
 """
 STORE = """
@@ -69,8 +65,11 @@ ORDER BY name COLLATE "C", enrollments.id
 """
 
 
-@dataclass(frozen=True)
-class StrangerSample:
+# An image, the name of its person, the most similar other person, and the cosine to that person's template.
+Stranger: TypeAlias = tuple[int, str, int, float]
+
+
+class StrangerSample(NamedTuple):
     """Scores of searches for strangers.
 
     Attributes:
@@ -83,17 +82,12 @@ class StrangerSample:
     changes: int
     threshold: Callable[[float], SearchThreshold]
 
-    def fits(self, state: GalleryState) -> bool:
-        """Whether the gallery has not changed too much since."""
-        return self.sample == state.sample and not _stale(self.changes, state)
-
 
 class PostgresStrangers:
     """Thresholds of a gallery; threads may share it."""
 
-    def __init__(self, connections: PostgresConnections, tables: PostgresTables) -> None:
+    def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
-        self._tables = tables
         self._kept: StrangerSample | None = None
         # Threads that need a new sample wait for one of them to take it.
         self._lock = threading.Lock()
@@ -104,94 +98,90 @@ class PostgresStrangers:
             return self._fitting_sample().threshold(fpir)
 
     def _fitting_sample(self) -> StrangerSample:
-        with self._connections.reading() as connection:
-            state = self._tables.state(connection)
+        with self._connections.transaction() as connection:
+            state, kept = read_state(connection), self._kept
             if state.people < 2:
                 raise DataError(TOO_FEW)
-            if self._kept is None or not self._kept.fits(state):
-                self._kept = self._stored(connection, state)
-            if self._kept is not None:
-                return self._kept
-            enrollments, names, nearest, scores = self._draw(connection, state)
-        drawn = _sample(state.sample, state.changes, state.people, names, scores)
+            if kept is None or kept.sample != state.sample or _stale(kept.changes, state):
+                kept = self._kept = _stored(connection, state)
+            if kept is not None:
+                return kept
+            strangers = _draw(connection, state)
+        scores = [(name, cosine) for _, name, _, cosine in strangers]
+        drawn = _sample(state.sample, state.changes, state.people, scores)
         try:
-            self._store(state, enrollments, nearest, scores)
+            self._store(state, strangers)
         except WriteError:
             # A role that may only read has to do with the memory of this process.
             self._kept = drawn
         return drawn
 
-    def _stored(self, connection: Connection, state: GalleryState) -> StrangerSample | None:
-        """The sample in the database; None if there is none that fits."""
-        changes, people = state.sample_changes, state.sample_people
-        if changes is None or people is None or _stale(changes, state):
-            return None
-        rows = connection.execute(self._tables.statement(STORED)).fetchall()
-        # Where strangers found a person who was removed, their scores are gone.
-        if len(rows) < COMPLETE * len(_rows(state)) or not all(abs(score) < IMPOSSIBLE for _, score in rows):
-            return None
-        names, scores = zip(*rows, strict=True)
-        return _sample(state.sample, changes, people, names, np.array(scores, dtype=np.float32))
-
-    def _draw(
-        self, connection: Connection, state: GalleryState
-    ) -> tuple[list[int], list[str], list[int], NDArray[np.float32]]:
-        """Images, their people, and the most similar other people with their cosines."""
-        self._tables.check(connection, state)
-        everything = connection.execute(self._tables.statement(IDS)).fetchall()
-        ids = [everything[row][0] for row in _rows(state)]
-        chosen = connection.execute(self._tables.statement(PEOPLE), (ids,)).fetchall()
-        if state.indexed:
-            set_index_search(connection, default_ef_search(state.people))
-            statement = self._tables.statement(INDEXED, size=state.size, candidates=CANDIDATES)
-            found = {
-                image: (person, cosine)
-                for image, person, cosine in connection.execute(statement, (ids,), binary=True)
-            }
-            chosen = [row for row in chosen if row[0] in found]
-            nearest = [found[image][0] for image, _, _ in chosen]
-            scores = np.array([found[image][1] for image, _, _ in chosen], dtype=np.float32)
-        else:
-            people, templates = self._vectors(connection, TEMPLATES)
-            _, embedding = self._vectors(connection, IMAGES, ids)
-            own = np.searchsorted(people, [person for _, person, _ in chosen])
-            rows, scores = nearest_other_rows(templates, embedding, own)
-            nearest = people[rows].tolist()
-        return [row[0] for row in chosen], [row[2] for row in chosen], nearest, scores
-
-    def _store(
-        self, state: GalleryState, enrollments: list[int], nearest: list[int], scores: NDArray[np.float32]
-    ) -> None:
+    def _store(self, state: GalleryState, strangers: list[Stranger]) -> None:
         """Replace the sample in the database, unless another process has."""
         about = (
             "UPDATE {schema}.about SET sample = sample + 1, sample_changes = %s, sample_people = %s "
             "WHERE sample = %s AND model_sha256 = %s"
         )
-        with self._connections.writing() as connection:
-            self._tables.state(connection, lock=True)
+        images, _, nearest, cosines = map(list, zip(*strangers, strict=True))
+        with self._connections.transaction(read_only=False) as connection:
+            read_state(connection, lock=True)
             values = (state.changes, state.people, state.sample, state.model_sha256)
-            if connection.execute(self._tables.statement(about), values).rowcount:
-                connection.execute(self._tables.statement("DELETE FROM {schema}.strangers"))
-                connection.execute(self._tables.statement(STORE), (enrollments, nearest, scores.tolist()))
-
-    def _vectors(
-        self, connection: Connection, text: LiteralString, *values: object
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows = connection.execute(self._tables.statement(text), values or None, binary=True).fetchall()
-        vectors = np.stack([row[1].to_numpy() for row in rows])
-        try:
-            check_unit_length(vectors)
-        except Error as error:
-            raise self._tables.broken(error) from error
-        return np.array([row[0] for row in rows]), vectors
+            if connection.run(about, values).rowcount:
+                connection.run("DELETE FROM {schema}.strangers")
+                connection.run(STORE, (images, nearest, cosines))
 
 
-def _sample(
-    sample: int, changes: int, people: int, names: Sequence[str], scores: NDArray[np.float32]
-) -> StrangerSample:
+def _stored(connection: GalleryConnection, state: GalleryState) -> StrangerSample | None:
+    """The sample in the database; None if there is none that fits."""
+    changes, people = state.sample_changes, state.sample_people
+    if changes is None or people is None or _stale(changes, state):
+        return None
+    scores = connection.run(STORED).fetchall()
+    # Where strangers found a person who was removed, their scores are gone.
+    if len(scores) < COMPLETE * len(_rows(state)) or not all(abs(score) < IMPOSSIBLE for _, score in scores):
+        return None
+    return _sample(state.sample, changes, people, scores)
+
+
+def _draw(connection: GalleryConnection, state: GalleryState) -> list[Stranger]:
+    check_tables(connection, state)
+    chosen = connection.run(CHOSEN, (_rows(state).tolist(),)).fetchall()
+    ids = [image for image, _, _ in chosen]
+    if state.indexed:
+        use_index(connection, state.people)
+        return connection.run(INDEXED, (ids,), binary=True, size=state.size, candidates=CANDIDATES).fetchall()
+    people, templates = _vectors(connection, TEMPLATES)
+    _, embedding = _vectors(connection, IMAGES, (ids,))
+    own = np.searchsorted(people, [person for _, person, _ in chosen])
+    rows, scores = nearest_other_rows(templates, embedding, own)
+    return [
+        (image, name, nearest, cosine)
+        for (image, _, name), nearest, cosine in zip(
+            chosen, people[rows].tolist(), scores.tolist(), strict=True
+        )
+    ]
+
+
+def _vectors(
+    connection: GalleryConnection, text: LiteralString, values: tuple[list[int]] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    rows = connection.run(text, values, binary=True).fetchall()
+    vectors = np.stack([vector.to_numpy() for _, vector in rows])
+    try:
+        check_unit_length(vectors)
+    except Error as error:
+        raise connection.contradiction(error) from error
+    return np.array([row for row, _ in rows]), vectors
+
+
+def _sample(sample: int, changes: int, people: int, scores: Iterable[tuple[Any, ...]]) -> StrangerSample:
+    """The sample of these names of people and scores of their images."""
+    names, cosines = zip(*scores, strict=True)
     person = np.unique(np.array(names), return_inverse=True)[1]
-    threshold = lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, person, people))
-    return StrangerSample(sample, changes, threshold)
+    highest = np.array(cosines, dtype=np.float32)
+    return StrangerSample(
+        sample, changes, lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, highest, person, people))
+    )
 
 
 def _rows(state: GalleryState) -> NDArray[np.int64]:

@@ -33,9 +33,9 @@ from facerts.galleries import (
     postgres_strangers,
     postgres_tables,
 )
-from facerts.galleries.postgres_connections import set_index_search
+from facerts.galleries.postgres_connections import GalleryConnection
 from facerts.galleries.postgres_store import PostgresStore
-from facerts.galleries.postgres_strangers import PostgresStrangers
+from facerts.galleries.postgres_tables import GalleryState, read_state, use_index
 from facerts.metrics.pooling import pool
 from facerts.scoring import Scorer
 from tests.galleries.test_gallery import SIZE, draw, faces_of
@@ -168,9 +168,9 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
         Gallery(everybody).threshold(0.01).cosine, abs=2e-3
     )
     # It is the index that was asked: the plan does not sort all people.
-    with store.connections.reading() as connection:
-        set_index_search(connection, 100)
-        statement = store.tables.statement("EXPLAIN " + postgres_store.INDEXED, size=SIZE)
+    with store.connections.transaction() as connection:
+        use_index(connection, 2000, ef_search=100)
+        statement = connection.statement("EXPLAIN " + postgres_store.INDEXED, size=SIZE)
         plan = connection.execute(statement, {"probe": probes[0], "k": 3, "candidates": 10}).fetchall()
     assert any("Index Scan using" in row[0] and "template" in row[0] for row in plan)
     # People who were removed stay in the index for a while, but are not found, nor do they take another's place.
@@ -185,13 +185,13 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(
     postgres: Server, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
-    draw_sample = PostgresStrangers._draw
+    draw_sample = postgres_strangers._draw
 
-    def counted(self: PostgresStrangers, *arguments: Any) -> Any:
+    def counted(*arguments: Any) -> Any:
         drawn.append(1)
-        return draw_sample(self, *arguments)
+        return draw_sample(*arguments)
 
-    monkeypatch.setattr(PostgresStrangers, "_draw", counted)
+    monkeypatch.setattr(postgres_strangers, "_draw", counted)
 
     def asked() -> float:
         opened = Gallery(address)
@@ -280,11 +280,11 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
     def read() -> None:
         reader = PostgresStore(address)
         while not stop.is_set():
-            with reader.connections.reading() as connection:
-                state = reader.tables.state(connection)
-                seen = reader._read(connection, state)
+            with reader.connections.transaction() as connection:
+                state = read_state(connection)
+                seen = postgres_store._read(connection, state)
                 text = "SELECT name, template FROM {schema}.people ORDER BY name"
-                rows = connection.execute(reader.tables.statement(text), binary=True).fetchall()
+                rows = connection.run(text, binary=True).fetchall()
             assert (state.people, state.images) == (len(seen.people), len(seen))
             np.testing.assert_allclose(
                 np.stack([row[1].to_numpy() for row in rows]), seen.templates, atol=1e-6
@@ -317,30 +317,28 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
 
 KILLED = """
 import sys, time
-from facerts.galleries import Gallery
-from facerts.galleries.postgres_store import PostgresStore
+from facerts.galleries import Gallery, postgres_store
 from tests.galleries.test_gallery import draw
 
 def wait(*arguments, **options):
     print("half", flush=True)
     time.sleep(600)
 
-address, moment = sys.argv[1:]
-setattr(PostgresStore, moment, wait)
-gallery, images = Gallery(address), draw(30, 5, seed=2)
-gallery.merge(images) if moment == "_count" else gallery.replace(images)
+address, change, moment = sys.argv[1:]
+setattr(postgres_store, moment, wait)
+getattr(Gallery(address), change)(draw(30, 5, seed=2))
 """
 
 
-@pytest.mark.parametrize("moment", ["_count", "_copy_images"])
+@pytest.mark.parametrize(("change", "moment"), [("merge", "_copy_images"), ("replace", "put_in_place")])
 def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(
-    postgres: Server, address: str, moment: str
+    postgres: Server, address: str, change: str, moment: str
 ) -> None:
     known = draw(20, 3)
     gallery = Gallery(address)
     gallery.replace(known)
     tables = f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema_of(gallery)}'"
-    command = [sys.executable, "-c", KILLED, address, moment]
+    command = [sys.executable, "-c", KILLED, address, change, moment]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert writer.stdout is not None
     assert writer.stdout.readline() == "half\n"
@@ -668,18 +666,18 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
         gallery.replace(known)
         probes = faces_of(known.templates)
         gallery.match(probes)
-        nearest = PostgresStore._nearest
 
-        def in_the_middle(self: PostgresStore, *arguments: Any) -> Any:
+        def in_the_middle(connection: GalleryConnection) -> GalleryState:
+            state = read_state(connection)
             server.stop(signal.SIGQUIT)
-            return nearest(self, *arguments)
+            return state
 
         with monkeypatch.context() as patch:
-            patch.setattr(PostgresStore, "_nearest", in_the_middle)
+            patch.setattr(postgres_store, "read_state", in_the_middle)
             with pytest.raises(
                 Error, match=r"^postgresql://postgres@/postgres\?host=.*cannot be reached .*server runs"
             ):
-                gallery.match(probes)
+                store_of(gallery).search(known.templates, 1)
         with pytest.raises(Error, match="cannot be reached"):
             gallery.match(probes)
         server.start()
