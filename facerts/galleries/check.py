@@ -56,7 +56,6 @@ class Finding:
     """A suspicious enrollment.
 
     Attributes:
-        person: the person under whose name it is enrolled.
         path: the image; empty if the finding is about all of the person's images.
         false_alarms: estimated share of correct enrollments (for two names: of people) that look at least this
             suspicious, 0 to 1.
@@ -179,7 +178,7 @@ def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
             str(images.person[row]),
             str(images.path[row]),
             Reason.NOT_A_FACE if no_face[row] else Reason.POOR if poor[row] else Reason.ANOTHER_PERSON,
-            round(float(alarms[row]), 4),
+            _four_digits(alarms[row]),
             number_or_none(own[row]),
             str(images.people[other]) if several else None,
             number_or_none(other_cosine) if several else None,
@@ -190,6 +189,11 @@ def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
         )
         for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True)
     ]
+
+
+def _four_digits(share: float) -> float:
+    """A share with four significant digits, however small it is."""
+    return float(f"{share:.4g}")
 
 
 def _poor_images(
@@ -267,7 +271,7 @@ def _same_person(images: Enrollments, rate: float) -> list[Finding]:
                 str(images.people[gone]),
                 "",
                 Reason.SAME_PERSON,
-                round(by_chance, 4),
+                _four_digits(by_chance),
                 other_person=str(images.people[kept]),
                 other_cosine=number_or_none(cosine),
             )
@@ -325,13 +329,11 @@ def read_findings(path: Path) -> list[Listed]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
-    if not all(
-        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
-        for row in rows
-    ):
-        raise DataError(
-            f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
-        )
+    for row in rows:
+        if not (isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("person", "path"))):
+            raise DataError(
+                f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
+            )
     return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
 
 
@@ -340,11 +342,7 @@ def _json_rows(file: IO[str], path: Path) -> list[Any]:
 
 
 def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
-    rows = csv.reader(file)
-    header = next(rows, [])
-    columns = {name: header.index(name) for name in Listed._fields if name in header}
     return [
-        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
-        for row in rows
-        if row
+        {name: from_cell(cell) for name in Listed._fields if (cell := row.get(name)) is not None}
+        for row in csv.DictReader(file)
     ]

@@ -18,7 +18,7 @@ from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
 from facerts.scoring.face import Face, embedded
-from facerts.scoring.inputs import BytesLike, ImageInputs, is_pil, lazy_inputs
+from facerts.scoring.inputs import BytesLike, ImageInputs, lazy_inputs
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
@@ -73,18 +73,15 @@ def scored_faces(
     """
     if min_quality is None:
         min_quality = default_threshold(scorer, keep)
-    one = (
-        isinstance(images, str | BytesLike | np.ndarray | Mapping)
-        or is_pil(images)
-        or hasattr(images, "read")
+    several = isinstance(images, Iterable) and not (
+        isinstance(images, str | BytesLike | np.ndarray | Mapping) or hasattr(images, "read")
     )
-    given = list(images) if isinstance(images, Iterable) and not one else [images]
+    given = list(images) if several else [images]
     if any(isinstance(each, Face) for each in given):
-        row_builder = scorer.row_builder(min_quality=min_quality)
-        checked = embedded([_checked(face, scorer, by_content=by_content) for face in given])
-        return (row_builder.decided(face) for face in checked)
+        faces = [_checked(face, scorer, by_content=by_content) for face in given]
+        return map(scorer.row_builder(min_quality=min_quality).decided, embedded(faces))
     if not isinstance(images, Source):
-        images = lazy_inputs(images if one else given, options["color"], by_content=by_content)
+        images = lazy_inputs(given if several else images, options["color"], by_content=by_content)
     return scorer.score_each(images, min_quality=min_quality, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from facerts.galleries.best import BestImage, best_images
 from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
-from facerts.galleries.match import Match, is_usable, match_of
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
 from facerts.galleries.unmated import SearchThreshold, check_rate
@@ -27,6 +27,41 @@ from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 
 SCHEMES = ("postgresql:", "postgres:")
+
+
+class Decision(str, Enum):
+    """What a search says of a face."""
+
+    MATCH = "match"
+    UNKNOWN = "unknown"
+    TOO_POOR = "too poor to say"
+    NO_FACE = "no face"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Match:
+    """The people in a gallery who are most like a face.
+
+    Attributes:
+        face: number of the face in the image, largest first; None without one.
+        person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
+        threshold: minimum cosine similarity of a match at the requested rate.
+        candidates: the k most similar people with their cosines, best first.
+        reasons: what makes the face poor, see ``facerts.scoring.Row``.
+    """
+
+    path: str
+    face: int | None
+    decision: Decision
+    person: str | None = None
+    cosine: float | None = None
+    threshold: float | None = None
+    percentile: float | None = None
+    quality: float | None = None
+    candidates: tuple[tuple[str, float], ...] = ()
+    reasons: tuple[str, ...] = ()
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -222,7 +257,7 @@ class Gallery:
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
         threshold, content = self.threshold(fpir).cosine, self.summary()
-        usable = [face for face in faces if is_usable(face)]
+        usable = [face for face in faces if _is_usable(face)]
         for face in usable:
             _check_model(content, "the model of this face", face.row.model_sha256)
         found: Iterator[Sequence[tuple[str, float]]] = iter(())
@@ -230,7 +265,7 @@ class Gallery:
             probes = np.array([face.vector for face in usable], dtype=np.float32)
             _check_size(content, probes)
             found = iter(self._store.search(probes, k))
-        return [match_of(face, next(found) if is_usable(face) else (), threshold) for face in faces]
+        return [_match_of(face, next(found) if _is_usable(face) else (), threshold) for face in faces]
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
@@ -290,6 +325,36 @@ class Gallery:
             reason for each in new.reasons.tolist() for reason in each.split(SEPARATOR) if reason
         )
         return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
+
+
+def _is_usable(face: Face) -> bool:
+    """Whether a face can be searched for; those that were rejected are too poor."""
+    return face.vector is not None and not face.row.rejected
+
+
+def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
+    """The outcome for a face, which has no candidates if it cannot be searched for."""
+    row = face.row
+    person, cosine = candidates[0] if candidates else (None, None)
+    if cosine is not None:
+        decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
+    elif face.vector is not None:
+        decision = Decision.TOO_POOR
+    else:
+        decision = Decision.NO_FACE if row.error is None else Decision.ERROR
+    return Match(
+        row.path,
+        row.face,
+        decision,
+        person,
+        cosine,
+        threshold if candidates else None,
+        row.percentile,
+        row.quality,
+        tuple(candidates),
+        row.reasons,
+        row.error,
+    )
 
 
 def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) -> None:

@@ -65,8 +65,10 @@ SELECT name, -(template <#> %(probe)s) AS cosine FROM (
     ORDER BY template::halfvec({size}) <#> %(probe)s::halfvec({size}) LIMIT %(candidates)s
 ) AS near ORDER BY template <#> %(probe)s, name LIMIT %(k)s
 """
-
-
+# An index is not written to for a template that is the same as before.
+TEMPLATE = """
+UPDATE {schema}.people SET template = %(template)s WHERE name = %(name)s AND template <> %(template)s
+"""
 # The images of some people: by their names, or because an image of theirs has one of these paths.
 CONCERNED = """
 WHERE people.id IN (
@@ -124,12 +126,7 @@ class PostgresStore(Store):
                 raise Rollback
         yield
 
-    def replace(self, images: Enrollments, *, index: bool | None = None) -> None:
-        """Put images in place of what is there.
-
-        Args:
-            index: make the index that finds templates; None if there are ``INDEX_FROM`` people or more.
-        """
+    def replace(self, images: Enrollments) -> None:
         size, names = images.embedding.shape[1], images.people.tolist()
         with self.connections.transaction(read_only=False) as connection:
             create_tables(connection, size)
@@ -142,7 +139,7 @@ class PostgresStore(Store):
                 "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))",
                 (FORMAT, images.model, images.model_sha256, size, len(names), len(images)),
             )
-            put_in_place(connection, size, index=len(names) >= INDEX_FROM if index is None else index)
+            put_in_place(connection, size, index=len(names) >= INDEX_FROM)
 
     def change(
         self, people: Collection[str], paths: Collection[str], edit: Edit
@@ -159,7 +156,12 @@ class PostgresStore(Store):
             connection.run(DELETE, (removed.person.tolist(), removed.path.tolist()))
             left, there = set(after.people.tolist()), set(before.people.tolist())
             connection.run("DELETE FROM {schema}.people WHERE name = ANY(%s)", (sorted(there - left),))
-            _set_templates(connection, after, left & {*removed.person.tolist(), *new.person.tolist()})
+            templates = dict(zip(after.people.tolist(), after.templates, strict=True))
+            added = [(name, templates[name]) for name in sorted(left - there)]
+            _copy(connection, "people", "name, template", added)
+            touched = left & there & {*removed.person.tolist(), *new.person.tolist()}
+            changed = [{"name": name, "template": templates[name]} for name in sorted(touched)]
+            connection.cursor().executemany(connection.statement(TEMPLATE), changed)
             text = "SELECT name, id FROM {schema}.people WHERE name = ANY(%s)"
             ids = dict(connection.run(text, (new.people.tolist(),)).fetchall())
             _copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
@@ -175,23 +177,14 @@ class PostgresStore(Store):
             return before, after, read_state(connection)
 
     def threshold(self, fpir: float) -> SearchThreshold:
-        """The minimum cosine of a match; see ``PostgresStrangers`` for how it follows changes of the gallery."""
         return self._strangers.threshold(fpir)
 
-    def search(
-        self, probes: NDArray[np.float32], k: int, *, ef_search: int | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The k most similar people to each probe ``(n, d)``, with their cosines, best first.
-
-        Args:
-            ef_search: how many candidates a search in the index, which is not exact, keeps, 1 to 1,000; None for 400,
-                or a thousandth of the people if that is more.
-        """
+    def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
         candidates = max(CANDIDATES, 2 * k)
         with self.connections.transaction() as connection:
             state = read_state(connection)
             if state.indexed:
-                use_index(connection, state.people, candidates, ef_search)
+                use_index(connection, state.people, candidates)
             statement = connection.statement(INDEXED if state.indexed else EXACT, size=state.size)
             values = ({"probe": probe, "k": k, "candidates": candidates} for probe in probes)
             found = [connection.execute(statement, each, binary=True).fetchall() for each in values]
@@ -265,17 +258,6 @@ def _copy(
         copy.set_types([TYPES[column] for column in columns.split(", ")])
         for row in rows:
             copy.write_row(row)
-
-
-def _set_templates(connection: GalleryConnection, images: Enrollments, names: Collection[str]) -> None:
-    """Write the templates of people, some of whom may be new."""
-    every = zip(images.people.tolist(), images.templates, strict=True)
-    rows = [(template, name) for name, template in every if name in names]
-    with connection.cursor() as cursor:
-        new = "INSERT INTO {schema}.people (template, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-        cursor.executemany(connection.statement(new), rows)
-        known = "UPDATE {schema}.people SET template = %s WHERE name = %s AND template <> %s"
-        cursor.executemany(connection.statement(known), [(*row, row[0]) for row in rows])
 
 
 def _number_or_null(value: float) -> float | None:

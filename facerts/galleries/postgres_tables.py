@@ -20,6 +20,7 @@ MAX_INLINE = 1900
 INDEX_FROM = 20_000
 # An index is made in memory if it fits into that.
 INDEX_MEMORY = "1GB"
+# How far a search in the index looks: a thousandth of the people, within these; chosen with tools/bench_gallery.py.
 MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
 # What the index finds, of which the templates themselves choose the best; of strangers as of others.
 CANDIDATES = 10
@@ -187,22 +188,14 @@ def make_index(connection: GalleryConnection, size: int, prefix: str = "") -> No
     connection.run(TEMPLATE_INDEX, size=size, prefix=prefix)
 
 
-def use_index(
-    connection: GalleryConnection, people: int, candidates: int = CANDIDATES, ef_search: int | None = None
-) -> None:
-    """Let searches of this transaction use the index of templates.
-
-    Args:
-        ef_search: number of candidates that a search keeps; by default it grows with the people, as chosen with
-            tools/bench_gallery.py. It goes on beyond them if it has not found enough, as deleted templates stay in the
-            index for a while.
-    """
-    if ef_search is None:
-        ef_search = min(max(MIN_EF_SEARCH, people // 1000), MAX_EF_SEARCH)
+def use_index(connection: GalleryConnection, people: int, candidates: int = CANDIDATES) -> None:
+    """Let searches of this transaction use the index of templates."""
+    # A search goes on beyond these if it has not found enough, as deleted templates stay in the index for a while.
+    ef_search = min(max(MIN_EF_SEARCH, people // 1000, candidates), MAX_EF_SEARCH)
     connection.execute(
         "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true), "
         "set_config('enable_seqscan', 'off', true)",
-        (str(max(ef_search, min(candidates, MAX_EF_SEARCH))),),
+        (str(ef_search),),
     )
 
 

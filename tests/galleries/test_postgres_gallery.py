@@ -169,7 +169,7 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     )
     # It is the index that was asked: the plan does not sort all people.
     with store.connections.transaction() as connection:
-        use_index(connection, 2000, ef_search=100)
+        use_index(connection, 2000)
         statement = connection.statement("EXPLAIN " + postgres_store.INDEXED, size=SIZE)
         plan = connection.execute(statement, {"probe": probes[0], "k": 3, "candidates": 10}).fetchall()
     assert any("Index Scan using" in row[0] and "template" in row[0] for row in plan)
