@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.pairwise import EmbeddingSubset, nearest_before
 from facerts.errors import DataError
-from facerts.galleries.best import best_images, number_or_none
-from facerts.galleries.enrollments import Enrollments
+from facerts.galleries.enrollments import Enrollments, best_images, number_or_none
 from facerts.io.files import regular
 from facerts.io.json_file import parse_json
 from facerts.scoring.reasons import NOT_A_FACE
@@ -90,8 +89,6 @@ class Listed(NamedTuple):
 # check cannot say which is wrong.
 KEPT_IF_LAST = (Reason.POOR, Reason.ANOTHER_PERSON)
 NORMAL = NormalDist()
-
-
 # Measured on 150 held-out people, see docs/results/use.md: of the clean faces, this share has a reason; of those
 # with low quality, this share; and this share is taken for none.
 WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.027, 0.073, 0.004
@@ -324,7 +321,8 @@ def read_findings(path: Path) -> list[Listed]:
                 f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
             )
         with open(path, encoding="utf-8", newline="", opener=regular) as file:
-            rows = _json_rows(file, path) if path.suffix == ".jsonl" else _csv_rows(file)
+            json = path.suffix == ".jsonl"
+            rows = [parse_json(line, path) for line in file if line.strip()] if json else _csv_rows(file)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
@@ -337,11 +335,7 @@ def read_findings(path: Path) -> list[Listed]:
     return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
 
 
-def _json_rows(file: IO[str], path: Path) -> list[Any]:
-    return [parse_json(line, path) for line in file if line.strip()]
-
-
-def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
+def _csv_rows(file: IO[str]) -> list[Any]:
     return [
         {name: from_cell(cell) for name in Listed._fields if (cell := row.get(name)) is not None}
         for row in csv.DictReader(file)

@@ -116,40 +116,25 @@ def enroll(
 ) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
     if person is None and not isinstance(images, Source):
-        images = open_source(_paths(images))
+        several = images if isinstance(images, list | tuple) else [images]
+        if not all(isinstance(each, str | Path) for each in several):
+            raise Error(
+                "give the person of these images, such as person='anna'; without one, images are taken from a folder "
+                "with one subfolder for each person"
+            )
+        images = open_source(images)
     people = people_of(images) if person is None else repeat(person_name(person))
     faces = scored_faces(scorer, images, ENROLLMENT_KEEP, by_content=True, largest=True, **options)
-    kept, rejected = [], []
+    kept, vectors, rejected = [], [], []
     for name, face in zip(people, faces, strict=person is None):
-        row, embedding = face.row, face.vector
-        if embedding is None or row.rejected:
+        row, vector = face.row, face.vector
+        if vector is None or row.rejected:
             rejected.append(Rejected(name, row.path, row.reasons, row.error))
         else:
-            joined = SEPARATOR.join(row.reasons)
-            kept.append((name, row.path, embedding, row.quality, row.percentile, joined))
+            kept.append((name, row.path, row.quality, row.percentile, SEPARATOR.join(row.reasons)))
+            vectors.append(vector)
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].why}" if rejected else ""
         raise DataError(f"none of the {len(rejected)} images can be enrolled{first}")
-    names, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
-    enrolled = Enrollments(
-        np.array(names, dtype=str),
-        np.array(paths, dtype=str),
-        np.stack(embeddings).astype(np.float32),
-        np.array(quality, dtype=np.float32),
-        np.array(percentile, dtype=np.float32),
-        np.array(reasons, dtype=str),
-        scorer.recognizer.name,
-        scorer.recognizer.sha256,
-    )
-    return enrolled.in_order(), tuple(rejected)
-
-
-def _paths(images: Any) -> Any:
-    """Where images with people are."""
-    several = images if isinstance(images, list | tuple) else [images]
-    if not all(isinstance(each, str | Path) for each in several):
-        raise Error(
-            "give the person of these images, such as person='anna'; without one, images are taken from a folder with "
-            "one subfolder for each person"
-        )
-    return images
+    embedding, model = np.stack(vectors).astype(np.float32), scorer.recognizer
+    return Enrollments.of(kept, embedding, model.name, model.sha256).in_order(), tuple(rejected)

@@ -1,23 +1,28 @@
-"""What a gallery holds of each image, and what follows from it: templates, and how alike strangers are."""
+"""What a gallery holds of each image, and what follows from it: templates, how alike strangers are, the best images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
+from facerts.datasets.folder import Files, is_image_name
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error
 from facerts.galleries.person_name import person_name
 from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.io.file_names import safe_path
+from facerts.io.files import sync_names
 from facerts.io.npz import ArrayType
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring.prepare import storable
+from facerts.scoring.copies import write_copy
+from facerts.scoring.prepare import storable, stored_file
 from facerts.scoring.reasons import REASONS, in_order
 
 # Images that stand for all when a gallery is so large that comparing each with every person would take long.
@@ -63,8 +68,30 @@ class Enrollments:
     model: str
     model_sha256: str
 
+    @classmethod
+    def of(
+        cls, rows: Sequence[tuple[Any, ...]], embedding: NDArray[np.float32], model: str, model_sha256: str
+    ) -> Enrollments:
+        """Images with these people, paths, qualities, percentiles and reasons."""
+        person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
+        return cls(
+            np.array(person, dtype=str),
+            np.array(path, dtype=str),
+            embedding,
+            np.array(quality, dtype=np.float32),
+            np.array(percentile, dtype=np.float32),
+            np.array(reasons, dtype=str),
+            model,
+            model_sha256,
+        )
+
     def __len__(self) -> int:
         return len(self.path)
+
+    @property
+    def size(self) -> int:
+        """Number of numbers of an embedding."""
+        return int(self.embedding.shape[1])
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
         """Select rows."""
@@ -185,3 +212,63 @@ def nearest_other_rows(
     second = (nearest.templates[:, 0] == own).astype(np.int64)
     each = np.arange(len(embedding))
     return nearest.templates[each, second], nearest.scores[each, second]
+
+
+@dataclass(frozen=True)
+class BestImage:
+    """An image of a person.
+
+    Attributes:
+        rank: 1 for the best image of the person.
+        score: the weight of its quality times its cosine to the template of the person's other images.
+        own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+    """
+
+    person: str
+    rank: int
+    path: str
+    score: float
+    quality: float | None
+    own_cosine: float | None
+    reasons: tuple[str, ...]
+
+
+def best_images(images: Enrollments, k: int = 1) -> list[BestImage]:
+    """The ``k`` best images of each person: good, and like the person's other images."""
+    own = images.own_cosines()
+    score = images.weight * np.nan_to_num(own, nan=1.0)
+    quality = np.nan_to_num(images.quality, nan=0.0)
+    order = np.lexsort((-quality, -score, images.row))
+    rank = np.arange(len(order)) - np.searchsorted(images.row[order], images.row[order])
+    return [
+        BestImage(
+            str(images.person[row]),
+            place + 1,
+            str(images.path[row]),
+            round(float(score[row]), 4),
+            number_or_none(images.quality[row]),
+            number_or_none(own[row]),
+            images.reasons_of(row),
+        )
+        for row, place in zip(order[rank < k].tolist(), rank[rank < k].tolist(), strict=True)
+    ]
+
+
+def number_or_none(value: float) -> float | None:
+    """A number with four decimals; None for NaN."""
+    return None if np.isnan(value) else round(float(value), 4)
+
+
+def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
+    """Copy images to one subfolder for each person, and return what was written; existing files are kept."""
+    written = []
+    for image in images:
+        path = stored_file(image.path)
+        if not (path.is_file() and is_image_name(path.name)):
+            raise DataError(
+                f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"
+            )
+        data = Files(path.name, path.parent, [path.name], None).read(0)
+        written += write_copy(folder, safe_path([image.person, path.name]), data)
+    sync_names(written)
+    return written

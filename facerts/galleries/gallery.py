@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
-from facerts.galleries.best import BestImage, best_images
 from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
-from facerts.galleries.enrollments import SEPARATOR, Enrollments
+from facerts.galleries.enrollments import SEPARATOR, BestImage, Enrollments, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
-from facerts.galleries.unmated import SearchThreshold, check_rate
+from facerts.galleries.unmated import SearchThreshold
 from facerts.scoring.face import Face
 from facerts.scoring.inputs import Color
 from facerts.scoring.prepare import storable
@@ -66,11 +65,9 @@ class Match:
 
 @dataclass(frozen=True)
 class Enrolled:
-    """What came of enrolling images.
+    """What came of enrolling images, and how many people and images are in the gallery now.
 
     Attributes:
-        people: number of people in the gallery now.
-        images: number of images in it.
         reasons: number of the images that were enrolled with each reason, see ``facerts.scoring.reasons``.
         rejected: images that were not enrolled.
         without_image: people who have no image in the gallery, as all of theirs were rejected.
@@ -85,14 +82,12 @@ class Enrolled:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed from a gallery.
+    """What was removed from a gallery, and how many people and images are in it now.
 
     Attributes:
         entries: person and path of the images that were removed, in order.
         gone: people who have no image any more.
         kept: images that were listed but kept, as their person would have none; by person and path.
-        people: number of people in the gallery now.
-        images: number of images in it.
     """
 
     entries: tuple[tuple[str, str], ...]
@@ -138,11 +133,7 @@ class Gallery:
 
     @classmethod
     def create(cls, place: str | Path, scorer: Scorer, images: Faces | Source, **options: Any) -> Gallery:
-        """A gallery of these images, in place of what is there.
-
-        Args:
-            options: of ``add``, which says what was rejected.
-        """
+        """A gallery of these images, in place of what is there; it takes the options of ``add``."""
         gallery = cls(place)
         gallery.add(scorer, images, replace=True, **options)
         return gallery
@@ -257,15 +248,15 @@ class Gallery:
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
         threshold, content = self.threshold(fpir).cosine, self.summary()
-        usable = [face for face in faces if _is_usable(face)]
+        usable = [face for face in faces if face.vector is not None and not face.row.rejected]
         for face in usable:
             _check_model(content, "the model of this face", face.row.model_sha256)
-        found: Iterator[Sequence[tuple[str, float]]] = iter(())
+        candidates: dict[int, list[tuple[str, float]]] = {}
         if usable:
             probes = np.array([face.vector for face in usable], dtype=np.float32)
             _check_size(content, probes)
-            found = iter(self._store.search(probes, k))
-        return [_match_of(face, next(found) if _is_usable(face) else (), threshold) for face in faces]
+            candidates = dict(zip(map(id, usable), self._store.search(probes, k), strict=True))
+        return [_match_of(face, candidates.get(id(face), ()), threshold) for face in faces]
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
@@ -273,7 +264,8 @@ class Gallery:
         Args:
             fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
         """
-        check_rate(fpir)
+        if not 0 < fpir < 1:
+            raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
         return self._store.threshold(fpir)
 
     def check(self, limits: Limits | None = None) -> list[Finding]:
@@ -327,11 +319,6 @@ class Gallery:
         return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
 
 
-def _is_usable(face: Face) -> bool:
-    """Whether a face can be searched for; those that were rejected are too poor."""
-    return face.vector is not None and not face.row.rejected
-
-
 def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
     """The outcome for a face, which has no candidates if it cannot be searched for."""
     row = face.row
@@ -366,11 +353,9 @@ def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) 
 
 
 def _check_size(content: GallerySummary | Enrollments, probes: NDArray[np.float32]) -> None:
-    size = content.size if isinstance(content, GallerySummary) else content.embedding.shape[1]
-    if probes.shape[1] != size:
+    if (size := probes.shape[1]) != content.size:
         raise DataError(
-            f"the gallery's embeddings have {size} numbers, and those of its model have {probes.shape[1]}; build it "
-            "again"
+            f"the gallery's embeddings have {content.size} numbers, and those of its model have {size}; build it again"
         )
 
 

@@ -134,11 +134,7 @@ class PostgresConnections:
 
     @contextmanager
     def transaction(self, *, read_only: bool = True) -> Iterator[GalleryConnection]:
-        """A transaction whose changes are there when the block has ended without an error, or not at all.
-
-        Args:
-            read_only: change nothing, and see the database as it was at one moment.
-        """
+        """A transaction that sees the database as it was at one moment, or one that changes all or nothing."""
         with self._in_words():
             connection = self._take()
             try:

@@ -1,17 +1,22 @@
-"""The tables of a gallery in PostgreSQL, in a schema of their own; docs/galleries.md describes them."""
+"""The tables of a gallery in PostgreSQL, in a schema of their own, and their rows; docs/galleries.md describes them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 from psycopg import sql
 from psycopg.rows import dict_row
 from typing_extensions import LiteralString
 
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
+from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
+from facerts.galleries.person_name import person_name
 from facerts.galleries.postgres_connections import GalleryConnection
 from facerts.galleries.store import GallerySummary
+from facerts.io.npz import typed_arrays
 
 FORMAT = "facerts.postgres/1"
 # Vectors of up to this size fit into a page, and are compared much faster where they lie in the rows themselves.
@@ -35,7 +40,17 @@ TABLES = {
     "quality real, percentile real, reasons text NOT NULL",
     "strangers": "enrollment bigint NOT NULL, nearest bigint NOT NULL, cosine real NOT NULL",
 }
-COLUMNS = """
+# Rows that a server sends at a time.
+BLOCK = 10_000
+# The columns of an image, in the order of ``Enrollments``.
+IMAGE_COLUMNS = {
+    "path": "text",
+    "embedding": "vector",
+    "quality": "float4",
+    "percentile": "float4",
+    "reasons": "text",
+}
+THERE = """
 SELECT relname, concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END)
 FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relname = ANY(%s) AND attnum > 0 AND NOT attisdropped
@@ -120,7 +135,7 @@ def check_tables(connection: GalleryConnection, state: GalleryState) -> None:
 
 def _check_columns(connection: GalleryConnection, size: object) -> None:
     """Check that no column is missing, of another type, or without a value where it needs one."""
-    there = connection.execute(COLUMNS, (connection.address.gallery, [*TABLES])).fetchall()
+    there = connection.execute(THERE, (connection.address.gallery, [*TABLES])).fetchall()
     for table, columns in TABLES.items():
         for column in columns.format(size=size).split(", "):
             if (table, column) not in there:
@@ -197,6 +212,62 @@ def use_index(connection: GalleryConnection, people: int, candidates: int = CAND
         "set_config('enable_seqscan', 'off', true)",
         (str(ef_search),),
     )
+
+
+def read_images(
+    connection: GalleryConnection,
+    state: GalleryState,
+    some: LiteralString = "",
+    values: Sequence[object] | None = None,
+) -> Enrollments:
+    """The images of some people, or all, by person in the order in which they were enrolled."""
+    chosen: LiteralString = " FROM {schema}.enrollments JOIN {schema}.people ON person = people.id " + some
+    count = connection.run("SELECT count(*)" + chosen, values).fetchone()
+    assert count is not None
+    rows: list[tuple[Any, ...]] = []
+    embedding = np.empty((count[0], state.size), dtype=np.float32)
+    text = "SELECT name, {columns}" + chosen + " ORDER BY enrollments.id"
+    statement = connection.statement(text, columns=", ".join(IMAGE_COLUMNS))
+    with connection.cursor("images", binary=True) as cursor:
+        cursor.itersize = BLOCK
+        for name, path, vector, *others in cursor.execute(statement, values):
+            embedding[len(rows)] = vector.to_numpy()
+            rows.append((name, path, *others))
+    images = Enrollments.of(rows, embedding, state.model, state.model_sha256)
+    try:
+        typed_arrays({name: getattr(images, name) for name in IMAGE_ARRAYS}, IMAGE_ARRAYS)
+        check_faces(images.embedding, images.reasons)
+        for name in images.people.tolist():
+            if person_name(name) != name:
+                raise Error(f"the name {name} is not in Unicode's NFC, or has spaces around it")
+    except Error as error:
+        raise connection.contradiction(error) from error
+    return images.in_order()
+
+
+def copy_images(
+    connection: GalleryConnection, table: str, images: Enrollments, people: Sequence[int]
+) -> None:
+    """Write images of the people with these ids."""
+    quality, percentile = (
+        [None if np.isnan(number) else number for number in numbers.tolist()]
+        for numbers in (images.quality, images.percentile)
+    )
+    paths, reasons = images.path.tolist(), images.reasons.tolist()
+    rows = zip(people, paths, images.embedding, quality, percentile, reasons, strict=True)
+    copy_rows(connection, table, {"person": "int8", **IMAGE_COLUMNS}, rows)
+
+
+def copy_rows(
+    connection: GalleryConnection, table: str, columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]]
+) -> None:
+    """Write rows of columns of these types."""
+    text: LiteralString = "COPY {schema}.{table} ({columns}) FROM STDIN (FORMAT BINARY)"
+    statement = connection.statement(text, table=table, columns=", ".join(columns))
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types([*columns.values()])
+        for row in rows:
+            copy.write_row(row)
 
 
 def _exists(connection: GalleryConnection, *table: str) -> bool:

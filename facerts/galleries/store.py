@@ -43,14 +43,7 @@ NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed
 
 @dataclass(frozen=True)
 class GallerySummary:
-    """What is in a gallery.
-
-    Attributes:
-        model_sha256: SHA-256 of the model's file.
-        size: number of numbers of an embedding.
-        people: number of people.
-        images: number of images.
-    """
+    """What is in a gallery: of which model, with how many numbers of an embedding, people and images."""
 
     model: str
     model_sha256: str
@@ -84,11 +77,7 @@ class Store(ABC):
 
     @contextmanager
     def reserved(self, *, replace: bool) -> Iterator[None]:
-        """What comes before images are scored, so that they are not scored in vain; and before each change.
-
-        Args:
-            replace: whether all images will be replaced.
-        """
+        """What comes before images are scored, so that they are not scored in vain, and before each change."""
         yield
 
     def change(
@@ -125,8 +114,7 @@ class Store(ABC):
     def summary(self) -> GallerySummary:
         """What is in the gallery."""
         images = self.read()
-        size = images.embedding.shape[1]
-        return GallerySummary(images.model, images.model_sha256, size, len(images.people), len(images))
+        return GallerySummary(images.model, images.model_sha256, images.size, len(images.people), len(images))
 
     def image_counts(self) -> dict[str, int]:
         """The number of images of each person, ordered by name."""

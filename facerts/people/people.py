@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error, did_you_mean
-from facerts.galleries.best import best_images
-from facerts.galleries.enrollments import Enrollments
+from facerts.galleries.enrollments import Enrollments, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows

@@ -30,12 +30,11 @@ from facerts.galleries import (
     Listed,
     Reason,
     postgres_store,
-    postgres_strangers,
     postgres_tables,
 )
 from facerts.galleries.postgres_connections import GalleryConnection
 from facerts.galleries.postgres_store import PostgresStore
-from facerts.galleries.postgres_tables import GalleryState, read_state, use_index
+from facerts.galleries.postgres_tables import GalleryState, read_images, read_state, use_index
 from facerts.metrics.pooling import pool
 from facerts.scoring import Scorer
 from tests.galleries.test_gallery import SIZE, draw, faces_of
@@ -144,7 +143,7 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     postgres: Server, gallery: Gallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_store, "INDEX_FROM", 2000)
-    monkeypatch.setattr(postgres_strangers, "MAX_INDEXED", 20_000)
+    monkeypatch.setattr(postgres_store, "MAX_INDEXED", 20_000)
     first, more = draw(1990, 2), draw(20, 2, seed=4)
     gallery.replace(first)
     gallery.merge(replace(more, person=np.char.add("q", more.person)))
@@ -185,13 +184,13 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(
     postgres: Server, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
-    draw_sample = postgres_strangers._draw
+    draw_sample = postgres_store._draw
 
     def counted(*arguments: Any) -> Any:
         drawn.append(1)
         return draw_sample(*arguments)
 
-    monkeypatch.setattr(postgres_strangers, "_draw", counted)
+    monkeypatch.setattr(postgres_store, "_draw", counted)
 
     def asked() -> float:
         opened = Gallery(address)
@@ -282,7 +281,7 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
         while not stop.is_set():
             with reader.connections.transaction() as connection:
                 state = read_state(connection)
-                seen = postgres_store._read(connection, state)
+                seen = read_images(connection, state)
                 text = "SELECT name, template FROM {schema}.people ORDER BY name"
                 rows = connection.run(text, binary=True).fetchall()
             assert (state.people, state.images) == (len(seen.people), len(seen))
@@ -330,7 +329,7 @@ getattr(Gallery(address), change)(draw(30, 5, seed=2))
 """
 
 
-@pytest.mark.parametrize(("change", "moment"), [("merge", "_copy_images"), ("replace", "put_in_place")])
+@pytest.mark.parametrize(("change", "moment"), [("merge", "copy_images"), ("replace", "put_in_place")])
 def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(
     postgres: Server, address: str, change: str, moment: str
 ) -> None:
