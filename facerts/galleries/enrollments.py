@@ -55,7 +55,6 @@ class Enrollments:
             model is not calibrated.
         reasons: ``(N,)`` text, what makes each image poor, see ``facerts.scoring.reasons``; joined by ``;``, empty for
             none.
-        model: name of the model.
         model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
     """
 

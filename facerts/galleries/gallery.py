@@ -156,7 +156,6 @@ class Gallery:
             images: images with identities: a folder with one subfolder for each person, records, tar shards. With
                 ``person``, all that ``Scorer.score`` takes, or faces that the scorer has returned; those without a path
                 are named by the SHA-256 of their content.
-            person: the person of all images.
             replace: put them in place of what is there, if anything is.
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
                 calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless this is
