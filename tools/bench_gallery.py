@@ -26,7 +26,8 @@ import numpy as np
 from bench import machine, parser_of, seconds_of
 from numpy.typing import NDArray
 
-from facerts.galleries import Enrollments
+from facerts.galleries import Enrollments, postgres_store
+from facerts.galleries import postgres_tables as tables
 from facerts.galleries.postgres_store import PostgresStore
 
 Vectors = NDArray[np.float32]
@@ -67,7 +68,9 @@ def measure(store: PostgresStore, templates: Vectors, probes: Vectors, ef_search
     print(f"\n{len(templates):,} people, whose cosines have a standard deviation of {alike:.3f}\n")
     everybody = images_of(templates)
     # The index is timed by itself.
-    rows = seconds_of(lambda: store.replace(everybody, index=False))
+    index_from, postgres_store.INDEX_FROM = postgres_store.INDEX_FROM, len(templates) + 1
+    rows = seconds_of(lambda: store.replace(everybody))
+    postgres_store.INDEX_FROM = index_from
     named = partial(everybody.search, k=1)
     right = [found[0][0] for found in named(probes)]
     print(
@@ -77,8 +80,11 @@ def measure(store: PostgresStore, templates: Vectors, probes: Vectors, ef_search
     step = max(1, len(templates) * len(probes) // EXACT_ROWS)
     report("PostgreSQL, exact", partial(store.search, k=1), probes[::step], right[::step])
     index = seconds_of(lambda: make_index(store))
+    usual = tables.MIN_EF_SEARCH, tables.MAX_EF_SEARCH
     for ef in ef_search:
-        report(f"PostgreSQL, ef_search {ef}", partial(store.search, k=1, ef_search=ef), probes, right)
+        tables.MIN_EF_SEARCH = tables.MAX_EF_SEARCH = ef
+        report(f"PostgreSQL, ef_search {ef}", partial(store.search, k=1), probes, right)
+    tables.MIN_EF_SEARCH, tables.MAX_EF_SEARCH = usual
     threshold = seconds_of(lambda: store.threshold(0.01))
     again = seconds_of(lambda: store.threshold(0.01))
     print(f"\nrows {rows:,.1f} s; index {index:,.1f} s; threshold {threshold:,.1f} s, then {again:.4f} s")
@@ -141,8 +147,8 @@ def report(
 
 
 def make_index(store: PostgresStore) -> None:
-    with store.connections.writing() as connection:
-        store.tables.make_index(connection, store.tables.state(connection).size)
+    with store.connections.transaction(read_only=False) as connection:
+        tables.make_index(connection, tables.read_state(connection).size)
 
 
 def sizes(store: PostgresStore) -> dict[str, int]:
@@ -152,8 +158,8 @@ def sizes(store: PostgresStore) -> dict[str, int]:
         "FROM pg_class WHERE oid IN ('{schema}.people'::regclass, '{schema}.enrollments'::regclass) OR oid IN "
         "(SELECT indexrelid FROM pg_index WHERE indrelid = '{schema}.people'::regclass) ORDER BY relname"
     )
-    with store.connections.reading() as connection:
-        return dict(connection.execute(store.tables.statement(text)).fetchall())
+    with store.connections.transaction() as connection:
+        return dict(connection.run(text).fetchall())
 
 
 if __name__ == "__main__":

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, Column, note, print_result, print_rows, warn
-from facerts.cli.shared_options import Images, Json, ScorerOptions
-from facerts.errors import Error
+from facerts.cli.output import EXIT_SOME_FAILED, Column, note, number, print_result, print_rows, warn
+from facerts.cli.shared_options import Images, Json, Keep, ScorerOptions
 
 if TYPE_CHECKING:
-    from facerts.galleries import Gallery, Match
+    from facerts.galleries import Gallery
     from facerts.scoring import Scorer
 
 GalleryPlace = Annotated[
@@ -38,35 +36,18 @@ class AcceptanceOptions:
 
     Attributes:
         min_quality: Minimum quality, instead of the model's own threshold.
-        keep: Use the model's threshold that keeps this fraction of its calibration faces.
+        keep: Use the model's threshold that keeps this share of its calibration faces; none for every face.
     """
 
     min_quality: float | None = None
-    keep: float | None = None
+    keep: Keep = None
 
     def min_quality_of(self, scorer: Scorer) -> float | None:
         """The minimum for a model; None for its own."""
-        if self.min_quality is not None and self.keep is not None:
-            raise Error("--min-quality and --keep exclude each other; give only one")
-        return self.min_quality if self.keep is None else scorer.threshold(self.keep)
-
-
-@dataclass(frozen=True)
-class EnrollmentOptions(AcceptanceOptions):
-    """The least quality of an enrolled image.
-
-    Attributes:
-        keep_poor: Enroll all images with a face; gallery check lists the poor ones.
-    """
-
-    keep_poor: Annotated[bool, typer.Option("--keep-poor")] = False
-
-    def min_quality_of(self, scorer: Scorer) -> float | None:
-        if not self.keep_poor:
-            return super().min_quality_of(scorer)
-        if self.min_quality is not None or self.keep is not None:
-            raise Error("--keep-poor excludes --min-quality and --keep; give only one")
-        return float("-inf")
+        if self.min_quality is None and self.keep is None:
+            return None
+        minimum = scorer.min_quality(self.min_quality, self.keep)
+        return float("-inf") if minimum is None else minimum
 
 
 gallery = Commands(
@@ -80,7 +61,7 @@ def build(
     *,
     out: Annotated[str, typer.Option(metavar="GALLERY")],
     options: ScorerOptions,
-    acceptance: EnrollmentOptions,
+    acceptance: AcceptanceOptions,
     json: Json = False,
 ) -> None:
     """Enroll the largest face of each image; poor images, and those of no face, are named and kept out.
@@ -136,18 +117,15 @@ def search(
     )
     if warning := threshold.warning(fpir):
         warn(warning)
-    counts = Counter(match.decision.value for match in matches)
+    # Those who were found first, then the unknown, then what says nothing.
+    order = [*Decision]
+    counts = Counter(match.decision for match in matches)
     summary = {
         "threshold": round(threshold.cosine, 4),
         "threshold_ci95": [round(side, 4) for side in threshold.ci95],
         "fpir": fpir,
-        **{decision.value.replace(" ", "_"): counts[decision.value] for decision in Decision},
+        **{decision.value.replace(" ", "_"): counts[decision] for decision in order},
     }
-
-    def most_telling(match: Match) -> int:
-        """Sorts those who were found first, then the unknown, then what says nothing."""
-        return [*Decision].index(match.decision)
-
     print_result(
         summary,
         json,
@@ -156,7 +134,7 @@ def search(
         name="matches",
         out=out,
         kind=Match,
-        first=most_telling,
+        first=lambda match: order.index(match.decision),
     )
 
 
@@ -167,12 +145,10 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
     Example: facerts gallery list people.npz
     """
     known = _open(place)
-    content, people = known.summary(), known.image_counts()
+    content, counts = known.summary(), known.image_counts()
     summary = {"people": content.people, "images": content.images, "model": content.model}
-    columns = [("person", itemgetter(0)), ("images", itemgetter(1))]
-    print_result(
-        summary, json, people.items(), columns, most=len(people), details={"images_by_person": people}
-    )
+    columns, details = [("person", itemgetter(0)), ("images", itemgetter(1))], {"images_by_person": counts}
+    print_result(summary, json, counts.items(), columns, most=len(counts), details=details)
 
 
 @gallery.command()
@@ -209,10 +185,10 @@ def check(
     }
     columns: list[Column] = [
         ("image or person", lambda finding: finding.path or finding.person),
-        "reason",
-        "reasons",
+        *("reason", "reasons"),
+        ("false alarms", lambda finding: number(f"{finding.false_alarms:.2g}")),
+        *("own_cosine", ("other's", "other_cosine"), ("nearest other", "other_person")),
     ]
-    columns += ["false_alarms", "own_cosine", ("other's", "other_cosine"), ("nearest other", "other_person")]
     print_result(summary, json, findings, columns, name="findings", out=out, kind=Finding)
     if findings:
         raise typer.Exit(EXIT_SOME_FAILED)
@@ -252,7 +228,7 @@ def add(
     *,
     person: str | None = None,
     options: ScorerOptions,
-    acceptance: EnrollmentOptions,
+    acceptance: AcceptanceOptions,
     json: Json = False,
 ) -> None:
     """Enroll more images; one that is enrolled already, by its path, is enrolled anew.
@@ -309,20 +285,16 @@ def remove(
 def _enroll(
     place: str,
     options: ScorerOptions,
-    acceptance: EnrollmentOptions,
-    images: Sequence[str],
+    acceptance: AcceptanceOptions,
+    images: list[str],
     json: bool,
-    person: str | None = None,
-    *,
-    replace: bool = False,
+    **how: Any,
 ) -> None:
     from facerts.scoring.reasons import REJECTING
 
     known, scorer = _open(place), options.open()
     minimum = acceptance.min_quality_of(scorer)
-    enrolled = known.add(
-        scorer, images, person=person, replace=replace, min_quality=minimum, progress="enrolling"
-    )
+    enrolled = known.add(scorer, images, min_quality=minimum, progress="enrolling", **how)
     why = [
         next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
         for each in enrolled.rejected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
 
@@ -34,6 +35,11 @@ class Detection:
     box: NDArray[np.float64]
     points: NDArray[np.float64]
     score: float
+
+    @cached_property
+    def pose(self) -> tuple[float, float, float]:
+        """Yaw, pitch and roll of the head in degrees, see ``head_pose``."""
+        return head_pose(self.points)
 
     @property
     def area(self) -> float:

@@ -1,11 +1,9 @@
 """Galleries of known people: enroll, search, check and keep them."""
 
-from facerts.galleries.best import BestImage, best_images, copy_images
 from facerts.galleries.check import Finding, Limits, Listed, Reason, check_images, read_findings
 from facerts.galleries.enroll import Rejected
-from facerts.galleries.enrollments import Enrollments
-from facerts.galleries.gallery import Enrolled, Gallery, Removed
-from facerts.galleries.match import Decision, Match
+from facerts.galleries.enrollments import BestImage, Enrollments, best_images, copy_images
+from facerts.galleries.gallery import Decision, Enrolled, Gallery, Match, Removed
 from facerts.galleries.store import GallerySummary
 
 __all__ = [

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.pairwise import EmbeddingSubset, nearest_before
 from facerts.errors import DataError
-from facerts.galleries.best import best_images, number_or_none
-from facerts.galleries.enrollments import Enrollments
+from facerts.galleries.enrollments import Enrollments, best_images, number_or_none
 from facerts.io.files import regular
 from facerts.io.json_file import parse_json
 from facerts.scoring.reasons import NOT_A_FACE
@@ -56,7 +55,6 @@ class Finding:
     """A suspicious enrollment.
 
     Attributes:
-        person: the person under whose name it is enrolled.
         path: the image; empty if the finding is about all of the person's images.
         false_alarms: estimated share of correct enrollments (for two names: of people) that look at least this
             suspicious, 0 to 1.
@@ -91,8 +89,6 @@ class Listed(NamedTuple):
 # check cannot say which is wrong.
 KEPT_IF_LAST = (Reason.POOR, Reason.ANOTHER_PERSON)
 NORMAL = NormalDist()
-
-
 # Measured on 150 held-out people, see docs/results/use.md: of the clean faces, this share has a reason; of those
 # with low quality, this share; and this share is taken for none.
 WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.027, 0.073, 0.004
@@ -132,8 +128,8 @@ def check_images(images: Enrollments, limits: Limits | None = None) -> list[Find
     return sorted(findings, key=lambda each: (order[each.reason], each.false_alarms, each.person, each.path))
 
 
-def listed_entries(images: Enrollments, listed: Sequence[Listed]) -> tuple[set[str], set[tuple[str, str]]]:
-    """What a correction removes: people, and images by person and path.
+def listed_rows(images: Enrollments, listed: Sequence[Listed]) -> NDArray[np.bool_]:
+    """``(N,)`` which images a correction removes.
 
     The best image of a person who would have none stays, unless it is not a face or is there twice.
 
@@ -142,13 +138,17 @@ def listed_entries(images: Enrollments, listed: Sequence[Listed]) -> tuple[set[s
     """
     people = {each.person for each in listed if not each.path}
     entries = {(each.person, each.path) for each in listed if each.path}
+    missing = sorted(people - set(images.people.tolist()))
+    missing += [path for _, path in sorted(entries - set(images.entries))]
+    if missing:
+        raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
     final = {(each.person, each.path) for each in listed if each.reason not in KEPT_IF_LAST}
     left = {person for person, path in images.entries if (person, path) not in entries} | people
-    kept: dict[str, str] = {}
     for image in best_images(images, len(images)):
         if image.person not in left and (image.person, image.path) not in final:
-            kept.setdefault(image.person, image.path)
-    return people, entries - set(kept.items())
+            left.add(image.person)
+            entries.remove((image.person, image.path))
+    return images.among(entries, people)
 
 
 def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
@@ -175,7 +175,7 @@ def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
             str(images.person[row]),
             str(images.path[row]),
             Reason.NOT_A_FACE if no_face[row] else Reason.POOR if poor[row] else Reason.ANOTHER_PERSON,
-            round(float(alarms[row]), 4),
+            _four_digits(alarms[row]),
             number_or_none(own[row]),
             str(images.people[other]) if several else None,
             number_or_none(other_cosine) if several else None,
@@ -186,6 +186,11 @@ def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
         )
         for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True)
     ]
+
+
+def _four_digits(share: float) -> float:
+    """A share with four significant digits, however small it is."""
+    return float(f"{share:.4g}")
 
 
 def _poor_images(
@@ -263,7 +268,7 @@ def _same_person(images: Enrollments, rate: float) -> list[Finding]:
                 str(images.people[gone]),
                 "",
                 Reason.SAME_PERSON,
-                round(by_chance, 4),
+                _four_digits(by_chance),
                 other_person=str(images.people[kept]),
                 other_cosine=number_or_none(cosine),
             )
@@ -316,31 +321,22 @@ def read_findings(path: Path) -> list[Listed]:
                 f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
             )
         with open(path, encoding="utf-8", newline="", opener=regular) as file:
-            rows = _json_rows(file, path) if path.suffix == ".jsonl" else _csv_rows(file)
+            json = path.suffix == ".jsonl"
+            rows = [parse_json(line, path) for line in file if line.strip()] if json else _csv_rows(file)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
-    if not all(
-        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
-        for row in rows
-    ):
-        raise DataError(
-            f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
-        )
+    for row in rows:
+        if not (isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("person", "path"))):
+            raise DataError(
+                f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
+            )
     return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
 
 
-def _json_rows(file: IO[str], path: Path) -> list[Any]:
-    return [parse_json(line, path) for line in file if line.strip()]
-
-
-def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
-    rows = csv.reader(file)
-    header = next(rows, [])
-    columns = {name: header.index(name) for name in Listed._fields if name in header}
+def _csv_rows(file: IO[str]) -> list[Any]:
     return [
-        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
-        for row in rows
-        if row
+        {name: from_cell(cell) for name in Listed._fields if (cell := row.get(name)) is not None}
+        for row in csv.DictReader(file)
     ]

@@ -18,7 +18,7 @@ from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
 from facerts.scoring.face import Face, embedded
-from facerts.scoring.inputs import BytesLike, Color, ImageInputs, is_pil, lazy_inputs
+from facerts.scoring.inputs import BytesLike, ImageInputs, lazy_inputs
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
@@ -73,18 +73,15 @@ def scored_faces(
     """
     if min_quality is None:
         min_quality = default_threshold(scorer, keep)
-    one = (
-        isinstance(images, str | BytesLike | np.ndarray | Mapping)
-        or is_pil(images)
-        or hasattr(images, "read")
+    several = isinstance(images, Iterable) and not (
+        isinstance(images, str | BytesLike | np.ndarray | Mapping) or hasattr(images, "read")
     )
-    given = list(images) if isinstance(images, Iterable) and not one else [images]
+    given = list(images) if several else [images]
     if any(isinstance(each, Face) for each in given):
-        row_builder = scorer.row_builder(min_quality)
-        checked = embedded([_checked(face, scorer, by_content=by_content) for face in given])
-        return (row_builder.decided(face) for face in checked)
+        faces = [_checked(face, scorer, by_content=by_content) for face in given]
+        return map(scorer.row_builder(min_quality).decided, embedded(faces))
     if not isinstance(images, Source):
-        images = lazy_inputs(images if one else given, options["color"], by_content=by_content)
+        images = lazy_inputs(given if several else images, options["color"], by_content=by_content)
     return scorer.score_each(images, min_quality=min_quality, **options)
 
 
@@ -115,59 +112,29 @@ def people_of(source: Source) -> list[str]:
 
 
 def enroll(
-    scorer: Scorer,
-    images: Any,
-    *,
-    person: str | None = None,
-    min_quality: float | None = None,
-    color: Color = "RGB",
-    progress: str = "",
+    scorer: Scorer, images: Any, person: str | None, **options: Any
 ) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
     if person is None and not isinstance(images, Source):
-        images = open_source(_paths(images))
+        several = images if isinstance(images, list | tuple) else [images]
+        if not all(isinstance(each, str | Path) for each in several):
+            raise Error(
+                "give the person of these images, such as person='anna'; without one, images are taken from a folder "
+                "with one subfolder for each person"
+            )
+        images = open_source(images)
     people = people_of(images) if person is None else repeat(person_name(person))
-    faces = scored_faces(
-        scorer,
-        images,
-        ENROLLMENT_KEEP,
-        min_quality,
-        by_content=True,
-        largest=True,
-        color=color,
-        progress=progress,
-    )
-    kept, rejected = [], []
+    faces = scored_faces(scorer, images, ENROLLMENT_KEEP, by_content=True, largest=True, **options)
+    kept, vectors, rejected = [], [], []
     for name, face in zip(people, faces, strict=person is None):
-        row, embedding = face.row, face.vector
-        if embedding is None or row.rejected:
+        row, vector = face.row, face.vector
+        if vector is None or row.rejected:
             rejected.append(Rejected(name, row.path, row.reasons, row.error))
         else:
-            joined = SEPARATOR.join(row.reasons)
-            kept.append((name, row.path, embedding, row.quality, row.percentile, joined))
+            kept.append((name, row.path, row.quality, row.percentile, SEPARATOR.join(row.reasons)))
+            vectors.append(vector)
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].why}" if rejected else ""
         raise DataError(f"none of the {len(rejected)} images can be enrolled{first}")
-    names, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
-    enrolled = Enrollments(
-        np.array(names, dtype=str),
-        np.array(paths, dtype=str),
-        np.stack(embeddings).astype(np.float32),
-        np.array(quality, dtype=np.float32),
-        np.array(percentile, dtype=np.float32),
-        np.array(reasons, dtype=str),
-        scorer.recognizer.name,
-        scorer.recognizer.sha256,
-    )
-    return enrolled.in_order(), tuple(rejected)
-
-
-def _paths(images: Any) -> Any:
-    """Where images with people are."""
-    several = images if isinstance(images, list | tuple) else [images]
-    if not all(isinstance(each, str | Path) for each in several):
-        raise Error(
-            "give the person of these images, such as person='anna'; without one, images are taken from a folder with "
-            "one subfolder for each person"
-        )
-    return images
+    embedding, model = np.stack(vectors).astype(np.float32), scorer.recognizer
+    return Enrollments.of(kept, embedding, model.name, model.sha256).in_order(), tuple(rejected)

@@ -1,23 +1,28 @@
-"""What a gallery holds of each image, and what follows from it: templates, and how alike strangers are."""
+"""What a gallery holds of each image, and what follows from it: templates, how alike strangers are, the best images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.pairwise import leave_one_out_cosines, rows_by_label
+from facerts.datasets.folder import Files, is_image_name
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error
-from facerts.galleries.person_name import normal_name, person_name
+from facerts.galleries.person_name import person_name
 from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.io.file_names import safe_path
+from facerts.io.files import sync_names
 from facerts.io.npz import ArrayType
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring.prepare import storable
+from facerts.scoring.copies import write_copy
+from facerts.scoring.prepare import storable, stored_file
 from facerts.scoring.reasons import REASONS, in_order
 
 # Images that stand for all when a gallery is so large that comparing each with every person would take long.
@@ -34,6 +39,7 @@ IMAGE_ARRAYS = {
     "percentile": ArrayType(np.float32, ("images",), 0, 100, nan=True),
     "reasons": ArrayType(np.str_, ("images",)),
 }
+COLUMNS = ("person", *IMAGE_ARRAYS)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,6 @@ class Enrollments:
             model is not calibrated.
         reasons: ``(N,)`` text, what makes each image poor, see ``facerts.scoring.reasons``; joined by ``;``, empty for
             none.
-        model: name of the model.
         model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
     """
 
@@ -62,12 +67,35 @@ class Enrollments:
     model: str
     model_sha256: str
 
+    @classmethod
+    def of(
+        cls, rows: Sequence[tuple[Any, ...]], embedding: NDArray[np.float32], model: str, model_sha256: str
+    ) -> Enrollments:
+        """Images with these people, paths, qualities, percentiles and reasons."""
+        person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
+        return cls(
+            np.array(person, dtype=str),
+            np.array(path, dtype=str),
+            embedding,
+            np.array(quality, dtype=np.float32),
+            np.array(percentile, dtype=np.float32),
+            np.array(reasons, dtype=str),
+            model,
+            model_sha256,
+        )
+
     def __len__(self) -> int:
         return len(self.path)
 
+    @property
+    def size(self) -> int:
+        """Number of numbers of an embedding."""
+        return int(self.embedding.shape[1])
+
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
         """Select rows."""
-        return self._with({name: getattr(self, name)[rows] for name in ("person", *IMAGE_ARRAYS)})
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return replace(self, **columns)
 
     def in_order(self) -> Enrollments:
         """The images by person, with names and paths as they are stored; spellings of one name are one person."""
@@ -76,19 +104,13 @@ class Enrollments:
         path = np.array([*map(storable, self.path.tolist())], dtype=str)
         return replace(self, person=person, path=path).take(np.argsort(person, kind="stable"))
 
-    def changed(self, gone: NDArray[np.bool_], added: Enrollments | None = None) -> Enrollments:
+    def changed(self, gone: NDArray[np.bool_], added: Enrollments) -> Enrollments:
         """These images without some, and with others."""
         left = self.take(~gone)
-        if added is None:
-            return left
-        columns = {
-            name: np.concatenate([getattr(left, name), getattr(added, name)])
-            for name in ("person", *IMAGE_ARRAYS)
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(left, name), getattr(added, name)]) for name in COLUMNS
         }
-        return self._with(columns).in_order()
-
-    def _with(self, columns: dict[str, Any]) -> Enrollments:
-        return replace(self, **columns)
+        return replace(left, **columns).in_order()
 
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """The reasons of one image, most important first."""
@@ -148,20 +170,10 @@ class Enrollments:
         names = self.people[nearest.templates].tolist()
         return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
 
-    def among(self, entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
-        """``(N,)`` which images are given by person and path."""
-        wanted = set(entries)
-        return np.array([entry in wanted for entry in self.entries], dtype=bool)
-
-    def rows_of(self, people: Iterable[str], entries: Iterable[tuple[str, str]]) -> NDArray[np.bool_]:
-        """``(N,)`` which images are those of people, or are given by person and path."""
-        names = {*map(normal_name, people)}
-        wanted = {(normal_name(name), path) for name, path in entries}
-        missing = sorted(names - set(self.people.tolist()))
-        missing += [path for _, path in sorted(wanted - set(self.entries))]
-        if missing:
-            raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
-        return self.among(wanted) | np.isin(self.person, sorted(names) or [""])
+    def among(self, entries: Collection[tuple[str, str]], people: Collection[str] = ()) -> NDArray[np.bool_]:
+        """``(N,)`` which images are given by person and path, or are those of people."""
+        given = set(entries)
+        return np.array([entry in given or entry[0] in people for entry in self.entries], dtype=bool)
 
 
 def check_faces(embedding: NDArray[np.float32], reasons: NDArray[np.str_]) -> None:
@@ -199,3 +211,63 @@ def nearest_other_rows(
     second = (nearest.templates[:, 0] == own).astype(np.int64)
     each = np.arange(len(embedding))
     return nearest.templates[each, second], nearest.scores[each, second]
+
+
+@dataclass(frozen=True)
+class BestImage:
+    """An image of a person.
+
+    Attributes:
+        rank: 1 for the best image of the person.
+        score: the weight of its quality times its cosine to the template of the person's other images.
+        own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+    """
+
+    person: str
+    rank: int
+    path: str
+    score: float
+    quality: float | None
+    own_cosine: float | None
+    reasons: tuple[str, ...]
+
+
+def best_images(images: Enrollments, k: int = 1) -> list[BestImage]:
+    """The ``k`` best images of each person: good, and like the person's other images."""
+    own = images.own_cosines()
+    score = images.weight * np.nan_to_num(own, nan=1.0)
+    quality = np.nan_to_num(images.quality, nan=0.0)
+    order = np.lexsort((-quality, -score, images.row))
+    rank = np.arange(len(order)) - np.searchsorted(images.row[order], images.row[order])
+    return [
+        BestImage(
+            str(images.person[row]),
+            place + 1,
+            str(images.path[row]),
+            round(float(score[row]), 4),
+            number_or_none(images.quality[row]),
+            number_or_none(own[row]),
+            images.reasons_of(row),
+        )
+        for row, place in zip(order[rank < k].tolist(), rank[rank < k].tolist(), strict=True)
+    ]
+
+
+def number_or_none(value: float) -> float | None:
+    """A number with four decimals; None for NaN."""
+    return None if np.isnan(value) else round(float(value), 4)
+
+
+def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
+    """Copy images to one subfolder for each person, and return what was written; existing files are kept."""
+    written = []
+    for image in images:
+        path = stored_file(image.path)
+        if not (path.is_file() and is_image_name(path.name)):
+            raise DataError(
+                f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"
+            )
+        data = Files(path.name, path.parent, [path.name], None).read(0)
+        written += write_copy(folder, safe_path([image.person, path.name]), data)
+    sync_names(written)
+    return written

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
-from facerts.galleries.best import BestImage, best_images
-from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_entries
+from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
-from facerts.galleries.enrollments import SEPARATOR, Enrollments
-from facerts.galleries.match import Match, is_usable, match_of
+from facerts.galleries.enrollments import SEPARATOR, BestImage, Enrollments, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
-from facerts.galleries.unmated import SearchThreshold, check_rate
+from facerts.galleries.unmated import SearchThreshold
 from facerts.scoring.face import Face
 from facerts.scoring.inputs import Color
 from facerts.scoring.prepare import storable
@@ -28,13 +28,46 @@ from facerts.scoring.scorer import Scorer
 SCHEMES = ("postgresql:", "postgres:")
 
 
+class Decision(str, Enum):
+    """What a search says of a face."""
+
+    MATCH = "match"
+    UNKNOWN = "unknown"
+    TOO_POOR = "too poor to say"
+    NO_FACE = "no face"
+    ERROR = "error"
+
+
 @dataclass(frozen=True)
-class Enrolled:
-    """What came of enrolling images.
+class Match:
+    """The people in a gallery who are most like a face.
 
     Attributes:
-        people: number of people in the gallery now.
-        images: number of images in it.
+        face: number of the face in the image, largest first; None without one.
+        person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
+        threshold: minimum cosine similarity of a match at the requested rate.
+        candidates: the k most similar people with their cosines, best first.
+        reasons: what makes the face poor, see ``facerts.scoring.Row``.
+    """
+
+    path: str
+    face: int | None
+    decision: Decision
+    person: str | None = None
+    cosine: float | None = None
+    threshold: float | None = None
+    percentile: float | None = None
+    quality: float | None = None
+    candidates: tuple[tuple[str, float], ...] = ()
+    reasons: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """What came of enrolling images, and how many people and images are in the gallery now.
+
+    Attributes:
         reasons: number of the images that were enrolled with each reason, see ``facerts.scoring.reasons``.
         rejected: images that were not enrolled.
         without_image: people who have no image in the gallery, as all of theirs were rejected.
@@ -49,14 +82,12 @@ class Enrolled:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed from a gallery.
+    """What was removed from a gallery, and how many people and images are in it now.
 
     Attributes:
         entries: person and path of the images that were removed, in order.
         gone: people who have no image any more.
         kept: images that were listed but kept, as their person would have none; by person and path.
-        people: number of people in the gallery now.
-        images: number of images in it.
     """
 
     entries: tuple[tuple[str, str], ...]
@@ -101,28 +132,10 @@ class Gallery:
         return f"<Gallery {self.name}>"
 
     @classmethod
-    def create(
-        cls,
-        place: str | Path,
-        scorer: Scorer,
-        images: Faces | Source,
-        *,
-        person: str | None = None,
-        min_quality: float | None = None,
-        color: Color = "RGB",
-        progress: str = "",
-    ) -> Gallery:
-        """A gallery of these images, in place of what is there; see ``add``, which says what was rejected."""
+    def create(cls, place: str | Path, scorer: Scorer, images: Faces | Source, **options: Any) -> Gallery:
+        """A gallery of these images, in place of what is there; it takes the options of ``add``."""
         gallery = cls(place)
-        gallery.add(
-            scorer,
-            images,
-            person=person,
-            replace=True,
-            min_quality=min_quality,
-            color=color,
-            progress=progress,
-        )
+        gallery.add(scorer, images, replace=True, **options)
         return gallery
 
     def add(
@@ -143,7 +156,6 @@ class Gallery:
             images: images with identities: a folder with one subfolder for each person, records, tar shards. With
                 ``person``, all that ``Scorer.score`` takes, or faces that the scorer has returned; those without a path
                 are named by the SHA-256 of their content.
-            person: the person of all images.
             replace: put them in place of what is there, if anything is.
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
                 calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless this is
@@ -155,7 +167,7 @@ class Gallery:
             if not replace:
                 self.check_model(scorer)
             new, rejected = enroll(
-                scorer, images, person=person, min_quality=min_quality, color=color, progress=progress
+                scorer, images, person, min_quality=min_quality, color=color, progress=progress
             )
             return self._put(new, rejected, replace=replace)
 
@@ -184,17 +196,12 @@ class Gallery:
         listed = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
         whole, stored = [*map(normal_name, people)], {*map(storable, paths)}
 
-        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], None]:
-            missing = stored - set(known.path.tolist())
-            by_path = [entry for entry in known.entries if entry[1] in stored] + [
-                ("", path) for path in missing
-            ]
-            gone = [
-                *listed,
-                *(Listed(name, "", "") for name in whole),
-                *(Listed(*each, "") for each in by_path),
-            ]
-            return known.rows_of(*listed_entries(known, gone)), None
+        def edit(known: Enrollments) -> tuple[NDArray[np.bool_], Enrollments]:
+            by_path = [entry for entry in known.entries if entry[1] in stored]
+            by_path += [("", path) for path in stored - set(known.path.tolist())]
+            named = [*((name, "") for name in whole), *by_path]
+            gone = listed_rows(known, [*listed, *(Listed(*each, "") for each in named)])
+            return gone, known.take(np.zeros(0, dtype=int))
 
         concerned = [*whole, *(each.person for each in listed)]
         with self._store.reserved(replace=False):
@@ -229,8 +236,7 @@ class Gallery:
             min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
                 threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
-            progress: what a progress bar says; empty for none.
+            color, progress: as for ``add``.
         """
         self.check_model(scorer)
         faces = scored_faces(
@@ -241,16 +247,15 @@ class Gallery:
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
         threshold, content = self.threshold(fpir).cosine, self.summary()
-        usable = [face for face in faces if is_usable(face)]
+        usable = [face for face in faces if face.vector is not None and not face.row.rejected]
         for face in usable:
             _check_model(content, "the model of this face", face.row.model_sha256)
-        found: Iterable[Sequence[tuple[str, float]]] = ()
+        candidates: dict[int, list[tuple[str, float]]] = {}
         if usable:
             probes = np.array([face.vector for face in usable], dtype=np.float32)
             _check_size(content, probes)
-            found = self._store.search(probes, k)
-        candidates = iter(found)
-        return [match_of(face, next(candidates) if is_usable(face) else (), threshold) for face in faces]
+            candidates = dict(zip(map(id, usable), self._store.search(probes, k), strict=True))
+        return [_match_of(face, candidates.get(id(face), ()), threshold) for face in faces]
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
@@ -258,7 +263,8 @@ class Gallery:
         Args:
             fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
         """
-        check_rate(fpir)
+        if not 0 < fpir < 1:
+            raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
         return self._store.threshold(fpir)
 
     def check(self, limits: Limits | None = None) -> list[Finding]:
@@ -312,6 +318,31 @@ class Gallery:
         return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
 
 
+def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
+    """The outcome for a face, which has no candidates if it cannot be searched for."""
+    row = face.row
+    person, cosine = candidates[0] if candidates else (None, None)
+    if cosine is not None:
+        decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
+    elif face.vector is not None:
+        decision = Decision.TOO_POOR
+    else:
+        decision = Decision.NO_FACE if row.error is None else Decision.ERROR
+    return Match(
+        row.path,
+        row.face,
+        decision,
+        person,
+        cosine,
+        threshold if candidates else None,
+        row.percentile,
+        row.quality,
+        tuple(candidates),
+        row.reasons,
+        row.error,
+    )
+
+
 def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) -> None:
     if content.model_sha256 != sha256:
         raise ModelError(
@@ -321,11 +352,9 @@ def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) 
 
 
 def _check_size(content: GallerySummary | Enrollments, probes: NDArray[np.float32]) -> None:
-    size = content.size if isinstance(content, GallerySummary) else content.embedding.shape[1]
-    if probes.shape[1] != size:
+    if (size := probes.shape[1]) != content.size:
         raise DataError(
-            f"the gallery's embeddings have {size} numbers, and those of its model have {probes.shape[1]}; build it "
-            "again"
+            f"the gallery's embeddings have {content.size} numbers, and those of its model have {size}; build it again"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,25 +11,21 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
 from pgvector.psycopg import register_vector
-from psycopg import ProgrammingError, errors
+from psycopg import IsolationLevel, ProgrammingError, errors, sql
 from psycopg.conninfo import conninfo_to_dict
+from typing_extensions import LiteralString
 
 from facerts.errors import DataError, Error, WriteError, first_line
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # The first version that goes on where an index has found deleted templates.
 MIN_PGVECTOR = (0, 8)
-MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
-# What the index finds, of which the templates themselves choose the best; of strangers as of others.
-CANDIDATES = 10
-
-
 DEFAULT_GALLERY = "gallery"
 # What a schema of PostgreSQL may be called.
 MAX_NAME_BYTES = 63
 SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 # Seconds to wait for a server that does not answer, unless the address says otherwise.
 CONNECT_TIMEOUT = "10"
+OURS = {"client_encoding": "utf8", "application_name": "facerts"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class PostgresAddress:
         shown: the address without passwords, for messages.
     """
 
-    parameters: dict[str, str] = field(repr=False)
+    parameters: dict[str, Any] = field(repr=False)
     gallery: str
     shown: str
 
@@ -72,8 +68,8 @@ def parse_address(address: str | Path) -> PostgresAddress:
             parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict"
         )
         options = [(name, value) for name, value in given if name != "gallery"]
-        parameters = _libpq_parameters(parts._replace(query=urlencode(options)).geturl())
-    except ValueError:
+        parameters: dict[str, Any] = conninfo_to_dict(parts._replace(query=urlencode(options)).geturl())
+    except (ValueError, ProgrammingError):
         raise Error(
             "the address of the database cannot be read; write it like postgresql://user@host:5432/database?gallery=people"
             ", with special characters in a password as %40 for @"
@@ -82,15 +78,8 @@ def parse_address(address: str | Path) -> PostgresAddress:
     user, at, host = parts.netloc.rpartition("@")
     public = [(name, value) for name, value in given if name not in SECRETS]
     shown = parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(public, safe="/"))
+    parameters = {"connect_timeout": CONNECT_TIMEOUT} | parameters | OURS
     return PostgresAddress(parameters, _checked_name(gallery), shown.geturl())
-
-
-def _libpq_parameters(address: str) -> dict[str, str]:
-    try:
-        given = conninfo_to_dict(address)
-    except ProgrammingError:
-        raise ValueError from None
-    return {"connect_timeout": CONNECT_TIMEOUT} | {name: str(value) for name, value in given.items()}
 
 
 def _checked_name(name: str) -> str:
@@ -104,44 +93,54 @@ def _checked_name(name: str) -> str:
     return name
 
 
+class GalleryConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection for the statements about one gallery.
+
+    Attributes:
+        checked: what identifies the tables whose columns were checked last.
+    """
+
+    address: PostgresAddress
+    checked: tuple[object, ...] = ()
+
+    def statement(self, text: LiteralString, **ours: int | str) -> sql.Composed:
+        """A statement with the ``{schema}`` and names or numbers of ours in it; all other values are parameters."""
+        values = {name: sql.SQL(str(value)) for name, value in ours.items()}
+        return sql.SQL(text).format(schema=sql.Identifier(self.address.gallery), **values)
+
+    def run(
+        self,
+        text: LiteralString,
+        values: Sequence[object] | Mapping[str, object] | None = None,
+        *,
+        binary: bool = False,
+        **ours: int | str,
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Execute a statement; see ``statement``."""
+        return self.execute(self.statement(text, **ours), values, binary=binary)
+
+    def contradiction(self, problem: object) -> DataError:
+        """The error of a gallery that contradicts itself."""
+        return DataError(f"{self.address.shown}: this gallery is broken: {problem}; build it again")
+
+
 class PostgresConnections:
     """Connections that are opened when they are needed, and kept for the next transaction."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         # Taking from a list and putting back are atomic.
-        self._idle: list[Connection] = []
+        self._idle: list[GalleryConnection] = []
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees the database as it was at one moment, and changes nothing."""
-        with self._transaction(psycopg.IsolationLevel.REPEATABLE_READ, read_only=True) as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction whose changes are there when the block has ended without an error, or not at all."""
-        with self._transaction(psycopg.IsolationLevel.READ_COMMITTED, read_only=False) as connection:
-            yield connection
-
-    @contextmanager
-    def trying(self) -> Iterator[Connection]:
-        """A transaction whose changes are taken back at the end of the block, to see whether they are possible."""
-        with self.writing() as connection:
-            yield connection
-            raise psycopg.Rollback
-
-    def close(self) -> None:
-        """Close the connections that nobody uses."""
-        while self._idle:
-            self._idle.pop().close()
-
-    @contextmanager
-    def _transaction(self, level: psycopg.IsolationLevel, *, read_only: bool) -> Iterator[Connection]:
+    def transaction(self, *, read_only: bool = True) -> Iterator[GalleryConnection]:
+        """A transaction that sees the database as it was at one moment, or one that changes all or nothing."""
         with self._in_words():
             connection = self._take()
             try:
-                connection.set_isolation_level(level)
+                connection.set_isolation_level(
+                    IsolationLevel.REPEATABLE_READ if read_only else IsolationLevel.READ_COMMITTED
+                )
                 connection.set_read_only(read_only)
                 with connection.transaction():
                     yield connection
@@ -152,7 +151,12 @@ class PostgresConnections:
                 else:
                     self._idle.append(connection)
 
-    def _take(self) -> Connection:
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self) -> GalleryConnection:
         """A connection that works: one that was kept may have been lost since."""
         while self._idle:
             connection = self._idle.pop()
@@ -163,13 +167,9 @@ class PostgresConnections:
                 connection.close()
         return self._connect()
 
-    def _connect(self) -> Connection:
-        parameters: dict[str, Any] = {
-            **self._address.parameters,
-            "client_encoding": "utf8",
-            "application_name": "facerts",
-        }
-        connection: Connection = psycopg.Connection.connect(**parameters, autocommit=True)
+    def _connect(self) -> GalleryConnection:
+        connection = GalleryConnection.connect(**self._address.parameters, autocommit=True)
+        connection.address = self._address
         try:
             self._prepare(connection)
         except BaseException:
@@ -177,7 +177,7 @@ class PostgresConnections:
             raise
         return connection
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: GalleryConnection) -> None:
         """Check what a gallery needs of a database, and let vectors be arrays."""
         shown = self._address.shown
         row = connection.execute(
@@ -232,22 +232,3 @@ class PostgresConnections:
             what = "the database cannot be reached" if lost else "the database refused"
             advice = "check the address, and that the server runs" if lost else "nothing was changed"
             raise Error(f"{shown}: {what} ({first_line(error)}); {advice}") from error
-
-
-def default_ef_search(people: int) -> int:
-    """How far a search in the index looks among so many people, chosen with tools/bench_gallery.py."""
-    return min(max(MIN_EF_SEARCH, people // 1000), MAX_EF_SEARCH)
-
-
-def set_index_search(connection: Connection, ef_search: int) -> None:
-    """Let searches of this transaction use the index of templates.
-
-    Args:
-        ef_search: number of candidates that a search keeps. It goes on beyond them if it has not found enough, as
-            deleted templates stay in the index for a while.
-    """
-    connection.execute(
-        "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true), "
-        "set_config('enable_seqscan', 'off', true)",
-        (str(ef_search),),
-    )

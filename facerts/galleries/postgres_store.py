@@ -3,53 +3,63 @@
 Writers of a gallery take turns: each first locks the one row of the table ``about``. What a writer does, templates
 included, is one transaction, so readers see all of it or nothing, and a killed writer leaves nothing. Images are scored
 before, so turns are short.
+
+As in a file's gallery, the threshold of a search follows from images that are compared with the templates of all other
+people, but the best scores of such a sample are stored: a search does not read the gallery. A score is gone with its
+image, with its person, and with the person whom it found. Once more than a share ``STALE`` of the gallery's images was
+added or removed, the next threshold takes a new sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import Rollback
 from typing_extensions import LiteralString
 
-from facerts.errors import DataError, Error
-from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
-from facerts.galleries.person_name import person_name
-from facerts.galleries.postgres_connections import (
-    CANDIDATES,
-    MAX_EF_SEARCH,
-    Connection,
-    PostgresConnections,
-    default_ef_search,
-    parse_address,
-    set_index_search,
+from facerts.errors import DataError, Error, WriteError
+from facerts.galleries.enrollments import (
+    KEPT_THRESHOLDS,
+    MAX_SEARCHES,
+    TOO_FEW,
+    Enrollments,
+    check_unit_length,
+    nearest_other_rows,
+    sampled_rows,
 )
-from facerts.galleries.postgres_strangers import PostgresStrangers
-from facerts.galleries.postgres_tables import FORMAT, INDEX_FROM, GalleryState, PostgresTables
-from facerts.galleries.store import NOBODY_LEFT, Change, Edit, GallerySummary, Store
-from facerts.galleries.unmated import SearchThreshold
-from facerts.io.npz import typed_arrays
+from facerts.galleries.postgres_connections import GalleryConnection, PostgresConnections, parse_address
+from facerts.galleries.postgres_tables import (
+    CANDIDATES,
+    FORMAT,
+    INDEX_FROM,
+    GalleryState,
+    check_tables,
+    copy_images,
+    copy_rows,
+    create_tables,
+    make_index,
+    put_in_place,
+    read_images,
+    read_state,
+    use_index,
+)
+from facerts.galleries.store import NOBODY_LEFT, Edit, GallerySummary, Store
+from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.scoring.prepare import storable
 
-# Rows that a server sends at a time.
-BLOCK = 10_000
-
-TYPES = {
-    "person": "int8",
-    "name": "text",
-    "path": "text",
-    "template": "vector",
-    "embedding": "vector",
-    "quality": "float4",
-    "percentile": "float4",
-    "reasons": "text",
-}
-# The columns of an image, in the order of ``Enrollments``.
-COLUMNS = "path, embedding, quality, percentile, reasons"
+STALE = 0.01
+# Images that stand for all where there is an index. Strangers are searched for as others are, so that the share of them
+# that is found is right whomever the index misses; that takes longer than in memory.
+MAX_INDEXED = 2000
+# The share of the scores that must be left, and what none of them reaches.
+COMPLETE, IMPOSSIBLE = 0.9, 1.01
 EXACT = """
 SELECT name, -distance FROM (
     SELECT name, template <#> %(probe)s AS distance FROM {schema}.people ORDER BY distance, name LIMIT %(k)s
@@ -61,6 +71,62 @@ SELECT name, -(template <#> %(probe)s) AS cosine FROM (
     ORDER BY template::halfvec({size}) <#> %(probe)s::halfvec({size}) LIMIT %(candidates)s
 ) AS near ORDER BY template <#> %(probe)s, name LIMIT %(k)s
 """
+PEOPLE = {"name": "text", "template": "vector"}
+# An index is not written to for a template that is the same as before.
+TEMPLATE = """
+UPDATE {schema}.people SET template = %(template)s WHERE name = %(name)s AND template <> %(template)s
+"""
+# The images of some people: by their names, or because an image of theirs has one of these paths.
+CONCERNED = """
+WHERE people.id IN (
+    SELECT id FROM {schema}.people WHERE name = ANY(%s) UNION
+    SELECT person FROM {schema}.enrollments WHERE path = ANY(%s)
+)
+"""
+COUNTS = """
+SELECT name, count(*) FROM {schema}.people JOIN {schema}.enrollments ON person = people.id
+GROUP BY people.id ORDER BY name COLLATE "C"
+"""
+DELETE = """
+DELETE FROM {schema}.enrollments USING {schema}.people, unnest(%s::text[], %s::text[]) AS gone(name, path)
+WHERE person = people.id AND people.name = gone.name AND enrollments.path = gone.path
+"""
+CHOSEN = """
+SELECT id, person, name FROM (
+    SELECT enrollments.id, person, name, row_number() OVER (ORDER BY person, enrollments.id) - 1 AS row
+    FROM {schema}.enrollments JOIN {schema}.people ON person = people.id
+) AS numbered WHERE row IN (SELECT unnest(%s::bigint[])) ORDER BY id
+"""
+IMAGES = "SELECT person, embedding FROM {schema}.enrollments WHERE id = ANY(%s) ORDER BY id"
+TEMPLATES = "SELECT id, template FROM {schema}.people ORDER BY id"
+INDEXED_STRANGERS = """
+SELECT enrollments.id, own.name, best.id, best.cosine
+FROM {schema}.enrollments JOIN {schema}.people AS own ON person = own.id, LATERAL (
+    SELECT id, -(template <#> embedding) AS cosine FROM (
+        SELECT id, template FROM {schema}.people
+        ORDER BY template::halfvec({size}) <#> embedding::halfvec({size}) LIMIT {candidates}
+    ) AS near WHERE near.id <> person ORDER BY cosine DESC, id LIMIT 1
+) AS best WHERE enrollments.id = ANY(%s) ORDER BY enrollments.id
+"""
+STORE_STRANGERS = """
+INSERT INTO {schema}.strangers (enrollment, nearest, cosine)
+SELECT enrollments.id, people.id, new.cosine FROM unnest(%s::bigint[], %s::bigint[], %s::real[])
+AS new(enrollment, nearest, cosine)
+JOIN {schema}.enrollments ON enrollments.id = new.enrollment JOIN {schema}.people ON people.id = new.nearest
+"""
+STORED_STRANGERS = """
+SELECT name, cosine FROM {schema}.strangers
+JOIN {schema}.enrollments ON enrollments.id = enrollment JOIN {schema}.people ON people.id = person
+ORDER BY name COLLATE "C", enrollments.id
+"""
+
+
+class StrangerSample(NamedTuple):
+    """A sample in the database: its number, the changes of the gallery before, and the threshold at a rate."""
+
+    number: int
+    changes: int
+    threshold: Callable[[float], SearchThreshold]
 
 
 class PostgresStore(Store):
@@ -74,238 +140,190 @@ class PostgresStore(Store):
         parsed = parse_address(address)
         self.name = parsed.shown
         self.connections = PostgresConnections(parsed)
-        self.tables = PostgresTables(parsed)
-        self._strangers = PostgresStrangers(self.connections, self.tables)
+        self._strangers: StrangerSample | None = None
+        # Threads that need a new sample wait for one of them to take it.
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         self.connections.close()
 
     def summary(self) -> GallerySummary:
-        with self.connections.reading() as connection:
-            return self.tables.state(connection)
+        with self.connections.transaction() as connection:
+            return read_state(connection)
 
     def image_counts(self) -> dict[str, int]:
-        text = (
-            "SELECT name, count(*) FROM {schema}.people JOIN {schema}.enrollments ON person = people.id "
-            'GROUP BY people.id ORDER BY name COLLATE "C"'
-        )
-        with self.connections.reading() as connection:
-            self.tables.check(connection, self.tables.state(connection))
-            return dict(connection.execute(self.tables.statement(text)).fetchall())
+        with self.connections.transaction() as connection:
+            check_tables(connection, read_state(connection))
+            return dict(connection.run(COUNTS).fetchall())
 
     def read(self) -> Enrollments:
-        with self.connections.reading() as connection:
-            state = self.tables.state(connection)
-            self.tables.check(connection, state)
-            return self._read(connection, state)
+        with self.connections.transaction() as connection:
+            state = read_state(connection)
+            check_tables(connection, state)
+            return read_images(connection, state)
 
     @contextmanager
     def reserved(self, *, replace: bool) -> Iterator[None]:
         """See whether tables can be made; writers take turns only when their images have been scored."""
         if replace:
-            with self.connections.trying() as connection:
-                self.tables.create(connection, size=1)
+            with self.connections.transaction(read_only=False) as connection:
+                create_tables(connection, size=1)
+                raise Rollback
         yield
 
-    def replace(self, images: Enrollments, *, index: bool | None = None) -> None:
-        """Put images in place of what is there.
-
-        Args:
-            index: make the index that finds templates; None if there are ``INDEX_FROM`` people or more.
-        """
-        size = images.embedding.shape[1]
-        names = images.people.tolist()
-        with self.connections.writing() as connection:
-            self.tables.create(connection, size)
-            people = zip(names, images.templates, strict=True)
-            self._copy(connection, "new_people", "name, template", people)
+    def replace(self, images: Enrollments) -> None:
+        size, names = images.size, images.people.tolist()
+        with self.connections.transaction(read_only=False) as connection:
+            create_tables(connection, size)
+            copy_rows(connection, "new_people", PEOPLE, zip(names, images.templates, strict=True))
             # Rows of new tables are numbered from 1.
-            self._copy_images(connection, "new_enrollments", images, (images.row + 1).tolist())
-            about = (FORMAT, images.model, images.model_sha256, size, len(names), len(images))
-            text = (
+            copy_images(connection, "new_enrollments", images, (images.row + 1).tolist())
+            connection.run(
                 "INSERT INTO {schema}.new_about "
                 "(format, model, model_sha256, size, people, images, indexed, changes, sample) "
-                "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))"
+                "VALUES (%s, %s, %s, %s, %s, %s, false, 0, floor(random() * 1e15))",
+                (FORMAT, images.model, images.model_sha256, size, len(names), len(images)),
             )
-            connection.execute(self.tables.statement(text), about)
-            self.tables.put_in_place(
-                connection, size, index=len(names) >= INDEX_FROM if index is None else index
-            )
+            put_in_place(connection, size, index=len(names) >= INDEX_FROM)
 
-    def change(self, people: Collection[str], paths: Collection[str], edit: Edit) -> Change:
-        with self.connections.writing() as connection:
-            state = self.tables.state(connection, lock=True)
+    def change(
+        self, people: Collection[str], paths: Collection[str], edit: Edit
+    ) -> tuple[Enrollments, Enrollments, GallerySummary]:
+        with self.connections.transaction(read_only=False) as connection:
+            state = read_state(connection, lock=True)
             # Others are not concerned, however many there are.
-            before = self._read(connection, state, self._concerned(connection, people, paths))
-            gone, added = edit(before)
-            removed = before.take(gone)
-            new = before.take(np.zeros(len(before), dtype=bool)) if added is None else added
+            before = read_images(connection, state, CONCERNED, ([*map(storable, people)], [*paths]))
+            gone, new = edit(before)
+            removed, after = before.take(gone), before.changed(gone, new)
             images = state.images - len(removed) + len(new)
             if not images:
                 raise DataError(NOBODY_LEFT)
-            after = before.changed(gone, added)
-            old_names, names = set(before.people.tolist()), set(after.people.tolist())
-            self._delete_images(connection, removed)
-            delete = "DELETE FROM {schema}.people WHERE name = ANY(%s)"
-            connection.execute(self.tables.statement(delete), (sorted(old_names - names),))
-            touched = names & {*removed.person.tolist(), *new.person.tolist()}
-            self._set_templates(connection, after, touched)
+            connection.run(DELETE, (removed.person.tolist(), removed.path.tolist()))
+            left, there = set(after.people.tolist()), set(before.people.tolist())
+            connection.run("DELETE FROM {schema}.people WHERE name = ANY(%s)", (sorted(there - left),))
+            templates = dict(zip(after.people.tolist(), after.templates, strict=True))
+            added = [(name, templates[name]) for name in sorted(left - there)]
+            copy_rows(connection, "people", PEOPLE, added)
+            touched = left & there & {*removed.person.tolist(), *new.person.tolist()}
+            changed = [{"name": name, "template": templates[name]} for name in sorted(touched)]
+            connection.cursor().executemany(connection.statement(TEMPLATE), changed)
             text = "SELECT name, id FROM {schema}.people WHERE name = ANY(%s)"
-            ids = dict(connection.execute(self.tables.statement(text), (new.people.tolist(),)).fetchall())
-            self._copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
-            count = state.people + len(names - old_names) - len(old_names - names)
-            self._count(connection, count, images, changes=len(removed) + len(new), shrunk=not len(new))
+            ids = dict(connection.run(text, (new.people.tolist(),)).fetchall())
+            copy_images(connection, "enrollments", new, [ids[name] for name in new.person.tolist()])
+            count = state.people + len(left) - len(there)
+            # Scores of strangers are gone with what was removed, so other processes read them again.
+            connection.run(
+                "UPDATE {schema}.about "
+                "SET people = %s, images = %s, changes = changes + %s, sample = sample + %s",
+                (count, images, len(removed) + len(new), int(not len(new))),
+            )
             if not state.indexed and count >= INDEX_FROM:
-                self.tables.make_index(connection, state.size)
-            return Change(before, after, self.tables.state(connection))
+                make_index(connection, state.size)
+            return before, after, read_state(connection)
+
+    def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
+        candidates = max(CANDIDATES, 2 * k)
+        with self.connections.transaction() as connection:
+            state = read_state(connection)
+            if state.indexed:
+                use_index(connection, state.people, candidates)
+            statement = connection.statement(INDEXED if state.indexed else EXACT, size=state.size)
+            values = ({"probe": probe, "k": k, "candidates": candidates} for probe in probes)
+            found = [connection.execute(statement, each, binary=True).fetchall() for each in values]
+            if not all(found):
+                raise connection.contradiction("it has no people")
+            return found
 
     def threshold(self, fpir: float) -> SearchThreshold:
-        """The minimum cosine of a match; see ``PostgresStrangers`` for how it follows changes of the gallery."""
-        return self._strangers.threshold(fpir)
+        with self._lock:
+            return self._fitting_strangers().threshold(fpir)
 
-    def search(
-        self, probes: NDArray[np.float32], k: int, *, ef_search: int | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The k most similar people to each probe ``(n, d)``, with their cosines, best first.
-
-        Args:
-            ef_search: how many candidates a search in the index, which is not exact, keeps, 1 to 1,000; None for 400,
-                or a thousandth of the people if that is more.
-        """
-        with self.connections.reading() as connection:
-            return self._nearest(connection, self.tables.state(connection), probes, k, ef_search)
-
-    def _nearest(
-        self,
-        connection: Connection,
-        state: GalleryState,
-        probes: NDArray[np.float32],
-        k: int,
-        ef_search: int | None = None,
-    ) -> list[list[tuple[str, float]]]:
-        statement = self.tables.statement(EXACT)
-        candidates = max(CANDIDATES, 2 * k)
-        if state.indexed:
-            statement = self.tables.statement(INDEXED, size=state.size)
-            # Deleted templates stay in the index for a while, so a search goes on until it has found enough.
-            wanted = default_ef_search(state.people) if ef_search is None else ef_search
-            set_index_search(connection, max(wanted, min(candidates, MAX_EF_SEARCH)))
-        found = [
-            connection.execute(
-                statement, {"probe": probe, "k": k, "candidates": candidates}, binary=True
-            ).fetchall()
-            for probe in probes
-        ]
-        if not all(found):
-            raise self.tables.broken("it has no people")
-        return found
-
-    def _concerned(self, connection: Connection, people: Collection[str], paths: Collection[str]) -> set[str]:
-        """Names of people, and of those with images of these paths."""
-        text = (
-            "SELECT DISTINCT name FROM {schema}.enrollments JOIN {schema}.people ON person = people.id "
-            "WHERE path = ANY(%s)"
-        )
-        found = connection.execute(self.tables.statement(text), (list(paths),)).fetchall() if paths else []
-        return {*map(storable, people), *(name for (name,) in found)}
-
-    def _read(
-        self, connection: Connection, state: GalleryState, names: Collection[str] | None = None
-    ) -> Enrollments:
-        """The images of people, or all, by person in the order in which they were enrolled."""
-        text: LiteralString = (
-            "SELECT {what} FROM {schema}.enrollments JOIN {schema}.people ON person = people.id {some}"
-        )
-        some = "" if names is None else "WHERE name = ANY(%s)"
-        values = None if names is None else (list(names),)
-        count = connection.execute(self.tables.statement(text, what="count(*)", some=some), values).fetchone()
-        assert count is not None
-        statement = self.tables.statement(
-            text, what=f"name, {COLUMNS}", some=f"{some} ORDER BY enrollments.id"
-        )
-        rows: list[Any] = []
-        embedding = np.empty((count[0], state.size), dtype=np.float32)
-        with connection.cursor("images", binary=True) as cursor:
-            cursor.itersize = BLOCK
-            for row in cursor.execute(statement, values):
-                embedding[len(rows)] = row[2].to_numpy()
-                rows.append((*row[:2], *row[3:]))
-        person, path, quality, percentile, reasons = zip(*rows, strict=True) if rows else ((),) * 5
-        columns = {
-            "path": np.array(path, dtype=str),
-            "embedding": embedding,
-            "quality": np.array(quality, dtype=np.float32),
-            "percentile": np.array(percentile, dtype=np.float32),
-            "reasons": np.array(reasons, dtype=str),
-        }
+    def _fitting_strangers(self) -> StrangerSample:
+        with self.connections.transaction() as connection:
+            state, kept = read_state(connection), self._strangers
+            if state.people < 2:
+                raise DataError(TOO_FEW)
+            if kept is None or kept.number != state.sample or _stale(kept.changes, state):
+                kept = self._strangers = _stored(connection, state)
+            if kept is not None:
+                return kept
+            strangers = _draw(connection, state)
+        scores = [(name, cosine) for _, name, _, cosine in strangers]
+        drawn = _sample(state.sample, state.changes, state.people, scores)
         try:
-            columns = typed_arrays(columns, IMAGE_ARRAYS)
-            check_faces(columns["embedding"], columns["reasons"])
-            for name in set(person):
-                if person_name(name) != name:
-                    raise Error(f"the name {name} is not in Unicode's NFC, or has spaces around it")
-        except Error as error:
-            raise self.tables.broken(error) from error
-        names_of_images = np.array(person, dtype=str)
-        return Enrollments(
-            names_of_images, **columns, model=state.model, model_sha256=state.model_sha256
-        ).in_order()
+            self._store_strangers(state, strangers)
+        except WriteError:
+            # A role that may only read has to do with the memory of this process.
+            self._strangers = drawn
+        return drawn
 
-    def _copy_images(
-        self, connection: Connection, table: str, images: Enrollments, people: Sequence[int]
-    ) -> None:
-        """Write images of the people with these ids."""
-        columns = zip(
-            people,
-            images.path.tolist(),
-            images.embedding,
-            map(_number_or_null, images.quality.tolist()),
-            map(_number_or_null, images.percentile.tolist()),
-            images.reasons.tolist(),
-            strict=True,
+    def _store_strangers(self, state: GalleryState, strangers: list[tuple[Any, ...]]) -> None:
+        """Replace the sample in the database, unless another process has."""
+        about = (
+            "UPDATE {schema}.about SET sample = sample + 1, sample_changes = %s, sample_people = %s "
+            "WHERE sample = %s AND model_sha256 = %s"
         )
-        self._copy(connection, table, f"person, {COLUMNS}", columns)
-
-    def _copy(
-        self, connection: Connection, table: str, columns: str, rows: Iterable[tuple[Any, ...]]
-    ) -> None:
-        statement = self.tables.statement(
-            "COPY {schema}.{table} ({columns}) FROM STDIN (FORMAT BINARY)", table=table, columns=columns
-        )
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types([TYPES[column] for column in columns.split(", ")])
-            for row in rows:
-                copy.write_row(row)
-
-    def _set_templates(self, connection: Connection, images: Enrollments, names: Collection[str]) -> None:
-        """Write the templates of people, some of whom may be new."""
-        if not names:
-            return
-        every = zip(images.people.tolist(), images.templates, strict=True)
-        rows = [(template, name) for name, template in every if name in names]
-        with connection.cursor() as cursor:
-            new = "INSERT INTO {schema}.people (template, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-            cursor.executemany(self.tables.statement(new), rows)
-            known = "UPDATE {schema}.people SET template = %s WHERE name = %s AND template <> %s"
-            cursor.executemany(self.tables.statement(known), [(*row, row[0]) for row in rows])
-
-    def _delete_images(self, connection: Connection, images: Enrollments) -> None:
-        """Delete the images of the same people and paths."""
-        text = (
-            "DELETE FROM {schema}.enrollments USING {schema}.people, "
-            "unnest(%s::text[], %s::text[]) AS gone(name, path) "
-            "WHERE person = people.id AND people.name = gone.name AND enrollments.path = gone.path"
-        )
-        names, paths = images.person.tolist(), images.path.tolist()
-        connection.execute(self.tables.statement(text), (names, paths))
-
-    def _count(self, connection: Connection, people: int, images: int, *, changes: int, shrunk: bool) -> None:
-        text = (
-            "UPDATE {schema}.about SET people = %s, images = %s, changes = changes + %s, sample = sample + %s"
-        )
-        # Scores of strangers are gone with what was removed, so other processes read them again.
-        connection.execute(self.tables.statement(text), (people, images, changes, int(shrunk)))
+        images, _, nearest, cosines = map(list, zip(*strangers, strict=True))
+        with self.connections.transaction(read_only=False) as connection:
+            read_state(connection, lock=True)
+            values = (state.changes, state.people, state.sample, state.model_sha256)
+            if connection.run(about, values).rowcount:
+                connection.run("DELETE FROM {schema}.strangers")
+                connection.run(STORE_STRANGERS, (images, nearest, cosines))
 
 
-def _number_or_null(value: float) -> float | None:
-    return None if np.isnan(value) else value
+def _stored(connection: GalleryConnection, state: GalleryState) -> StrangerSample | None:
+    """The sample in the database; None if there is none that fits."""
+    changes, people = state.sample_changes, state.sample_people
+    if changes is None or people is None or _stale(changes, state):
+        return None
+    scores = connection.run(STORED_STRANGERS).fetchall()
+    # Where strangers found a person who was removed, their scores are gone.
+    if len(scores) < COMPLETE * len(_rows(state)) or not all(abs(score) < IMPOSSIBLE for _, score in scores):
+        return None
+    return _sample(state.sample, changes, people, scores)
+
+
+def _draw(connection: GalleryConnection, state: GalleryState) -> list[tuple[Any, ...]]:
+    check_tables(connection, state)
+    chosen = connection.run(CHOSEN, (_rows(state).tolist(),)).fetchall()
+    ids, persons, names = zip(*chosen, strict=True)
+    if state.indexed:
+        use_index(connection, state.people)
+        sizes = {"size": state.size, "candidates": CANDIDATES}
+        return connection.run(INDEXED_STRANGERS, ([*ids],), binary=True, **sizes).fetchall()
+    people, templates = _vectors(connection, TEMPLATES)
+    _, embedding = _vectors(connection, IMAGES, ([*ids],))
+    rows, scores = nearest_other_rows(templates, embedding, np.searchsorted(people, persons))
+    return [*zip(ids, names, people[rows].tolist(), scores.tolist(), strict=True)]
+
+
+def _vectors(
+    connection: GalleryConnection, text: LiteralString, values: tuple[list[int]] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    rows = connection.run(text, values, binary=True).fetchall()
+    vectors = np.stack([vector.to_numpy() for _, vector in rows])
+    try:
+        check_unit_length(vectors)
+    except Error as error:
+        raise connection.contradiction(error) from error
+    return np.array([row for row, _ in rows]), vectors
+
+
+def _sample(sample: int, changes: int, people: int, scores: Iterable[tuple[Any, ...]]) -> StrangerSample:
+    """The sample of these names of people and scores of their images."""
+    names, cosines = zip(*scores, strict=True)
+    person = np.unique(np.array(names), return_inverse=True)[1]
+    highest = np.array(cosines, dtype=np.float32)
+    return StrangerSample(
+        sample, changes, lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, highest, person, people))
+    )
+
+
+def _rows(state: GalleryState) -> NDArray[np.int64]:
+    """Rows of the images of a sample."""
+    return sampled_rows(state.images, MAX_INDEXED if state.indexed else MAX_SEARCHES)
+
+
+def _stale(changes: int, state: GalleryState) -> bool:
+    return state.changes - changes > STALE * state.images

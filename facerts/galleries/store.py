@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +49,7 @@ NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed
 
 @dataclass(frozen=True)
 class GallerySummary:
-    """What is in a gallery.
-
-    Attributes:
-        model_sha256: SHA-256 of the model's file.
-        size: number of numbers of an embedding.
-        people: number of people.
-        images: number of images.
-    """
+    """What is in a gallery: of which model, with how many numbers of an embedding, people and images."""
 
     model: str
     model_sha256: str
@@ -66,19 +59,13 @@ class GallerySummary:
 
 
 # What to remove of some images ``(N,)``, and what to add to them.
-Edit: TypeAlias = Callable[[Enrollments], tuple[NDArray[np.bool_], Enrollments | None]]
-
-
-class Change(NamedTuple):
-    """What a change did to the people whom it concerns, and what is in the gallery after it."""
-
-    before: Enrollments
-    after: Enrollments
-    summary: GallerySummary
+Edit: TypeAlias = Callable[[Enrollments], tuple[NDArray[np.bool_], Enrollments]]
 
 
 class Store(ABC):
     """Keeps the images of a gallery; threads may share it.
+
+    A store reads and replaces all images. What follows from that is here; a database does it without reading them all.
 
     Attributes:
         name: the file, or the address of the database without a password.
@@ -87,46 +74,57 @@ class Store(ABC):
     name: str
 
     @abstractmethod
-    def summary(self) -> GallerySummary:
-        """What is in the gallery."""
-
-    @abstractmethod
-    def image_counts(self) -> dict[str, int]:
-        """The number of images of each person, ordered by name."""
-
-    @abstractmethod
     def read(self) -> Enrollments:
         """All images, by person."""
-
-    @abstractmethod
-    def reserved(self, *, replace: bool) -> AbstractContextManager[None]:
-        """What comes before images are scored, so that they are not scored in vain; and before each change.
-
-        Args:
-            replace: whether all images will be replaced.
-        """
 
     @abstractmethod
     def replace(self, images: Enrollments) -> None:
         """Put images, by person, in place of what is there."""
 
-    @abstractmethod
-    def change(self, people: Collection[str], paths: Collection[str], edit: Edit) -> Change:
+    @contextmanager
+    def reserved(self, *, replace: bool) -> Iterator[None]:
+        """What comes before images are scored, so that they are not scored in vain, and before each change."""
+        yield
+
+    def change(
+        self,
+        people: Collection[str],
+        paths: Collection[str],
+        edit: Edit,
+    ) -> tuple[Enrollments, Enrollments, GallerySummary]:
         """Change the images of some people as one transaction.
 
         Args:
             people: names of those whom the change concerns.
             paths: of images whose people it concerns too.
             edit: what to change, given all images of these people at least.
-        """
 
-    @abstractmethod
+        Returns:
+            These images before and after it, and what is in the gallery then.
+        """
+        before = self.read()
+        after = before.changed(*edit(before))
+        if not len(after):
+            raise DataError(NOBODY_LEFT)
+        self.replace(after)
+        return before, after, self.summary()
+
     def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
         """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
+        return self.read().search(probes, k)
 
-    @abstractmethod
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate."""
+        return self.read().threshold(fpir)
+
+    def summary(self) -> GallerySummary:
+        """What is in the gallery."""
+        images = self.read()
+        return GallerySummary(images.model, images.model_sha256, images.size, len(images.people), len(images))
+
+    def image_counts(self) -> dict[str, int]:
+        """The number of images of each person, ordered by name."""
+        return dict(sorted(Counter(self.read().person.tolist()).items()))
 
     def close(self) -> None:  # noqa: B027
         """Let go of connections; the next call opens one again."""
@@ -137,50 +135,23 @@ class MemoryStore(Store):
 
     name = "a gallery in memory"
 
-    def __init__(self, images: Enrollments | None) -> None:
+    def __init__(self, images: Enrollments) -> None:
         self._images = images
 
-    def summary(self) -> GallerySummary:
-        images = self.read()
-        size = images.embedding.shape[1]
-        return GallerySummary(images.model, images.model_sha256, size, len(images.people), len(images))
-
-    def image_counts(self) -> dict[str, int]:
-        return dict(sorted(Counter(self.read().person.tolist()).items()))
-
     def read(self) -> Enrollments:
-        assert self._images is not None
         return self._images
-
-    @contextmanager
-    def reserved(self, *, replace: bool) -> Iterator[None]:
-        yield
 
     def replace(self, images: Enrollments) -> None:
         self._images = images
 
-    def change(self, people: Collection[str], paths: Collection[str], edit: Edit) -> Change:
-        before = self.read()
-        after = before.changed(*edit(before))
-        if not len(after):
-            raise DataError(NOBODY_LEFT)
-        self.replace(after)
-        return Change(before, after, self.summary())
 
-    def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
-        return self.read().search(probes, k)
-
-    def threshold(self, fpir: float) -> SearchThreshold:
-        return self.read().threshold(fpir)
-
-
-class FileStore(MemoryStore):
+class FileStore(Store):
     """An ``.npz`` file, which is read once, so that changes of other processes are not seen, and written anew."""
 
     def __init__(self, path: str | Path) -> None:
-        super().__init__(None)
         self.name = str(path)
         self._path = Path(path)
+        self._images: Enrollments | None = None
 
     def read(self) -> Enrollments:
         images = self._images

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import Error
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.resample import subject_counts
 
@@ -45,12 +44,6 @@ class SearchThreshold:
             f"the gallery has {self.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
             f"threshold {self.cosine:.4f} may as well be {low:.4f} or {high:.4f}"
         )
-
-
-def check_rate(fpir: float) -> None:
-    """Refuse a false positive identification rate that is not above 0 and below 1."""
-    if not 0 < fpir < 1:
-        raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
 
 
 def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:

@@ -21,15 +21,17 @@ def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.flo
     parameters between two point patterns", IEEE TPAMI 13(4), 1991. In the plane the solution is a linear regression of
     complex numbers.
     """
-    source, goal = (np.asarray(values, dtype=np.float64) for values in (points, target))
-    source_mean, goal_mean = source.mean(axis=0), goal.mean(axis=0)
-    z, w = ((values - mean) @ [1, 1j] for values, mean in ((source, source_mean), (goal, goal_mean)))
+    z, w = (np.asarray(values, dtype=np.float64) @ [1, 1j] for values in (points, target))
+    z_mean, w_mean = z.mean(), w.mean()
+    z -= z_mean
     spread = float(np.vdot(z, z).real)
     if not np.isfinite(spread) or spread < 1e-12:
         raise ValueError("the points are all at the same position, or not finite")
-    rotation = np.vdot(z, w) / spread
-    matrix = np.array([[rotation.real, -rotation.imag], [rotation.imag, rotation.real]])
-    return np.hstack([matrix, (goal_mean - matrix @ source_mean)[:, None]])
+    rotation = np.vdot(z, w - w_mean) / spread
+    offset = w_mean - rotation * z_mean
+    return np.array(
+        [[rotation.real, -rotation.imag, offset.real], [rotation.imag, rotation.real, offset.imag]]
+    )
 
 
 def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:

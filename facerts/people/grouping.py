@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.identity_means import rows_by_label
+from facerts.curation.pairwise import rows_by_label
 from facerts.errors import DataError, ModelError
 from facerts.metrics.pooling import face_weights
 from facerts.metrics.same_person import SamePerson, quality_level

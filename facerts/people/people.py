@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error, did_you_mean
-from facerts.galleries import Gallery, Match, best_images
+from facerts.galleries import Gallery, Match
+from facerts.galleries.enrollments import best_images
 from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import Detection
-from facerts.detection.detector import head_pose
 from facerts.embedding import FaceOutputs
 from facerts.images.align import TEMPLATE, similarity_transform
 
@@ -128,13 +127,12 @@ def crop_reasons(crop: NDArray[np.uint8]) -> tuple[str, ...]:
 
 def detection_reasons(detection: Detection, height: int, width: int) -> tuple[str, ...]:
     """Reasons that a detection shows in a photo of a size in pixels."""
-    yaw, _, _ = head_pose(detection.points)
     eyes = float(np.linalg.norm(detection.points[1] - detection.points[0]))
     outside = share_outside(detection, height, width)
     return (
         (CUT_OFF,) * (outside > MAX_OUTSIDE)
         + (TOO_SMALL,) * (eyes < MIN_EYE_DISTANCE)
-        + (TURNED_AWAY,) * (abs(yaw) > MAX_YAW)
+        + (TURNED_AWAY,) * (abs(detection.pose[0]) > MAX_YAW)
     )
 
 

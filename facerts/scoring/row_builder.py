@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import head_pose
 from facerts.embedding import Embedder, FaceOutputs, OnnxModel
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
@@ -107,7 +106,7 @@ class RowBuilder:
             box=None if detection is None else detection.box.round(2).tolist(),
             points=None if detection is None else detection.points.reshape(-1).round(2).tolist(),
             det_score=None if detection is None else round(detection.score, 4),
-            pose=None if detection is None else [round(angle, 1) for angle in head_pose(detection.points)],
+            pose=None if detection is None else [round(angle, 1) for angle in detection.pose],
             percentile=percentile,
             quality=quality,
             uncertainty=_to_float(outputs.uncertainty, at),

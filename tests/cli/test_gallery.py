@@ -112,7 +112,7 @@ def test_nothing_is_written_where_an_option_is_wrong(
 ) -> None:
     gallery = tmp_path / "people.npz"
     options = ("--model", model, "--out", gallery)
-    assert run("gallery", "build", people, *options, "--min-quality", "1", "--keep-poor") == 2
+    assert run("gallery", "build", people, *options, "--min-quality", "1", "--keep", "none") == 2
     assert "give only one" in capsys.readouterr().err
     assert run("gallery", "build", next(people.iterdir()), *options) == 2
     assert not gallery.exists()

@@ -10,18 +10,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.errors import DataError, Error, MissingExtraError, WriteError
 from facerts.galleries import (
     Decision,
@@ -30,13 +30,11 @@ from facerts.galleries import (
     Listed,
     Reason,
     postgres_store,
-    postgres_strangers,
     postgres_tables,
 )
-from facerts.galleries.postgres_connections import set_index_search
+from facerts.galleries.postgres_connections import GalleryConnection
 from facerts.galleries.postgres_store import PostgresStore
-from facerts.galleries.postgres_strangers import PostgresStrangers
-from facerts.metrics.pooling import pool
+from facerts.galleries.postgres_tables import GalleryState, read_images, read_state, use_index
 from facerts.scoring import Scorer
 from tests.galleries.test_gallery import SIZE, draw, faces_of
 from tests.postgres_server import Server, postgres_server
@@ -52,9 +50,8 @@ def address(postgres: Server) -> str:
 
 @pytest.fixture
 def gallery(address: str) -> Iterator[Gallery]:
-    opened = Gallery(address)
-    yield opened
-    opened.close()
+    with closing(Gallery(address)) as opened:
+        yield opened
 
 
 def store_of(gallery: Gallery) -> PostgresStore:
@@ -67,20 +64,17 @@ def scorer(model: Path) -> Scorer:
     return facerts.load(model, detector="none", threads=1)
 
 
-@pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("drawn") / "people"
-    write_synthetic_faces(folder, identities=5, images=4, seed=5)
-    return folder
-
-
 def schema_of(gallery: Gallery) -> str:
     return gallery.name.rpartition("=")[2]
 
 
-def stored_templates(server: Server, gallery: Gallery) -> dict[str, NDArray[np.float64]]:
+def assert_templates(server: Server, gallery: Gallery, expected: Enrollments) -> None:
+    """The templates in the database are those of the images."""
     rows = server.execute(f'SELECT name, template::text FROM "{schema_of(gallery)}".people')
-    return {name: np.array(json.loads(text)) for name, text in rows}
+    stored = {name: np.array(json.loads(text)) for name, text in rows}
+    assert set(stored) == set(expected.people.tolist())
+    for name, template in zip(expected.people.tolist(), expected.templates, strict=True):
+        np.testing.assert_allclose(stored[name], template, atol=1e-6)
 
 
 def assert_equal(stored: Gallery, expected: Enrollments, probes: NDArray[np.float32]) -> None:
@@ -134,17 +128,14 @@ def test_a_database_answers_as_memory_does_after_every_change(
         known = memory.read()
         for stored in stores[:2]:
             assert_equal(stored, known, probes)
-        templates = stored_templates(postgres, gallery)
-        assert set(templates) == set(known.people.tolist())
-        for name, template in zip(known.people.tolist(), known.templates, strict=True):
-            np.testing.assert_allclose(templates[name], template, atol=1e-6)
+        assert_templates(postgres, gallery, known)
 
 
 def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     postgres: Server, gallery: Gallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_store, "INDEX_FROM", 2000)
-    monkeypatch.setattr(postgres_strangers, "MAX_INDEXED", 20_000)
+    monkeypatch.setattr(postgres_store, "MAX_INDEXED", 20_000)
     first, more = draw(1990, 2), draw(20, 2, seed=4)
     gallery.replace(first)
     gallery.merge(replace(more, person=np.char.add("q", more.person)))
@@ -156,21 +147,14 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     found, exact = store.search(probes, 3), everybody.search(probes, 3)
     assert np.mean([a[0][0] == b[0][0] for a, b in zip(found, exact, strict=True)]) > 0.98
     assert np.mean([a[2][0] == b[2][0] for a, b in zip(found, exact, strict=True)]) > 0.98
-    cosines = {(row, name): cosine for row, names in enumerate(exact) for name, cosine in names}
-    shared = [
-        (c, cosines[row, name])
-        for row, names in enumerate(found)
-        for name, c in names
-        if (row, name) in cosines
-    ]
-    assert np.array(shared)[:, 0] == pytest.approx(np.array(shared)[:, 1], abs=1e-6)
-    assert gallery.threshold(0.01).cosine == pytest.approx(
-        Gallery(everybody).threshold(0.01).cosine, abs=2e-3
-    )
+    for near, right in zip(map(dict, found), map(dict, exact), strict=True):
+        shared = near.keys() & right.keys()
+        assert [near[name] for name in shared] == pytest.approx([right[name] for name in shared], abs=1e-6)
+    assert gallery.threshold(0.01).cosine == pytest.approx(everybody.threshold(0.01).cosine, abs=2e-3)
     # It is the index that was asked: the plan does not sort all people.
-    with store.connections.reading() as connection:
-        set_index_search(connection, 100)
-        statement = store.tables.statement("EXPLAIN " + postgres_store.INDEXED, size=SIZE)
+    with store.connections.transaction() as connection:
+        use_index(connection, 2000)
+        statement = connection.statement("EXPLAIN " + postgres_store.INDEXED, size=SIZE)
         plan = connection.execute(statement, {"probe": probes[0], "k": 3, "candidates": 10}).fetchall()
     assert any("Index Scan using" in row[0] and "template" in row[0] for row in plan)
     # People who were removed stay in the index for a while, but are not found, nor do they take another's place.
@@ -182,61 +166,55 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
 
 
 def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(
-    postgres: Server, address: str, monkeypatch: pytest.MonkeyPatch
+    gallery: Gallery, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = []
-    draw_sample = PostgresStrangers._draw
-
-    def counted(self: PostgresStrangers, *arguments: Any) -> Any:
-        drawn.append(1)
-        return draw_sample(self, *arguments)
-
-    monkeypatch.setattr(PostgresStrangers, "_draw", counted)
+    drawn = Mock(wraps=postgres_store._draw)
+    monkeypatch.setattr(postgres_store, "_draw", drawn)
 
     def asked() -> float:
-        opened = Gallery(address)
-        threshold = opened.threshold(0.01).cosine
-        assert opened.threshold(0.01).cosine == threshold
-        opened.close()
-        return threshold
+        with closing(Gallery(address)) as opened:
+            threshold = opened.threshold(0.01).cosine
+            assert opened.threshold(0.01).cosine == threshold
+            return threshold
 
-    gallery = Gallery(address)
     images = draw(100, 3)
     gallery.replace(images.take(images.person < "p098"))
     first = asked()
     assert asked() == first
-    assert len(drawn) == 1
+    assert drawn.call_count == 1
     # Two of 294 images are within the hundredth, four are not.
     own = images.take(images.person >= "p098")
     gallery.merge(own.take(np.arange(2)))
     assert asked() == first
-    assert len(drawn) == 1
+    assert drawn.call_count == 1
     gallery.merge(own.take(np.arange(2, 4)))
     assert asked() == pytest.approx(gallery.read().threshold(0.01).cosine, abs=1e-6)
-    assert len(drawn) == 2
+    assert drawn.call_count == 2
     # A second name of a person, and what it did to the threshold, are gone at once.
     clean = asked()
     gallery.merge(replace(images.take(np.arange(2)), person=np.full(2, "double")))
     gallery.merge(own.take(np.arange(4, 6)))
     assert asked() > clean + 0.03
-    assert len(drawn) == 3
+    assert drawn.call_count == 3
     gallery.remove(people=["double"])
     assert asked() == pytest.approx(clean, abs=0.01)
-    assert len(drawn) == 3
-    gallery.close()
+    assert drawn.call_count == 3
+
+
+def role(server: Server, name: str, schema: str, rights: str) -> Gallery:
+    """The gallery of a schema for a new role with these rights on its tables."""
+    server.execute(f"CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {name}")
+    server.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {name}")
+    return Gallery(server.address(user=name, gallery=schema))
 
 
 def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, gallery: Gallery) -> None:
     known = draw(20, 3)
     gallery.replace(known)
-    name = schema_of(gallery)
-    postgres.execute("CREATE ROLE reader LOGIN")
-    postgres.execute(f"GRANT USAGE ON SCHEMA {name} TO reader")
-    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO reader")
-    reader = Gallery(postgres.address(user="reader", gallery=name))
+    reader = role(postgres, "reader", schema_of(gallery), "SELECT")
     for _ in range(2):
         assert reader.threshold(0.1).cosine == pytest.approx(known.threshold(0.1).cosine, abs=1e-6)
-    assert postgres.execute(f"SELECT count(*) FROM {name}.strangers") == [(0,)]
+    assert postgres.execute(f"SELECT count(*) FROM {schema_of(gallery)}.strangers") == [(0,)]
     with pytest.raises(WriteError, match=r"permission denied .*give the role the rights"):
         reader.merge(known)
     other = Gallery(postgres.address(user="reader", gallery="none"))
@@ -245,12 +223,10 @@ def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, galle
 
 
 def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
-    postgres.execute("CREATE ROLE writer LOGIN; CREATE ROLE owner LOGIN")
-    postgres.execute("CREATE SCHEMA theirs AUTHORIZATION owner")
-    owner, writer = (Gallery(postgres.address(user=role, gallery="theirs")) for role in ("owner", "writer"))
+    postgres.execute("CREATE ROLE owner LOGIN; CREATE SCHEMA theirs AUTHORIZATION owner")
+    owner = Gallery(postgres.address(user="owner", gallery="theirs"))
     owner.replace(draw(20, 3))
-    postgres.execute("GRANT USAGE ON SCHEMA theirs TO writer")
-    postgres.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA theirs TO writer")
+    writer = role(postgres, "writer", "theirs", "SELECT, INSERT, UPDATE, DELETE")
     writer.merge(draw(22, 3))
     writer.remove(people=["p021"])
     assert writer.threshold(0.1) == owner.threshold(0.1)
@@ -258,12 +234,11 @@ def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
 
 
 def test_many_writers_leave_right_templates_and_readers_see_whole_states(
-    postgres: Server, address: str
+    postgres: Server, gallery: Gallery, address: str
 ) -> None:
     images = draw(12, 24)
     start = images.take(np.arange(len(images)) % 24 < 2)
-    writer = Gallery(address)
-    writer.replace(start)
+    gallery.replace(start)
     # Each writer adds images of everybody, and removes some that it has added.
     parts = [images.take(np.arange(len(images)) % 24 == row) for row in range(2, 24)]
     stop = threading.Event()
@@ -271,20 +246,19 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
 
     def write(row: int) -> None:
         part = parts[row]
-        with_own = Gallery(address)
-        with_own.merge(part.take(np.random.default_rng(row).permutation(12)))
-        if row % 3 == 0:
-            with_own.remove(paths=part.path[:4].tolist())
-        with_own.close()
+        with closing(Gallery(address)) as own:
+            own.merge(part.take(np.random.default_rng(row).permutation(12)))
+            if row % 3 == 0:
+                own.remove(paths=part.path[:4].tolist())
 
     def read() -> None:
         reader = PostgresStore(address)
         while not stop.is_set():
-            with reader.connections.reading() as connection:
-                state = reader.tables.state(connection)
-                seen = reader._read(connection, state)
+            with reader.connections.transaction() as connection:
+                state = read_state(connection)
+                seen = read_images(connection, state)
                 text = "SELECT name, template FROM {schema}.people ORDER BY name"
-                rows = connection.execute(reader.tables.statement(text), binary=True).fetchall()
+                rows = connection.run(text, binary=True).fetchall()
             assert (state.people, state.images) == (len(seen.people), len(seen))
             np.testing.assert_allclose(
                 np.stack([row[1].to_numpy() for row in rows]), seen.templates, atol=1e-6
@@ -304,43 +278,34 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
     expected = Gallery(start)
     for row, part in enumerate(parts):
         expected.merge(part.take(np.arange(4 if row % 3 == 0 else 0, 12)))
-    result = writer.read()
-    assert sorted(result.entries) == sorted(expected.read().entries)
+    assert sorted(gallery.read().entries) == sorted(expected.read().entries)
     assert len(set(states)) > 1
-    own = pool(images.embedding, np.arange(len(images)) // 24, weights=images.weight)
-    full = [f"p{person:03d}" for person in range(4, 12)]
-    templates = stored_templates(postgres, writer)
-    for name in full:
-        np.testing.assert_allclose(templates[name], own[int(name[1:])], atol=1e-6)
-    writer.close()
+    assert_templates(postgres, gallery, expected.read())
 
 
+TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = '{}'"
 KILLED = """
 import sys, time
-from facerts.galleries import Gallery
-from facerts.galleries.postgres_store import PostgresStore
+from facerts.galleries import Gallery, postgres_store
 from tests.galleries.test_gallery import draw
 
 def wait(*arguments, **options):
     print("half", flush=True)
     time.sleep(600)
 
-address, moment = sys.argv[1:]
-setattr(PostgresStore, moment, wait)
-gallery, images = Gallery(address), draw(30, 5, seed=2)
-gallery.merge(images) if moment == "_count" else gallery.replace(images)
+address, change, moment = sys.argv[1:]
+setattr(postgres_store, moment, wait)
+getattr(Gallery(address), change)(draw(30, 5, seed=2))
 """
 
 
-@pytest.mark.parametrize("moment", ["_count", "_copy_images"])
+@pytest.mark.parametrize(("change", "moment"), [("merge", "copy_images"), ("replace", "put_in_place")])
 def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(
-    postgres: Server, address: str, moment: str
+    postgres: Server, gallery: Gallery, address: str, change: str, moment: str
 ) -> None:
     known = draw(20, 3)
-    gallery = Gallery(address)
     gallery.replace(known)
-    tables = f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema_of(gallery)}'"
-    command = [sys.executable, "-c", KILLED, address, moment]
+    command = [sys.executable, "-c", KILLED, address, change, moment]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert writer.stdout is not None
     assert writer.stdout.readline() == "half\n"
@@ -348,23 +313,15 @@ def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     assert_equal(gallery, known, draw(10, 1).embedding)
-    assert postgres.execute(tables) == [(4,)]
-    gallery.merge(draw(30, 5, seed=2))
+    assert postgres.execute(TABLES.format(schema_of(gallery))) == [(4,)]
     expected = Gallery(known)
-    expected.merge(draw(30, 5, seed=2))
+    for each in (gallery, expected):
+        each.merge(draw(30, 5, seed=2))
     assert_equal(gallery, expected.read(), draw(10, 1).embedding)
-    gallery.close()
 
 
-NAMES = [
-    "O'Hara",
-    'a "quoted" name',
-    "Robert'); DROP TABLE people; --",
-    "x" * 200,
-    "%s %(k)s {schema}",
-    "\\x00",
-    "né 人 🙂",
-]
+NAMES = ["O'Hara", 'a "quoted" name', "Robert'); DROP TABLE people; --", "x" * 200]
+NAMES += ["%s %(k)s {schema}", "\\x00", "né 人 🙂"]
 TEXTS = [*NAMES, "a\0b", "\udcff", "x" * 20_000, " ", "\n"]
 
 
@@ -426,13 +383,10 @@ def test_a_broken_address_is_an_error_without_its_password(address: str | Path) 
 
 def test_who_cannot_connect_reads_why_but_no_password(postgres: Server, tmp_path: Path) -> None:
     postgres.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{SECRET}'")
-    folder = postgres.folder
+    folder, failed = postgres.folder, "password authentication failed"
     for address, problem in (
-        (f"postgresql://guarded:wrong-{SECRET}@/postgres?host={folder}", "password authentication failed"),
-        (
-            f"postgresql://guarded@/postgres?host={folder}&password=wrong-{SECRET}",
-            "password authentication failed",
-        ),
+        (f"postgresql://guarded:wrong-{SECRET}@/postgres?host={folder}", failed),
+        (f"postgresql://guarded@/postgres?host={folder}&password=wrong-{SECRET}", failed),
         (f"postgresql://guarded@/postgres?host={folder}", "no password supplied"),
         (f"postgresql://nobody:{SECRET}@/postgres?host={folder}", 'role "nobody" does not exist'),
         (f"postgresql://postgres:{SECRET}@/nowhere?host={folder}", 'database "nowhere" does not exist'),
@@ -482,8 +436,7 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: Gallery) -> 
     for use in (gallery.summary, lambda: gallery.merge(known), lambda: gallery.replace(known)):
         with pytest.raises(DataError, match=r"not a gallery of format facerts\.postgres/1"):
             use()
-    postgres.execute(f"CREATE SCHEMA {name}_theirs")
-    postgres.execute(f"CREATE TABLE {name}_theirs.people (x int)")
+    postgres.execute(f"CREATE SCHEMA {name}_theirs; CREATE TABLE {name}_theirs.people (x int)")
     theirs = Gallery(postgres.address(gallery=f"{name}_theirs"))
     with pytest.raises(DataError, match=r"a table people of something else; choose another name"):
         theirs.replace(known)
@@ -496,8 +449,7 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: Gallery) -> 
     with pytest.raises(Error, match=r"cannot drop .*nothing was changed"):
         theirs.replace(known)
     assert postgres.execute(f"SELECT count(*) FROM {name}_theirs.names") == [(3,)]
-    postgres.execute(f"CREATE SCHEMA {name}_odd")
-    postgres.execute(f"CREATE TABLE {name}_odd.about (x int)")
+    postgres.execute(f"CREATE SCHEMA {name}_odd; CREATE TABLE {name}_odd.about (x int)")
     odd = Gallery(postgres.address(gallery=f"{name}_odd"))
     for use in (odd.summary, lambda: odd.replace(known)):
         with pytest.raises(DataError, match="not a gallery of format"):
@@ -505,49 +457,37 @@ def test_tables_of_others_are_left_alone(postgres: Server, gallery: Gallery) -> 
 
 
 # What others may do to the tables of 8 people with 3 images each, and what is said of it.
-BROKEN = [
-    ("UPDATE {0}.about SET images = 25", "counts 8 people and 25 images"),
-    ("UPDATE {0}.about SET images = 1000000000000000", "counts 8 people and 1,000,000,000,000,000 images"),
-    ("UPDATE {0}.about SET people = 9", "counts 9 people and 24 images"),
-    ("UPDATE {0}.about SET people = -1", "counts -1 people"),
-    (
-        "UPDATE {0}.about SET size = 63",
-        r"table people has no column template vector\(63\) NOT NULL",
+BROKEN = {
+    "UPDATE {0}.about SET images = 25": "counts 8 people and 25 images",
+    "UPDATE {0}.about SET images = 1000000000000000": "counts 8 people and 1,000,000,000,000,000 images",
+    "UPDATE {0}.about SET people = 9": "counts 9 people and 24 images",
+    "UPDATE {0}.about SET people = -1": "counts -1 people",
+    "UPDATE {0}.about SET size = 63": r"table people has no column template vector\(63\) NOT NULL",
+    "INSERT INTO {0}.about SELECT * FROM {0}.about": "not a gallery of format",
+    "DELETE FROM {0}.enrollments": "counts 8 people and 24 images",
+    "DELETE FROM {0}.people": "counts 8 people and 24 images",
+    "DELETE FROM {0}.people WHERE id = 3": "counts 8 people and 24 images",
+    "ALTER TABLE {0}.enrollments DROP CONSTRAINT new_enrollments_person_fkey; "
+    "UPDATE {0}.enrollments SET person = 99 WHERE id = 3": "counts 8 people and 24 images",
+    "ALTER TABLE {0}.about DROP COLUMN sample_people": "table about has no column sample_people bigint",
+    "ALTER TABLE {0}.enrollments DROP COLUMN reasons": "table enrollments has no column reasons text NOT NULL",
+    "DROP TABLE {0}.strangers": "table strangers has no column enrollment bigint NOT NULL",
+    "ALTER TABLE {0}.enrollments ALTER path DROP NOT NULL; "
+    "UPDATE {0}.enrollments SET path = NULL WHERE id = 3": "table enrollments has no column path text NOT NULL",
+    "ALTER TABLE {0}.people ALTER template TYPE vector(3) USING '[1,0,0]'": (
+        r"table people has no column template vector\(64\) NOT NULL"
     ),
-    ("INSERT INTO {0}.about SELECT * FROM {0}.about", "not a gallery of format"),
-    ("DELETE FROM {0}.enrollments", "counts 8 people and 24 images"),
-    ("DELETE FROM {0}.people", "counts 8 people and 24 images"),
-    ("DELETE FROM {0}.people WHERE id = 3", "counts 8 people and 24 images"),
-    (
-        "ALTER TABLE {0}.enrollments DROP CONSTRAINT new_enrollments_person_fkey; "
-        "UPDATE {0}.enrollments SET person = 99 WHERE id = 3",
-        "counts 8 people and 24 images",
-    ),
-    ("ALTER TABLE {0}.about DROP COLUMN sample_people", "table about has no column sample_people bigint"),
-    (
-        "ALTER TABLE {0}.enrollments DROP COLUMN reasons",
-        "table enrollments has no column reasons text NOT NULL",
-    ),
-    ("DROP TABLE {0}.strangers", "table strangers has no column enrollment bigint NOT NULL"),
-    (
-        "ALTER TABLE {0}.enrollments ALTER path DROP NOT NULL; UPDATE {0}.enrollments SET path = NULL WHERE id = 3",
-        "table enrollments has no column path text NOT NULL",
-    ),
-    (
-        "ALTER TABLE {0}.people ALTER template TYPE vector(3) USING '[1,0,0]'",
-        r"table people has no column template vector\(64\) NOT NULL",
-    ),
-    ("UPDATE {0}.enrollments SET embedding = embedding + embedding WHERE id = 3", "not of unit length"),
-    ("UPDATE {0}.people SET template = template + template", "not of unit length"),
-    ("UPDATE {0}.enrollments SET percentile = 101 WHERE id = 3", "'percentile' has 101"),
-    ("UPDATE {0}.enrollments SET quality = 'Infinity' WHERE id = 3", "'quality' has inf"),
-    ("UPDATE {0}.enrollments SET reasons = 'evil' WHERE id = 3", "reasons of a face are 'evil'"),
-    ("UPDATE {0}.people SET name = '' WHERE id = 3", "a name must not be empty"),
-    ("UPDATE {0}.people SET name = 'e' || chr(769) WHERE id = 3", "is not in Unicode's NFC"),
-]
+    "UPDATE {0}.enrollments SET embedding = embedding + embedding WHERE id = 3": "not of unit length",
+    "UPDATE {0}.people SET template = template + template": "not of unit length",
+    "UPDATE {0}.enrollments SET percentile = 101 WHERE id = 3": "'percentile' has 101",
+    "UPDATE {0}.enrollments SET quality = 'Infinity' WHERE id = 3": "'quality' has inf",
+    "UPDATE {0}.enrollments SET reasons = 'evil' WHERE id = 3": "reasons of a face are 'evil'",
+    "UPDATE {0}.people SET name = '' WHERE id = 3": "a name must not be empty",
+    "UPDATE {0}.people SET name = 'e' || chr(769) WHERE id = 3": "is not in Unicode's NFC",
+}
 
 
-@pytest.mark.parametrize(("change", "problem"), BROKEN)
+@pytest.mark.parametrize(("change", "problem"), BROKEN.items())
 def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(
     postgres: Server, gallery: Gallery, change: str, problem: str
 ) -> None:
@@ -601,10 +541,7 @@ def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(
 def test_a_build_that_cannot_be_written_ends_before_images_are_scored(
     postgres: Server, address: str, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def score(*_: object, **__: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("facerts.galleries.gallery.enroll", score)
+    monkeypatch.setattr("facerts.galleries.gallery.enroll", Mock(side_effect=AssertionError))
     name = address.rpartition("=")[2]
     postgres.execute("CREATE ROLE nobodys LOGIN")
     with pytest.raises(WriteError, match="permission denied"):
@@ -619,14 +556,12 @@ def test_a_build_that_cannot_be_written_ends_before_images_are_scored(
     assert postgres.execute(f"SELECT to_regnamespace('{name}')") == [(None,)]
 
 
-def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, address: str) -> None:
+def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, gallery: Gallery, address: str) -> None:
     several = [draw(4 + row, 2, seed=row) for row in range(6)]
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(lambda built: Gallery(address).replace(built), several))
-    gallery = Gallery(address)
     assert gallery.read().entries in [built.entries for built in several]
-    tables = f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema_of(gallery)}'"
-    assert postgres.execute(tables) == [(4,)]
+    assert postgres.execute(TABLES.format(schema_of(gallery))) == [(4,)]
 
 
 def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery: Gallery, address: str) -> None:
@@ -645,17 +580,15 @@ def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery: Ga
             times += 1
         return times
 
-    with ThreadPoolExecutor(6) as threads:
+    with closing(Gallery(address)) as other, ThreadPoolExecutor(6) as threads:
         uses = (search, lambda: gallery.merge(several[0]), search, lambda: gallery.merge(several[0]))
         done = [threads.submit(repeated, use) for use in uses]
-        other = Gallery(address)
         try:
             for built in several:
                 other.replace(built)
         finally:
             stop.set()
         assert all(each.result(60) > 0 for each in done)
-    other.close()
 
 
 def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
@@ -668,18 +601,18 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
         gallery.replace(known)
         probes = faces_of(known.templates)
         gallery.match(probes)
-        nearest = PostgresStore._nearest
 
-        def in_the_middle(self: PostgresStore, *arguments: Any) -> Any:
+        def in_the_middle(connection: GalleryConnection) -> GalleryState:
+            state = read_state(connection)
             server.stop(signal.SIGQUIT)
-            return nearest(self, *arguments)
+            return state
 
         with monkeypatch.context() as patch:
-            patch.setattr(PostgresStore, "_nearest", in_the_middle)
+            patch.setattr(postgres_store, "read_state", in_the_middle)
             with pytest.raises(
                 Error, match=r"^postgresql://postgres@/postgres\?host=.*cannot be reached .*server runs"
             ):
-                gallery.match(probes)
+                store_of(gallery).search(known.templates, 1)
         with pytest.raises(Error, match="cannot be reached"):
             gallery.match(probes)
         server.start()
