@@ -49,7 +49,13 @@ NOBODY_LEFT = "that would remove every image of the gallery; nothing was removed
 
 @dataclass(frozen=True)
 class GallerySummary:
-    """What is in a gallery: of which model, with how many numbers of an embedding, people and images."""
+    """What is in a gallery, and of which model; the service describes it with these words.
+
+    Attributes:
+        size: number of numbers of an embedding.
+        people: number of people.
+        images: number of images.
+    """
 
     model: str
     model_sha256: str
