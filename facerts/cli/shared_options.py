@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +28,10 @@ Detector = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE",
-        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed, or "
-        "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack. auto: yunet, for images that "
-        "are not 112 x 112, the size of an aligned crop; none: every image is an aligned crop.",
+        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed "
+        "unless FACERTS_OFFLINE=1 is set, or the path of an .onnx file of YuNet or SCRFD, or of an insightface model "
+        "pack. auto: yunet, for images that are not 112 x 112, the size of an aligned crop; none: every image is an "
+        "aligned crop.",
     ),
 ]
 
@@ -59,22 +59,6 @@ Provider = Annotated[
 ]
 
 
-def _go_offline(offline: bool) -> None:
-    if offline:
-        os.environ["FACERTS_OFFLINE"] = "1"
-
-
-Offline = Annotated[
-    bool,
-    typer.Option(
-        "--offline",
-        callback=_go_offline,
-        expose_value=False,
-        help="Download nothing, as with FACERTS_OFFLINE=1; fail if yunet is needed and not on this machine.",
-    ),
-]
-
-
 @dataclass(frozen=True)
 class QualityOptions:
     """The quality of faces, and the detector that finds them.
@@ -92,7 +76,6 @@ class QualityOptions:
     model: str | None = None
     quality: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None
     detector: Detector = "auto"
-    offline: Offline = False
     det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
     min_face_size: Annotated[float, typer.Option(min=0, metavar="PIXELS")] = 0
     resize_crops: Annotated[bool, typer.Option("--resize-crops")] = False
@@ -155,7 +138,6 @@ class CropOptions:
     """Whether images are aligned crops or photos."""
 
     detector: Detector = "none"
-    offline: Offline = False
 
     def open(self, batches: BatchOptions) -> FaceFinder | None:
         """What finds the faces in photos; None if every image is an aligned crop."""

@@ -149,7 +149,8 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("identification", *people, "--enrolled", "9"), "faces: nobody would be enrolled"),
         (("corruptions", *people, "--embeddings", home / "t.npz"), "--embeddings"),
-        (("verification", *pairs, "--cache", tmp_path, "--no-cache"), "give either --cache or --no-cache"),
+        (("verification", *pairs, "--quality", home / "model.onnx"), "the model has no quality"),
+        (("verification", *pairs, "--quality", "facerts-qualitty"), "did you mean 'facerts-quality'?"),
         (("verification", *pairs, "--score", "energy"), "are only in a training run"),
     ):
         assert message in refused(capsys, "evaluate", *command)
@@ -159,6 +160,9 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         for model in ([], ["--model", home / "model.onnx", "--embeddings", home / "t.npz"]):
             sentence = refused(capsys, "evaluate", kind, *model, *options, "--out", tmp_path / "r")
             assert sentence == "error: give either --model or --embeddings"
+    table = ("--data", home / "lfw", "--out", tmp_path / "r", "--embeddings", home / "t.npz")
+    sentence = refused(capsys, "evaluate", "verification", *table, "--quality", "facerts-quality")
+    assert "--quality scores images" in sentence
     assert not (tmp_path / "r" / "result.json").exists()
 
 

@@ -36,7 +36,7 @@ def test_detectors_need_a_model(tmp_path: Path) -> None:
     assert open_face_finder("none") is None
     with pytest.raises(
         ModelError,
-        match=r"yunet is not on this machine, and --offline .* facerts models pull yunet .* --detector FILE",
+        match=r"yunet is not on this machine, and FACERTS_OFFLINE .* facerts models pull yunet .* --detector FILE",
     ):
         open_detector("yunet")
     with pytest.raises(ModelError, match=r"scrfd has no model to download; give the path .* as --detector"):

@@ -190,7 +190,7 @@ def test_nothing_is_downloaded_offline(
 ) -> None:
     monkeypatch.setenv("FACERTS_OFFLINE", setting)
     for get in (find_or_download, pull):
-        with pytest.raises(ModelError, match="tiny is not on this machine, and --offline or FACERTS_OFFLINE"):
+        with pytest.raises(ModelError, match="tiny is not on this machine, and FACERTS_OFFLINE forbids"):
             get("tiny")
     (tmp_path / "copied").write_bytes(CONTENT)
     assert pull("tiny", tmp_path / "copied") == find_or_download("tiny") == pull("tiny")
