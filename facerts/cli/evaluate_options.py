@@ -16,7 +16,7 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.detection import Detector
+    from facerts.detection import OpenDetector
     from facerts.embedding import Embedder
     from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.evaluation_options import EvaluationOptions
@@ -143,7 +143,7 @@ class InputOptions(CropOptions):
         )
 
 
-def open_baseline(detector: str | None) -> Detector | None:
+def open_baseline(detector: str | None) -> OpenDetector | None:
     """The detector whose scores are a baseline; None for no such baseline."""
     from facerts.detection import open_detector
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -153,12 +154,12 @@ class GroupOptions:
 
     Attributes:
         groups: Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each
-            image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.
+            image; may be repeated.
         group_edges: Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be
             repeated.
     """
 
-    groups: list[str] | None = None
+    groups: list[Path] | None = None
     group_edges: list[str] | None = None
 
     def read(self) -> Groups | None:

@@ -31,14 +31,13 @@ class Detection:
         return float((right - left) * (bottom - top))
 
 
-class Detector(Protocol):
-    """Finds faces in photos; may be shared by threads.
+class OpenDetector(Protocol):
+    """Finds faces in photos; may be shared by threads."""
 
-    Attributes:
-        identity: everything that the detections depend on: kind, hash of the model, settings.
-    """
-
-    identity: str
+    @property
+    def identity(self) -> str:
+        """Everything that the detections depend on: kind, hash of the model, settings."""
+        ...
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         """Detect faces in an image, ``(H, W, 3) uint8`` RGB; the largest comes first."""
@@ -46,9 +45,12 @@ class Detector(Protocol):
 
 
 class FaceFinder(Protocol):
-    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``."""
+    """Finds the faces in images; may be shared by threads. Every ``OpenDetector`` is one, as is ``AutoDetector``."""
 
-    identity: str
+    @property
+    def identity(self) -> str:
+        """Everything that the detections depend on."""
+        ...
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
         """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""

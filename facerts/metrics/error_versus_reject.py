@@ -1,15 +1,15 @@
-"""Error versus reject: how the false non-match rate falls as pairs or images of low quality are rejected.
+"""Error versus reject: how the false non-match rate falls as pairs of low quality are rejected.
 
-What is rejected is a share of the *pairs* of lowest quality (that of their worse image), or a share of the *images* of
-lowest quality, with every pair that has a rejected image. The match threshold is *fixed*, chosen once on all impostor
-pairs as in a deployed system, or chosen *per rate* on the impostor pairs that remain. Fig. 8 of the RTS paper plots
-FNMR at FMR 1e-3 against the share of pairs rejected; ``pauc`` makes one number of such a curve.
+What is rejected is a share of the pairs of lowest quality (that of their worse image). The match threshold is *fixed*,
+chosen once on all impostor pairs as in a deployed system, or chosen *per rate* on the impostor pairs that remain. Fig.
+8 of the RTS paper plots FNMR at FMR 1e-3 against the share of pairs rejected; ``pauc`` makes one number of such a
+curve.
 
 Qualities that are equal cannot be ordered. If a rate falls within a tie, the errors and the pairs that remain are
-interpolated linearly over the tie: the expected values when pairs are rejected, and a close approximation when images
-are. When thresholds are chosen per rate, impostor pairs in a tie are kept, which can only raise the threshold.
+interpolated linearly over the tie, which gives the expected values. When thresholds are chosen per rate, impostor pairs
+in a tie are kept, which can only raise the threshold.
 
-Whole pairs or images are rejected (a share is rounded down); in replicates, where they have weights, parts of them too.
+Whole pairs are rejected (a share is rounded down); in replicates, where they have weights, parts of them too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.intervals import Estimate
 from facerts.metrics.pauc import pauc
 
-Unit = Literal["pairs", "images"]
 Convention = Literal["fixed", "per_rate"]
 
 ORACLE = "oracle"
@@ -91,7 +90,6 @@ def error_versus_reject(
     qualities: Mapping[str, ArrayLike],
     fmrs: Sequence[float],
     *,
-    unit: Unit = "pairs",
     convention: Convention = "fixed",
     replicates: int = 300,
     seed: int = 0,
@@ -100,13 +98,12 @@ def error_versus_reject(
     """Error versus reject at the recognizer's threshold for each FMR.
 
     Args:
-        qualities: ``(N,)`` qualities of the images by label, higher is better. If pairs are rejected, the best possible
-            order is added as "oracle": each pair's own score. No simple order is the best one if images are rejected or
-            thresholds are chosen per rate, so there is no oracle then.
-        unit: what is rejected: a share of the genuine pairs, or of the images.
+        qualities: ``(N,)`` qualities of the images by label, higher is better. The best possible order is added as
+            "oracle": each pair's own score. No simple order is the best one if thresholds are chosen per rate, so there
+            is no oracle then.
         convention: "fixed" or "per_rate". With "per_rate" the impostor pairs are rejected, too: the same share of them
-            by their own quality, or those of rejected images. Where few pairs are left, a threshold may accept none of
-            the impostors; if it lies below the impostor scores that are kept, FNMR is NaN. There are no replicates.
+            by their own quality. Where few pairs are left, a threshold may accept none of the impostors; if it lies
+            below the impostor scores that are kept, FNMR is NaN. There are no replicates.
         replicates: B, number of bootstrap replicates, each with its own threshold. An image counts as often as its
             person was drawn (once if people are unknown), a pair as in ``resample``.
         seed: seed of the bootstrap. What is drawn does not depend on the scores, so that the replicates of several
@@ -123,9 +120,8 @@ def error_versus_reject(
 
     Examples:
         Nine images of three people. The last one of each is poor: it fails to match the others of its person, and
-        resembles the other poor ones, which makes the threshold strict. Six of nine genuine pairs are errors. If the
-        three poor images are rejected, none is left, but three rejected pairs leave three of six; if impostor pairs are
-        rejected, too, the threshold falls.
+        resembles the other poor ones, which makes the threshold strict. Six of nine genuine pairs are errors, and three
+        rejected pairs leave three of six; if impostor pairs are rejected, too, the threshold falls.
 
         >>> from itertools import combinations
         >>> from facerts.metrics.compared_pairs import compare_listed
@@ -136,18 +132,15 @@ def error_versus_reject(
         >>> scores = np.where(same, np.where(poor_images, 0.4, 0.8), np.where(poor_images == 2, 0.5, 0.1))
         >>> pairs = compare_listed(scores, same, rows, people)
         >>> sharpness = [9, 8, 1, 7, 6, 2, 5, 4, 3]
-        >>> for unit in ("pairs", "images"):
-        ...     for convention in ("fixed", "per_rate"):
-        ...         measured = error_versus_reject(pairs, {"q": sharpness}, [0.04], unit=unit, convention=convention)
-        ...         fnmr = measured[0.04].by["q"].fnmr.round(3)
-        ...         print(f"{unit:6} {convention:8}", fnmr[0], fnmr[23], fnmr[41])
-        pairs  fixed    0.667 0.571 0.5
-        pairs  per_rate 0.667 0.571 0.0
-        images fixed    0.667 0.4 0.0
-        images per_rate 0.667 0.0 0.0
+        >>> for convention in ("fixed", "per_rate"):
+        ...     measured = error_versus_reject(pairs, {"q": sharpness}, [0.04], convention=convention)
+        ...     fnmr = measured[0.04].by["q"].fnmr.round(3)
+        ...     print(f"{convention:8}", fnmr[0], fnmr[23], fnmr[41])
+        fixed    0.667 0.571 0.5
+        per_rate 0.667 0.571 0.0
     """
-    if unit not in ("pairs", "images") or convention not in ("fixed", "per_rate"):
-        raise ValueError(f"there is no unit {unit!r} with the convention {convention!r}")
+    if convention not in ("fixed", "per_rate"):
+        raise ValueError(f"there is no convention {convention!r}")
     source = pairs if thresholds_on is None else thresholds_on
     _check_same_pairs(pairs, source, convention)
     checked = {label: _checked(label, quality, pairs) for label, quality in qualities.items()}
@@ -156,10 +149,11 @@ def error_versus_reject(
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
     limits, drawn = _replicates(source, fmrs, 0 if convention == "per_rate" else replicates, seed)
     fnmr = _without_rejection(pairs, thresholds, limits, drawn)
-    orders = {label: _order(pairs, quality, unit) for label, quality in checked.items()}
-    if unit == "pairs" and convention == "fixed":
-        scores = np.asarray(pairs.genuine, dtype=np.float64)
-        orders[ORACLE] = _Order(pairs, scores, scores, pairs.genuine_units)
+    orders = {
+        label: _Order(pairs, pair_quality(quality, pairs.genuine_pairs)) for label, quality in checked.items()
+    }
+    if convention == "fixed":
+        orders[ORACLE] = _Order(pairs, np.asarray(pairs.genuine, dtype=np.float64))
 
     rates = FINE_RATES if convention == "fixed" else RATES
     curves: list[dict[str, RejectCurve]] = [{} for _ in fmrs]
@@ -167,7 +161,7 @@ def error_versus_reject(
         if convention == "fixed":
             whole = order.curves(thresholds, rates)[:, 0]
         else:
-            by_rate = _thresholds_per_rate(pairs, checked[label], fmrs, unit)
+            by_rate = _thresholds_per_rate(pairs, checked[label], fmrs)
             whole = np.column_stack(
                 [order.curves(by_rate[:, [i]], [rate])[:, 0] for i, rate in enumerate(rates)]
             )
@@ -228,34 +222,15 @@ def _curve(fnmr: Floats, resampled: Floats, rates: Sequence[float]) -> RejectCur
 
 
 class _Order:
-    """An order in which pairs or images are rejected, and the genuine pairs that each step takes along."""
+    """An order in which genuine pairs are rejected."""
 
-    def __init__(
-        self,
-        pairs: ComparedPairs,
-        quality: Floats,
-        rejected_quality: Floats,
-        rejected_units: NDArray[np.int64] | None,
-    ) -> None:
-        """Sort once, for all thresholds and replicates.
-
-        Args:
-            quality: ``(G,)`` quality of each genuine pair.
-            rejected_quality: ``(U,)`` quality of what is rejected: genuine pairs or images.
-            rejected_units: ``(U,)`` what they are drawn with; None if they count once in each replicate.
-        """
+    def __init__(self, pairs: ComparedPairs, quality: Floats) -> None:
+        """Sort once by the ``(G,)`` quality of each genuine pair, for all thresholds and replicates."""
         order = np.argsort(quality, kind="stable")
-        rejected_order = np.argsort(rejected_quality, kind="stable")
-        levels = np.unique(rejected_quality)
         self.scores = np.asarray(pairs.genuine, dtype=np.float64)[order]
         self.units = pairs.genuine_units[order]
-        self.rejected = len(rejected_quality)
-        self.rejected_units = None if rejected_units is None else rejected_units[rejected_order]
         # Where each tie ends, after the start of the first.
-        self.ends = np.append(0, np.searchsorted(quality[order], levels, side="right"))
-        self.rejected_ends = np.append(
-            0, np.searchsorted(rejected_quality[rejected_order], levels, side="right")
-        )
+        self.ends = np.append(0, np.searchsorted(quality[order], np.unique(quality), side="right"))
 
     def curves(
         self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None = None
@@ -266,13 +241,13 @@ class _Order:
             thresholds: ``(F, B)`` by FMR and replicate.
             rates: R shares to reject.
             drawn: ``(B, U)`` how often people or genuine pairs were drawn; None to count each pair once, and to reject
-                whole pairs or images.
+                whole pairs.
 
         Returns:
             ``(F, B, R)``; NaN where no genuine pair is left or the threshold is NaN.
         """
         fnmr = np.empty((*thresholds.shape, len(rates)))
-        size = max(1, CHUNK // (len(self.scores) + self.rejected))
+        size = max(1, CHUNK // (2 * len(self.scores)))
         for start in range(0, thresholds.shape[1], size):
             part = slice(start, start + size)
             fnmr[:, part] = self._chunk(thresholds[:, part], rates, None if drawn is None else drawn[part])
@@ -281,12 +256,7 @@ class _Order:
     def _chunk(self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None) -> Floats:
         weights = np.ones((1, self.units.max() + 1), dtype=np.float32) if drawn is None else drawn
         running = _running(weights[:, self.units])
-        if drawn is None or self.rejected_units is None:
-            rejected = np.tile(self.rejected_ends.astype(np.float64), (len(weights), 1))
-        elif np.array_equal(self.rejected_units, self.units):
-            rejected = running[:, self.rejected_ends]
-        else:
-            rejected = _running(weights[:, self.rejected_units])[:, self.rejected_ends]
+        rejected = running[:, self.ends]
         amounts = np.asarray(rates) * rejected[:, -1:]
         if drawn is None:
             amounts = np.minimum(np.floor(amounts + 1e-9), rejected[:, -1:] - 1)
@@ -329,33 +299,18 @@ def _left(
     )
 
 
-def _order(pairs: ComparedPairs, quality: Floats, unit: Unit) -> _Order:
-    of_pairs = pair_quality(quality, pairs.genuine_pairs)
-    if unit == "pairs":
-        return _Order(pairs, of_pairs, of_pairs, pairs.genuine_units)
-    people = None if pairs.people is None else pairs.people[pairs.images]
-    return _Order(pairs, of_pairs, quality[pairs.images], people)
-
-
-def _thresholds_per_rate(pairs: ComparedPairs, quality: Floats, fmrs: Sequence[float], unit: Unit) -> Floats:
+def _thresholds_per_rate(pairs: ComparedPairs, quality: Floats, fmrs: Sequence[float]) -> Floats:
     """``(F, 96)`` thresholds at ``RATES`` on the impostor pairs that remain; a tie at the rate is kept as a whole."""
     ranks, counts = pairs.ranked_impostors(quality)
-    ordered = np.sort(quality[pairs.images])
     tail = quality[pairs.tail_pairs].min(axis=1)
     thresholds = np.empty((len(fmrs), len(RATES)))
     for column, rate in enumerate(RATES):
-        if unit == "images":
-            cut = ordered[_rejected(rate, len(ordered))]
-        else:
-            cut = ranks[np.searchsorted(counts, pairs.impostors - _rejected(rate, pairs.impostors))]
+        rejected = min(int(np.floor(rate * pairs.impostors + 1e-9)), pairs.impostors - 1)
+        cut = ranks[np.searchsorted(counts, pairs.impostors - rejected)]
         above = np.searchsorted(-ranks, -cut, side="right")
         left = int(counts[above - 1]) if above else 0
         thresholds[:, column] = pairs.thresholds_left(fmrs, tail >= cut, left)
     return thresholds
-
-
-def _rejected(rate: float, count: int) -> int:
-    return min(int(np.floor(rate * count + 1e-9)), count - 1)
 
 
 def _without_rejection(
