@@ -165,7 +165,7 @@ def by_age(faces: Source, out: Path) -> Groups:
     lines = [f"{key},{age[1]}" for key, age in found if age]
     out.mkdir(parents=True, exist_ok=True)
     (out / "ages.csv").write_text("\n".join(["image,age", *lines]))
-    return read_groups([out / "ages.csv"], [AGES])
+    return read_groups(out / "ages.csv", [AGES])
 
 
 def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Iterator[tuple[FaceSet, bool]]:

@@ -154,17 +154,20 @@ class GroupOptions:
 
     Attributes:
         groups: Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each
-            image; may be repeated.
+            image.
         group_edges: Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be
             repeated.
     """
 
-    groups: list[Path] | None = None
+    groups: Path | None = None
     group_edges: list[str] | None = None
 
     def read(self) -> Groups | None:
         """The groups; None if none are given."""
         from facerts.evaluation.image_groups import read_groups
 
-        given = self.groups or self.group_edges
-        return read_groups(self.groups or (), self.group_edges or ()) if given else None
+        if self.groups is None:
+            if self.group_edges:
+                raise typer.BadParameter("--group-edges needs the attributes of --groups")
+            return None
+        return read_groups(self.groups, self.group_edges or ())

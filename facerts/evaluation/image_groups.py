@@ -10,7 +10,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,11 +34,12 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
-class GroupTable:
-    """A CSV file with a row for each image.
+class Groups:
+    """A CSV file with a row for each image, which says its groups; ``read_groups`` reads it.
 
     Attributes:
         attributes: names of its columns after the first.
+        edges: ascending edges of the ranges of attributes that are numbers.
     """
 
     path: Path
@@ -46,8 +47,31 @@ class GroupTable:
     names: Sequence[Parts]
     rows: Sequence[tuple[str, ...]]
     lines: Sequence[int]
+    edges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def values(self, keys: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
+        """The group of each image by attribute, and remarks for the report.
+
+        Args:
+            keys: ``N`` names of images in their source.
+
+        Returns:
+            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
+        """
+        groups: dict[str, NDArray[np.str_]] = {}
+        values, notes = self._values(keys)
+        for attribute, of_images in values.items():
+            names = self._named(attribute, of_images, keys)
+            unknown = [key for key, name in zip(keys, names, strict=True) if not name]
+            if unknown:
+                notes.append(
+                    f"{attribute} is unknown for {len(unknown):,} of {len(keys):,} images, the first is "
+                    f"{printable(unknown[0])}."
+                )
+            groups[attribute] = np.array(names, dtype=np.str_)
+        return groups, notes
+
+    def _values(self, keys: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
         """Values of each attribute for the images, "" where unknown, and remarks for the report."""
         of_images = rows_of_images(self.names, keys)
         chosen = []
@@ -68,43 +92,6 @@ class GroupTable:
         notes = [f"{self.path.name}: {unused:,} of {len(self.names):,} rows name no image."] if unused else []
         columns = zip(*chosen, strict=True) if chosen else ((),) * len(self.attributes)
         return {name: list(column) for name, column in zip(self.attributes, columns, strict=True)}, notes
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Tables that give images their groups; ``read_groups`` makes them from options.
-
-    Attributes:
-        edges: ascending edges of the ranges of attributes that are numbers.
-    """
-
-    tables: Sequence[GroupTable]
-    edges: Mapping[str, tuple[float, ...]]
-
-    def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
-        """The group of each image by attribute, and remarks for the report.
-
-        Args:
-            keys: ``N`` names of images in their source.
-
-        Returns:
-            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
-        """
-        groups: dict[str, NDArray[np.str_]] = {}
-        notes = []
-        for table in self.tables:
-            values, remarks = table.values(keys)
-            notes += remarks
-            for attribute, of_images in values.items():
-                names = self._named(attribute, of_images, keys)
-                unknown = [key for key, name in zip(keys, names, strict=True) if not name]
-                if unknown:
-                    notes.append(
-                        f"{attribute} is unknown for {len(unknown):,} of {len(keys):,} images, the first is "
-                        f"{printable(unknown[0])}."
-                    )
-                groups[attribute] = np.array(names, dtype=np.str_)
-        return groups, notes
 
     def _named(self, attribute: str, values: Sequence[str], keys: Sequence[str]) -> list[str]:
         """Values as names of groups: as they are, or as ranges."""
@@ -142,30 +129,25 @@ class Groups:
         return stripped
 
 
-def read_groups(paths: Sequence[str | Path], edges: Sequence[str] = ()) -> Groups:
+def read_groups(path: str | Path, edges: Sequence[str] = ()) -> Groups:
     """The groups that the options ``--groups`` and ``--group-edges`` describe.
 
     Args:
-        paths: CSV files with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``.
+        path: a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``.
         edges: each ``ATTRIBUTE=NUMBER,NUMBER,…``.
     """
-    tables = [_read_table(Path(path)) for path in paths]
-    attributes = [attribute for table in tables for attribute in table.attributes]
-    repeated = next((name for name in attributes if attributes.count(name) > 1), None)
-    if repeated is not None:
-        raise Error(f"--groups gives {repeated!r} twice; keep one")
+    table = _read_table(Path(path))
     of_attribute: dict[str, tuple[float, ...]] = {}
     for text in edges:
         attribute, bounds = _edges(text)
-        if attribute not in attributes:
+        if attribute not in table.attributes:
             raise Error(
-                f"--group-edges {text}: there is no attribute {attribute!r}; --groups gives "
-                f"{', '.join(attributes) or 'none'}"
+                f"--group-edges {text}: there is no attribute {attribute!r}, only {', '.join(table.attributes)}"
             )
         if attribute in of_attribute:
             raise Error(f"--group-edges gives {attribute!r} twice; keep one")
         of_attribute[attribute] = bounds
-    return Groups(tables, of_attribute)
+    return replace(table, edges=of_attribute)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -185,7 +167,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(set(names), key=place)
 
 
-def _read_table(path: Path) -> GroupTable:
+def _read_table(path: Path) -> Groups:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
@@ -210,7 +192,7 @@ def _read_table(path: Path) -> GroupTable:
         raise DataError(f"{path}: not a CSV table in UTF-8 ({error})") from error
     if not rows:
         raise DataError(f"{path}: no rows below the header")
-    return GroupTable(path, tuple(header[1:]), names, rows, lines)
+    return Groups(path, tuple(header[1:]), names, rows, lines)
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:

@@ -74,13 +74,12 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
             [
                 *words(name or "mean", _name(section, label)),
                 *(_area(entry, end) for end in ENDS),
-                share(entry.raw_area[END]),
             ]
             for name, by_quality in areas.items()
             if name is not None or len(section.recognizers) > 1
             for label, entry in _in_order(section, by_quality)
         ]
-        columns = ["recognizer", "quality", "to 20%", "to 30%", "to 30%, not divided"]
+        columns = ["recognizer", "quality", "to 20%", "to 30%"]
         yield Table(columns, rows, words=2, title=f"Areas at FMR {rate(fmr)}", folded=True)
     yield Table(
         [

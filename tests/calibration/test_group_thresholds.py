@@ -133,7 +133,7 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
     assert model.with_suffix(".json").read_bytes() == before
     error = capsys.readouterr().err
     assert "ages.csv: no row names an image" in error
-    assert "there is no attribute 'age'" in error
+    assert "--group-edges needs the attributes of --groups" in error
 
 
 def test_a_model_without_quality_has_no_groups(people: Path, tmp_path: Path) -> None:

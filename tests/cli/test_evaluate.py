@@ -82,7 +82,7 @@ def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:
 
 SHOWN = {
     "verification": ("all pairs", "FNMR at FMR 0.1%"),
-    "reject": ("its pairs, a fixed threshold: FNMR at FMR 1%", "pAUC to 20%"),
+    "reject": ("its pairs: FNMR at FMR 1%", "pAUC to 20%"),
     "identification": ("FNIR at FPIR 10%",),
     "ood": ("120 faces against 24 non-faces",),
     "corruptions": ("Median cosine to the clean image by severity",),

@@ -17,7 +17,6 @@ from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import (
     FINE_RATES,
     RATES,
-    Convention,
     ErrorVersusReject,
     error_versus_reject,
     pair_quality,
@@ -27,7 +26,6 @@ from facerts.metrics.resample import pair_weights, subject_counts
 
 PEOPLE, IMAGES = 14, 4
 FMRS = (0.05, 0.01)
-CONVENTIONS: tuple[Convention, ...] = ("fixed", "per_rate")
 SOME = RATES[::5]
 
 
@@ -117,23 +115,6 @@ def test_areas_of_rejected_pairs_by_hand() -> None:
     assert areas[0.3].interval() is None
 
 
-def test_areas_with_thresholds_per_rate_by_hand() -> None:
-    """Errors are the pairs of quality 9 and 10, until the threshold falls below 0.35.
-
-    One of four impostors may be accepted at FMR 0.3, none of three or fewer. So the threshold is just above 0.4 until
-    the impostor pairs that score 0.5 and 0.4 are rejected, then just above 0.3.
-    """
-    pairs, quality = two_images_each([9, 10]), {"q": QUALITY}
-    # Two of four impostor pairs are rejected from 1/2 on, five of ten genuine pairs are left.
-    found = error_versus_reject(pairs, quality, [0.3], convention="per_rate")[0.3]
-    steps = [2 / 10, 2 / 9, 2 / 8, 2 / 7, 2 / 6, 0]
-    area = [0.09 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.by["q"].area[0.2].value == pytest.approx(sum(area[:2]) / 0.2 / 0.2)
-    assert found.by["q"].area[0.3].value == pytest.approx(sum(area[:3]) / 0.3 / 0.2)
-    assert found.by["q"].area[0.95].value == pytest.approx(sum(area) / 0.95 / 0.2)
-    assert list(found.by) == ["q"]
-
-
 def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected() -> None:
     impostors = [0.5, 0.4, 0.3, 0.2]
     genuine = [score for limit in impostors for score in (limit, np.nextafter(limit, 1))]
@@ -158,7 +139,6 @@ def slow_curve(
     fmr: float,
     weights: tuple[Any, Any],
     *,
-    convention: Convention,
     whole: bool,
     rates: Sequence[float] = SOME,
 ) -> list[float]:
@@ -168,7 +148,6 @@ def slow_curve(
     ``whole``, whole pairs are rejected.
     """
     genuine_ranks = [min(quality[row] for row in pair) for pair in pairs.genuine_pairs]
-    impostor_ranks = [min(quality[row] for row in pair) for pair in pairs.tail_pairs]
 
     def parts(ranks: Sequence[float], of: Any, share: float) -> dict[float, float]:
         """The part of each rank that is left."""
@@ -185,24 +164,15 @@ def slow_curve(
             left[rank] = 1 - gone / size if size else 1.0
         return left
 
-    def limit(left: dict[float, float] | None) -> float:
-        """The highest impostor score that is rejected; NaN without impostors."""
-        rows = [k for k, rank in enumerate(impostor_ranks) if left is None or left[rank] > 1e-9]
-        allowed = fmr * sum(weights[1][row] for row in rows) + 1e-9
-        for row in rows:
-            allowed -= weights[1][row]
-            if allowed < 0:
-                return float(pairs.tail[row])
-        return float("nan")
-
+    # The highest impostor score that is rejected.
+    beyond = np.cumsum(weights[1]) > fmr * sum(weights[1]) + 1e-9
+    highest = float(pairs.tail[np.flatnonzero(beyond)[0]])
     curve = []
     for share in rates:
         left = parts(genuine_ranks, weights[0], share)
-        highest = limit(None if convention == "fixed" else parts(impostor_ranks, weights[1], share))
         kept = [left[rank] * weight for rank, weight in zip(genuine_ranks, weights[0], strict=True)]
         wrong = sum(part for part, score in zip(kept, pairs.genuine, strict=True) if score <= highest)
-        known = sum(kept) > 1e-9 and not np.isnan(highest)
-        curve.append(wrong / sum(kept) if known else float("nan"))
+        curve.append(wrong / sum(kept))
     return curve
 
 
@@ -210,7 +180,7 @@ def slow_fixed(
     pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any]
 ) -> list[float]:
     """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs may be rejected."""
-    return slow_curve(pairs, quality, fmr, weights, convention="fixed", whole=False, rates=FINE_RATES[:201])
+    return slow_curve(pairs, quality, fmr, weights, whole=False, rates=FINE_RATES[:201])
 
 
 def slow_area(curve: Sequence[float]) -> float:
@@ -229,19 +199,17 @@ def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, An
     return drawn[pairs.genuine_pairs[:, 0]], drawn[pairs.tail_pairs].prod(axis=1)
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("label", ["good", "coarse"])
 def test_a_curve_is_that_of_a_slow_loop(
     every: ComparedPairs,
     people: NDArray[np.int64],
     qualities: dict[str, Any],
-    convention: Convention,
     label: str,
 ) -> None:
     quality = {label: qualities[label]}
-    found = error_versus_reject(every, quality, FMRS, convention=convention, replicates=0)
+    found = error_versus_reject(every, quality, FMRS, replicates=0)
     for fmr in FMRS:
-        slow = slow_curve(*(every, qualities[label], fmr, once(every)), convention=convention, whole=True)
+        slow = slow_curve(*(every, qualities[label], fmr, once(every)), whole=True)
         np.testing.assert_allclose(found[fmr].by[label].fnmr[::5], slow, atol=1e-9)
         assert found[fmr].fnmr.value == pytest.approx(slow[0])
 
@@ -317,39 +285,15 @@ def assert_same_estimate(one: Estimate, other: Estimate) -> None:
     np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_list_of_all_pairs_gives_what_all_pairs_give(
-    every: ComparedPairs, qualities: dict[str, Any], convention: Convention
+    every: ComparedPairs, qualities: dict[str, Any]
 ) -> None:
     both = [
-        error_versus_reject(pairs, qualities, FMRS, convention=convention, replicates=30, seed=1)
+        error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
         for pairs in (every, as_list(every, every.people))
     ]
     for fmr in FMRS:
         assert_equal(both[0][fmr], both[1][fmr])
-
-
-def test_impostor_pairs_below_the_tail_are_counted_without_scores(
-    every: ComparedPairs, qualities: dict[str, Any]
-) -> None:
-    half = every.impostors // 2
-    short = replace(every, tail=every.tail[:half], tail_pairs=every.tail_pairs[:half])
-    whole, found = (
-        error_versus_reject(pairs, qualities, FMRS, convention="per_rate") for pairs in (every, short)
-    )
-    for fmr in FMRS:
-        for label, by_quality in found[fmr].by.items():
-            curve = by_quality.fnmr
-            known = np.isfinite(curve)
-            assert known.sum() > 60
-            np.testing.assert_array_equal(curve[known], whole[fmr].by[label].fnmr[known])
-    # A quality that rejects all pairs of a short tail first: no score of the pairs that remain is known.
-    shortest = replace(every, tail=every.tail[:120], tail_pairs=every.tail_pairs[:120])
-    quality = {"tail": -np.bincount(shortest.tail_pairs.ravel(), minlength=len(every.images))}
-    curve = error_versus_reject(shortest, quality, [0.05], convention="per_rate")[0.05].by["tail"].fnmr
-    full = error_versus_reject(every, quality, [0.05], convention="per_rate")[0.05].by["tail"].fnmr
-    assert 2 < np.argmax(np.isnan(curve)) < 60
-    assert np.isnan(curve).sum() > np.isnan(full).sum()
 
 
 def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
@@ -443,7 +387,6 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int6
         ({"qualities": {"q": np.arange(55)}}, r"q: qualities are \(55,\), but there are 56 images"),
         ({"qualities": {"q": np.arange(57)}}, r"q: qualities are \(57,\), but there are 56 images"),
         ({"qualities": {"q": [np.nan, *range(55)]}}, "q: the quality of image 0 is not finite"),
-        ({"convention": "adaptive"}, "no convention 'adaptive'"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
@@ -456,8 +399,6 @@ def test_what_cannot_be_measured_is_refused(
 
 def test_thresholds_come_from_the_same_pairs(every: ComparedPairs, people: NDArray[np.int64]) -> None:
     quality = {"q": np.arange(len(people))}
-    with pytest.raises(ValueError, match="cannot be chosen again per rate"):
-        error_versus_reject(every, quality, [0.05], convention="per_rate", thresholds_on=replace(every))
     for other in (as_list(every, None), replace(every, genuine_pairs=every.genuine_pairs[::-1])):
         with pytest.raises(ValueError, match="the same pairs of other images"):
             error_versus_reject(every, quality, [0.05], thresholds_on=other)

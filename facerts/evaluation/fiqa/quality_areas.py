@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +32,6 @@ END = 0.3
 NAMES = {0.2: "0.2", 0.3: "0.3"}
 
 ByEnd = Mapping[float, Estimate]
-
-
-class _Key(NamedTuple):
-    """One table of areas: all qualities on one recognizer."""
-
-    recognizer: str
-    fmr: float
 
 
 @dataclass(frozen=True)
@@ -73,13 +65,9 @@ def measure_areas(
     Args:
         qualities: ``(N,)`` qualities by recognizer and label, higher is better; a recognizer's own are among them.
         thresholds_on: pairs of other images of the same people that determine the thresholds.
-
-    Raises:
-        ValueError: as for ``error_versus_reject``.
     """
-    tables: dict[_Key, ErrorVersusReject] = {}
-    for recognizer in track(list(pairs), "rejecting pairs", unit="recognizers"):
-        by_fmr = error_versus_reject(
+    tables = {
+        recognizer: error_versus_reject(
             pairs[recognizer],
             qualities[recognizer],
             fmrs,
@@ -87,19 +75,22 @@ def measure_areas(
             seed=seed,
             thresholds_on=None if thresholds_on is None else thresholds_on[recognizer],
         )
-        tables.update({_Key(recognizer, fmr): table for fmr, table in by_fmr.items()})
+        for recognizer in track(list(pairs), "rejecting pairs", unit="recognizers")
+    }
     entries, curves = [], []
-    for key, table in tables.items():
-        reference = table.by[against].area if against in table.by else None
-        for label, curve in table.by.items():
-            entries.append(_entry(label, key.recognizer, key.fmr, curve.area, curve.pauc, reference))
-            curves.append(curve.fnmr)
-    points = {name: {_rate(fmr): _point(tables[_Key(name, fmr)]) for fmr in fmrs} for name in pairs}
-    means = list(_means(tables, list(pairs), fmrs, against)) if len(pairs) > 1 else []
+    for recognizer, by_fmr in tables.items():
+        for fmr, table in by_fmr.items():
+            reference = table.by[against].area if against in table.by else None
+            for label, curve in table.by.items():
+                entries.append(_entry(label, recognizer, fmr, curve.area, reference))
+                curves.append(curve.fnmr)
+    points = {
+        name: {_rate(fmr): _point(table) for fmr, table in by_fmr.items()} for name, by_fmr in tables.items()
+    }
+    several = fmrs if len(pairs) > 1 else ()
+    means = list(_means(tables, several, against))
     consistency = {
-        _rate(fmr): _consistency({name: tables[_Key(name, fmr)] for name in pairs})
-        for fmr in fmrs
-        if len(pairs) > 1
+        _rate(fmr): _consistency({name: by_fmr[fmr] for name, by_fmr in tables.items()}) for fmr in several
     }
     stored = np.array(curves, dtype=np.float32).reshape(-1, len(RATES))
     return MeasuredAreas(
@@ -108,35 +99,32 @@ def measure_areas(
 
 
 def _means(
-    tables: Mapping[_Key, ErrorVersusReject], recognizers: Sequence[str], fmrs: Sequence[float], against: str
+    tables: Mapping[str, Mapping[float, ErrorVersusReject]], fmrs: Sequence[float], against: str
 ) -> Iterator[FiqaArea]:
     """Means over the recognizers, of the qualities that all of them have."""
     for fmr in fmrs:
-        first, *others = (tables[_Key(name, fmr)].by for name in recognizers)
+        first, *others = (by_fmr[fmr].by for by_fmr in tables.values())
         curves = {
             label: [curve, *(by[label] for by in others)]
             for label, curve in first.items()
             if all(label in by for by in others)
         }
-        areas = {label: _mean(each, "area") for label, each in curves.items()}
-        for label, each in curves.items():
-            yield _entry(label, None, fmr, areas[label], _mean(each, "pauc"), areas.get(against))
+        areas = {label: _mean(each) for label, each in curves.items()}
+        for label, area in areas.items():
+            yield _entry(label, None, fmr, area, areas.get(against))
 
 
-def _mean(curves: Sequence[RejectCurve], kind: Literal["area", "pauc"]) -> ByEnd:
-    return {end: mean_estimate([getattr(curve, kind)[end] for curve in curves]) for end in NAMES}
+def _mean(curves: Sequence[RejectCurve]) -> ByEnd:
+    return {end: mean_estimate([curve.area[end] for curve in curves]) for end in NAMES}
 
 
-def _entry(
-    label: str, recognizer: str | None, fmr: float, areas: ByEnd, raw: ByEnd, reference: ByEnd | None
-) -> FiqaArea:
+def _entry(label: str, recognizer: str | None, fmr: float, areas: ByEnd, reference: ByEnd | None) -> FiqaArea:
     differences = None if reference is None else {end: areas[end].minus(reference[end]) for end in NAMES}
     return FiqaArea(
         quality=label,
         recognizer=recognizer,
         fmr=fmr,
         area=_values(areas),
-        raw_area=_values(raw),
         ci95=_intervals(areas),
         difference=None if differences is None else _values(differences),
         difference_ci95=None if differences is None else _intervals(differences),

@@ -86,7 +86,6 @@ class FiqaArea(ResultPart):
         description="Mean FNMR from nothing rejected to 20% and 30%, divided by FNMR without rejection: 1 for "
         "a random order, lower is better."
     )
-    raw_area: FiqaAreas = Field(description="The same, not divided: pAUC.")
     ci95: FiqaIntervals | None = Field(default=None, description="95% intervals of `area`.")
     difference: FiqaAreas | None = Field(
         default=None, description="`area` minus that of the quality `against`, on the same pairs."
