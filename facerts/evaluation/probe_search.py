@@ -41,9 +41,6 @@ def identification_of(
 
     Returns:
         One for each pooling and gallery.
-
-    Raises:
-        MissingExtraError: FAISS is asked for and not installed.
     """
     if benchmark.probes is None or not benchmark.galleries:
         missing = "galleries" if benchmark.probes is not None else "probes"

@@ -158,11 +158,7 @@ def error_versus_reject(
 
 
 def check_fmr(fmr: float, impostors: int) -> None:
-    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
-
-    Raises:
-        ValueError: the rate is invalid, or there are too few impostor pairs.
-    """
+    """Refuse a false match rate that cannot be measured with this number of impostor pairs."""
     if not 0 < fmr < 1:
         raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
     if fmr * impostors < 1 - 1e-9:

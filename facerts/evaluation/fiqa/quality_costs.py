@@ -54,9 +54,6 @@ def milliseconds_per_face(
 
     Args:
         crops: ``(N, 112, 112, 3) uint8`` RGB, at least one.
-
-    Raises:
-        ValueError: there are no crops or no rounds, or the batch size is below 1.
     """
     if not len(crops) or rounds < 1 or batch_size < 1:
         raise ValueError(
