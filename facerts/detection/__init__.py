@@ -81,13 +81,13 @@ class Detector(LazyDetector):
 
     def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Any) -> None:
         super().__init__(partial(open_detector, model, **options))
-        self.model = model
+        self.model, self._options = model, options
 
     def __repr__(self) -> str:
         return f"<Detector {self.model}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Detector, self.model, **self._open_detector.keywords), ()
+        return partial(Detector, self.model, **self._options), ()
 
     @property
     def identity(self) -> str:
