@@ -149,7 +149,6 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("identification", *people, "--enrolled", "9"), "faces: nobody would be enrolled"),
         (("corruptions", *people, "--embeddings", home / "t.npz"), "--embeddings"),
-        (("verification", *pairs, "--quality", home / "model.onnx"), "the model has no quality"),
         (("verification", *pairs, "--quality", "facerts-qualitty"), "did you mean 'facerts-quality'?"),
         (("verification", *pairs, "--score", "energy"), "are only in a training run"),
     ):
