@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, Detector, open_detector
+from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import MissingModelError, ModelError
 from facerts.export.parity import Tolerance, check_crops, compare_outputs
@@ -54,7 +54,7 @@ class _Opened:
     """A model and a detector on one provider, and what they compute."""
 
     embedder: OnnxEmbedder
-    detector: Detector | None
+    detector: OpenDetector | None
     outputs: FaceOutputs
     faces: list[Detection]
 

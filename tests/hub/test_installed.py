@@ -22,6 +22,7 @@ from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
 from facerts.hub.installed import find_installed, install, uninstall, use_model, used_model
+from facerts.hub.registry import HashedFile
 from tests.command import run
 from tests.foreign import write_embedder
 
@@ -122,7 +123,7 @@ def test_the_model_in_use_is_every_commands_default(
     assert run("models", "path") == 0
     assert capsys.readouterr().out == f"{pulled['file']}\n"
     assert run("models", "list", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["name"] == "theirs"
+    assert json.loads(capsys.readouterr().out)["models"][0]["name"] == "theirs"
     # Back to the one that ships.
     assert run("models", "remove", "theirs") == 0
     assert "the default model is the one that ships again" in capsys.readouterr().err
@@ -138,6 +139,21 @@ def test_the_model_in_use_is_every_commands_default(
         find_model("yunet")
     assert run("models", "use", "facerts-smal") == 2
     assert "did you mean 'facerts-small'" in capsys.readouterr().err
+
+
+def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed() -> dict[str, Any]:
+        assert run("models", "list", "--json") == 0
+        (entry,) = (one for one in json.loads(capsys.readouterr().out)["models"] if one["name"] == "theirs")
+        return {key: entry[key] for key in ("where", "path")}
+
+    # In the folder of models, without its description.
+    assert listed() == {"where": "--from FILE", "path": None}
+    path = install("theirs")
+    monkeypatch.setattr(HashedFile, "mismatch", lambda *_: pytest.fail("a file was hashed"))
+    assert listed() == {"where": "pulled", "path": str(path)}
 
 
 def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
@@ -224,5 +240,6 @@ def test_the_catalog_that_ships_is_complete() -> None:
         if model.name.startswith("adaface"):
             assert model.description is not None
             assert model.description.input.color == "BGR"
+        assert "time" not in model.measured or model.measured_with
         if model.kind == "pack" or "w600k" in model.name:
             assert model.commercial == "no"

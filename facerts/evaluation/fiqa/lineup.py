@@ -13,7 +13,7 @@ import numpy as np
 
 from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
-from facerts.detection.detector import Detector
+from facerts.detection.detector import OpenDetector
 from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
@@ -188,7 +188,7 @@ def open_qualities(
     texts: Sequence[str],
     *,
     descriptions: Sequence[str] = (),
-    detector: Detector | None = None,
+    detector: OpenDetector | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
