@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,24 @@ class OnnxModel:
         self._roles = self._check_tensors()
         if len(self.session.get_inputs()) > 1:
             self._check_other_inputs()
+
+    def with_graph(self, content: bytes, outputs: Mapping[str, str] | None = None) -> OnnxModel:
+        """The model with a changed graph, opened in the same way.
+
+        Args:
+            outputs: the tensors to read by role; None for those of the description.
+        """
+        description = self.description
+        if outputs is not None:
+            description = description.model_copy(update={"outputs": dict(outputs), "quality": "none"})
+        return OnnxModel(
+            self.path,
+            content=content,
+            description=description,
+            providers=self.providers,
+            threads=self.threads,
+            batch_size=self.batch_size,
+        )
 
     @property
     def identity(self) -> str:

@@ -17,8 +17,7 @@ from facerts.detection.detector import Detector
 from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
-from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
-from facerts.embedding.recognizer_scores.froq import LayerNorms
+from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, open_recognizer_scores
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs

@@ -12,7 +12,7 @@ from facerts.datasets import open_source
 from facerts.datasets.changed import degradation, degraded_at_random
 from facerts.embedding import load_embedder, load_quality, read_description
 from facerts.embedding.embed import embed_source, score_source
-from facerts.embedding.recognizer_scores.froq import LayerNorms
+from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
