@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality, load_quality
+from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
 from facerts.errors import Error, ModelError
 from facerts.export.crop_nodes import OPSET, prepend_preprocessing
 from facerts.export.merge_graphs import add_length, append, same_opset
-from facerts.export.non_face_probe import ROLE
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.find import find_model
 from facerts.io.files import scratch_folder
@@ -67,7 +66,7 @@ def join_quality(
         if is_pack(path):
             path, pack_description = find_recognizer(path, folder)
         recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
-        scorer = load_quality(quality_path, **options)  # type: ignore[arg-type]
+        scorer = OnnxQuality(quality_path, **options)  # type: ignore[arg-type]
         graph = load_graph(path, "joining models")
         batch = _common_batch(recognizer, scorer)
         graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
@@ -97,7 +96,7 @@ def _joined(
     ours, theirs = scorer.description, recognizer.description
     graph, quality_graph = same_opset(graph, quality_graph, OPSET)
     tensors = {"quality": _quality_tensor(quality_graph, ours)}
-    for role in ("uncertainty", ROLE):
+    for role in ("uncertainty", "not_a_face"):
         if role in ours.outputs:
             tensors[role] = ours.outputs[role]
     keep_outputs(quality_graph.graph, set(tensors.values()))

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 
 import facerts
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error, ModelError
 from facerts.export import join_quality as join_module
 from facerts.export.crop_nodes import prepend_preprocessing
@@ -79,7 +79,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
     raw = slow_embedding(crops, **oracle)
     np.testing.assert_allclose(got.embedding, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=2e-6)
     np.testing.assert_allclose(got.quality, slow_quality(crops, size), atol=2e-4)
-    np.testing.assert_array_equal(got.quality, load_quality(quality)(crops))
+    np.testing.assert_array_equal(got.quality, OnnxQuality(quality)(crops))
 
 
 @pytest.mark.parametrize("size", [(56, 56), (64, 96), (128, 120), (224, 224)])
@@ -160,7 +160,7 @@ def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path
     assert [tensor.name for tensor in session.get_inputs()] == ["face"]
     assert outputs(twice) == ["vector", "bright", "quality", "posthoc_quality"]
     first, last = load_embedder(once)(crops), load_embedder(twice)(crops)
-    np.testing.assert_array_equal(first.quality, load_quality(tmp_path / "quality.onnx")(crops))
+    np.testing.assert_array_equal(first.quality, OnnxQuality(tmp_path / "quality.onnx")(crops))
     np.testing.assert_array_equal(last.quality, load_embedder(theirs)(crops).quality)
 
 

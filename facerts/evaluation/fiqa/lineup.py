@@ -14,7 +14,7 @@ import numpy as np
 from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
 from facerts.detection.detector import Detector
-from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
+from facerts.embedding import EmbeddingTable, OnnxEmbedder, OnnxQuality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
 from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, open_recognizer_scores
@@ -222,7 +222,7 @@ def open_qualities(
             continue
         path = find_model(value)
         file = described.pop(label or path.stem, None)
-        model = load_quality(
+        model = OnnxQuality(
             path,
             description=None if file is None else read_description(Path(file)),
             providers=providers,

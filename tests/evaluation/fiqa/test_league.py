@@ -10,7 +10,7 @@ import pytest
 
 from facerts.datasets import open_source
 from facerts.datasets.changed import degradation, degraded_at_random
-from facerts.embedding import load_embedder, load_quality, read_description
+from facerts.embedding import OnnxQuality, load_embedder, read_description
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
@@ -62,7 +62,7 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
     """Of the second recognizer, from its parts."""
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False)
-    alone = load_quality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
+    alone = OnnxQuality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
     computed = score_source(source, {"Alone": alone, "sharpness": sharpness})
     assert source.labels is not None
     assert outputs.norm is not None
