@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinedModel:
-    """The result of ``join_quality``."""
+    """A file with the outputs of a recognizer and the quality of another model.
+
+    Attributes:
+        description: description of the file, with its thresholds.
+        left_out: why faces to calibrate on could not be read, one sentence each.
+    """
 
     description: Description
     parity: Parity
+    left_out: tuple[str, ...] = ()
 
 
 def join_quality(
@@ -54,9 +60,6 @@ def join_quality(
         quality: an ONNX model with a quality and its description, or the name of a shipped model.
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
         providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
-
-    Raises:
-        MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
     check_target(out, path, quality_path)
@@ -76,7 +79,10 @@ def join_quality(
         content = graph.SerializeToString()
         part.write_bytes(content)
         joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]
-        parity = _check(recognizer, scorer, joined)
+        crops = check_crops()
+        expected = replace(recognizer(crops), quality=scorer(crops))
+        named = f"{recognizer.name} with the quality of {scorer.name}"
+        parity = compare_outputs(expected, joined(crops), of=named)
         replace_entry(part, out, METADATA_KEY, description.to_json())
     return JoinedModel(description, parity)
 
@@ -197,12 +203,3 @@ def _without_kept(matching: Matching | None) -> Matching | None:
         rate: threshold.model_copy(update={"kept": {}}) for rate, threshold in matching.thresholds.items()
     }
     return matching.model_copy(update={"thresholds": thresholds})
-
-
-def _check(recognizer: OnnxEmbedder, scorer: OnnxQuality, joined: OnnxEmbedder) -> Parity:
-    crops = check_crops()
-    expected = replace(recognizer(crops), quality=scorer(crops))
-    try:
-        return compare_outputs(expected, joined(crops))
-    except ModelError as error:
-        raise ModelError(f"{recognizer.name} with the quality of {scorer.name}: {error}") from error
