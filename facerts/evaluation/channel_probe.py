@@ -76,9 +76,7 @@ def drawn_channel_order(recognizer: Embedder) -> ChannelOrder:
     crops = np.stack([draw_face(person, number) for person in range(PEOPLE) for number in range(IMAGES)])
     first, second = np.triu_indices(len(crops), 1)
     genuine = first // IMAGES == second // IMAGES
-    rows = np.concatenate(
-        [np.flatnonzero(genuine), _spaced(np.flatnonzero(~genuine), np.count_nonzero(genuine))]
-    )
+    rows = np.concatenate([np.flatnonzero(genuine), _spaced(np.flatnonzero(~genuine), int(genuine.sum()))])
     described, swapped = (
         recognizer(images).embedding.astype(np.float64)
         for images in (crops, np.ascontiguousarray(crops[..., ::-1]))

@@ -11,7 +11,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from facerts.datasets import Source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from tests.foreign import SIZE, weights, write_description
 
@@ -183,24 +182,3 @@ def drawn_crops(count: int, seed: int) -> NDArray[np.uint8]:
     random = np.random.default_rng(seed)
     squares = random.integers(0, 256, (count, 7, 7, 3)) * random.random((count, 1, 1, 1))
     return np.repeat(np.repeat(squares, 16, axis=1), 16, axis=2).astype(np.uint8)
-
-
-class Faces(Source):
-    """Crops as a source."""
-
-    name, labels, identities = "faces", None, ()
-
-    def __init__(self, crops: NDArray[np.uint8]) -> None:
-        self._crops = crops
-
-    def __len__(self) -> int:
-        return len(self._crops)
-
-    def key(self, index: int) -> str:
-        return str(index)
-
-    def read(self, index: int) -> bytes:
-        raise NotImplementedError
-
-    def crop(self, index: int) -> NDArray[np.uint8]:
-        return self._crops[index]

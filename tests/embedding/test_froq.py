@@ -16,13 +16,13 @@ from facerts.onnx.graph_edit import load_graph
 from tests.embedding.recognizers import (
     FLAT,
     POOLED,
-    Faces,
     drawn_crops,
     flat_pixels,
     node,
     open_model,
     write_recognizer,
 )
+from tests.evaluation.conftest import Images
 from tests.foreign import write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -124,7 +124,7 @@ def test_layers_and_scores_are_those_of_a_slow_loop(tmp_path: Path, described: d
         np.testing.assert_allclose(found[name], norms[name], rtol=1e-5, atol=2e-5)
     labels = np.array([slow_label(crop, *settings) for crop in calibration])
     assert np.ptp(labels) > 0.01
-    score = LayerNorms(embedder, Faces(calibration))
+    score = LayerNorms(embedder, Images(calibration))
     assert list(score.layers) == slow_choice(norms, labels)
     assert described or len(score.layers) > 1
     layers = layers_of(judged, *settings)
@@ -159,7 +159,7 @@ def test_labels_are_those_of_a_slow_loop(
 
 
 def test_a_fixed_batch_gives_the_same(tmp_path: Path) -> None:
-    calibration, crops = Faces(drawn_crops(10, seed=5)), drawn_crops(7, seed=6)
+    calibration, crops = Images(drawn_crops(10, seed=5)), drawn_crops(7, seed=6)
     of_any, of_four = (
         write_recognizer(tmp_path / f"{batch}.onnx", BRANCHED, BRANCHED_TENSORS, batch) for batch in ("N", 4)
     )
@@ -215,7 +215,7 @@ def test_a_layer_that_orders_as_the_labels_is_chosen_alone(tmp_path: Path) -> No
     # Layers of constant norm, and those that repeat another's, are none.
     assert {"one", "d", "none"}.isdisjoint(norms)
     assert {"signed", "difference", "size", "planted", "vector"} <= set(norms)
-    score = LayerNorms(embedder, Faces(crops))
+    score = LayerNorms(embedder, Images(crops))
     assert score.layers == ("planted",)
     brightness = crops[..., :56, 0].astype(np.float64).mean(axis=(1, 2)) - 127
     np.testing.assert_allclose(score(crops), np.exp(-brightness / 127.5), rtol=1e-4)
@@ -264,21 +264,21 @@ def test_layers_of_another_output_take_no_part(tmp_path: Path) -> None:
     embedder = load_embedder(path)
     norms = norms_by_layer(embedder, load_graph(path, ""), drawn_crops(10, seed=5))
     assert list(norms) == ["pooled", "vector"]
-    assert len(LayerNorms(embedder, Faces(drawn_crops(10, seed=5)))(drawn_crops(2, seed=6))) == 2
+    assert len(LayerNorms(embedder, Images(drawn_crops(10, seed=5)))(drawn_crops(2, seed=6))) == 2
 
 
 def test_only_evenly_spaced_faces_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recognizer_scores, "MAX_FACES", 11)
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(21, seed=7)
-    every, second, first = (LayerNorms(embedder, Faces(some)) for some in (crops, crops[::2], crops[:11]))
+    every, second, first = (LayerNorms(embedder, Images(some)) for some in (crops, crops[::2], crops[:11]))
     assert every.sha256 == second.sha256 != first.sha256
 
 
 def test_faces_that_cannot_order_layers_are_refused(tmp_path: Path) -> None:
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(9, seed=7)
-    with pytest.raises(DataError, match=r"faces: the score 'froq' needs at least 10 faces .* not 9"):
-        LayerNorms(embedder, Faces(crops))
-    score = LayerNorms(embedder, Faces(np.repeat(crops[:1], 10, axis=0)))
+    with pytest.raises(DataError, match=r"made: the score 'froq' needs at least 10 faces .* not 9"):
+        LayerNorms(embedder, Images(crops))
+    score = LayerNorms(embedder, Images(np.repeat(crops[:1], 10, axis=0)))
     with pytest.raises(ModelError, match=r"m\.onnx: .*no layer tells images apart"):
         score(crops)
 
@@ -292,7 +292,7 @@ def test_the_layers_are_chosen_when_they_are_needed(tmp_path: Path, monkeypatch:
         "pseudo_quality",
         lambda model, crop, noise: asked.append(crop) or label(model, crop, noise),
     )
-    score = LayerNorms(embedder, Faces(crops))
+    score = LayerNorms(embedder, Images(crops))
     assert not asked
     score(crops[:1])
     score(crops)

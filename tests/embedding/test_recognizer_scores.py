@@ -27,11 +27,11 @@ from tests.embedding.recognizers import (
     BIAS,
     EPSILON,
     NORM,
-    Faces,
     drawn_crops,
     flat_pixels,
     open_model,
 )
+from tests.evaluation.conftest import Images
 from tests.foreign import slow_embedding, weights, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -87,7 +87,7 @@ def test_unknown_scores_and_layers_without_faces_are_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["conv and matmul", "unit", "one image"])
 @pytest.mark.parametrize("score", ["mirror", "pruning", "dropout", "froq"])
 def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, name: str, score: str) -> None:
-    calibration, crops = Faces(drawn_crops(10, seed=5)), drawn_crops(11, seed=6)
+    calibration, crops = Images(drawn_crops(10, seed=5)), drawn_crops(11, seed=6)
     tolerance = {"rtol": 1e-6} if score == "froq" else {"atol": 1e-6}
     usual, few = (
         open_recognizer_scores(open_model(tmp_path, name, **options), [score], calibration=calibration)[score]

@@ -104,9 +104,6 @@ def export_run(
             faces.
         terms: terms of use of the weights, for the description; by default the recipe's. Required for published
             weights.
-
-    Raises:
-        MissingExtraError: the packages of the exporter are not installed.
     """
     if precision not in TOLERANCES:
         raise Error(

@@ -23,9 +23,6 @@ def write_module(
     Args:
         examples: example inputs by name, in the order of ``forward``, with two rows each: with a single row, the
             exporter would treat the batch size as a constant.
-
-    Raises:
-        MissingExtraError: the packages of the exporter are not installed.
     """
     try:
         import onnx  # noqa: F401
