@@ -287,7 +287,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
         expected.by["froq"].area[0.3].value
     )
     # Kept scores need no forward pass; other faces make another quality, for which there is another folder.
-    monkeypatch.setattr("facerts.embedding.recognizer_scores.froq.pseudo_quality", None)
+    monkeypatch.setattr("facerts.embedding.recognizer_scores.pseudo_quality", None)
     assert judge(non_faces) == 0
     assert judge(drawn_faces) == 2
     (tmp_path / "out" / "result.json").unlink()
