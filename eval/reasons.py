@@ -28,6 +28,7 @@ import cv2
 import numpy as np
 from common import open_people, parser_of, percent, run
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON, OCCLUDED, Degradation
+from non_face_probe import add_non_face_probe, probe_inputs
 from numpy.typing import NDArray
 
 import facerts
@@ -35,7 +36,6 @@ from facerts.datasets import Source, open_images
 from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.detection.detector import MODEL, head_pose
 from facerts.embedding import FaceOutputs
-from facerts.export.non_face_probe import add_non_face_probe, probe_inputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align

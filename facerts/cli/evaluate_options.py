@@ -166,7 +166,7 @@ def _open_recognizer(model: Path, batches: BatchOptions, scores: ScoreOptions) -
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)
         return load_embedder(find_model(model), **batches.keywords())
-    from facerts.training.classifier_scores.classifier_embedder import load_run
+    from facerts.training.classifier_scores import load_run
 
     if batches.provider:
         raise Error(

@@ -127,7 +127,7 @@ def pull(
         mirror: Address below which the file is looked for first, such as https://mirror.example/models.
     """
     from facerts.embedding import load_embedder
-    from facerts.export.channel_order import channel_order
+    from facerts.evaluation.channel_probe import drawn_channel_order
     from facerts.hub.catalog import RECOGNIZERS, in_catalog
     from facerts.hub.installed import install
 
@@ -136,11 +136,10 @@ def pull(
     result: dict[str, Any] = {"name": name, "file": str(path)}
     result |= {"commercial use": entry.commercial, "terms": entry.terms}
     if entry.kind in RECOGNIZERS:
-        order = channel_order(load_embedder(path))
+        order = drawn_channel_order(load_embedder(path))
         verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"
-        result["channel order"] = (
-            f"{verdict} (d' of drawn people {order.described:.2f}, swapped {order.swapped:.2f})"
-        )
+        described, swapped = order.margins
+        result["channel order"] = f"{verdict} (margin of drawn people {described:.2f}, swapped {swapped:.2f})"
         if order.is_wrong:
             warn(
                 f"{name} tells drawn people apart better with its channels swapped; compare both on your faces before "

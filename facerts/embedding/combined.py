@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.onnx_embedder import OnnxQuality, load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.hub.find import find_or_pull
 
@@ -60,9 +60,9 @@ def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: An
 
     Args:
         quality: name or .onnx file; None, "own", or the recognizer's own file for the recognizer as it is.
-        runtime: as for ``load_quality``.
+        runtime: as for ``OnnxQuality``.
     """
     if quality is None or quality == "own":
         return recognizer
-    opened = load_quality(find_or_pull(quality), **runtime)
+    opened = OnnxQuality(find_or_pull(quality), **runtime)
     return recognizer if opened.sha256 == recognizer.sha256 else CombinedEmbedder(recognizer, opened)

@@ -16,8 +16,8 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
-from facerts.export import channel_order as checking
-from facerts.export.channel_order import ChannelOrder, channel_order
+from facerts.evaluation import channel_probe
+from facerts.evaluation.channel_probe import ChannelOrder
 from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
@@ -55,7 +55,8 @@ def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(folder))
     # The check takes seconds, and has its own test.
-    monkeypatch.setattr(checking, "channel_order", lambda _: ChannelOrder(2.0, 1.0, 1.0))
+    order = ChannelOrder(2, (2.0, 1.0), (1.0, 1.0), -9.0)
+    monkeypatch.setattr(channel_probe, "drawn_channel_order", lambda _: order)
     yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
 
@@ -203,33 +204,6 @@ def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Pat
     assert install("pack").suffix == ".zip"
     recognizer = facerts.Recognizer("pack")
     assert (recognizer.name, recognizer(CROPS).shape) == ("pack", (4, 128))
-
-
-def test_swapped_channels_are_noticed() -> None:
-    small = load_embedder(find_model("facerts-small"))
-    order = channel_order(small)
-    assert order.is_right
-    spec = small.description.input.model_copy(update={"color": "BGR"})
-    wrong = load_embedder(
-        find_model("facerts-small"), description=small.description.model_copy(update={"input": spec})
-    )
-    swapped = channel_order(wrong)
-    assert swapped.is_wrong
-    np.testing.assert_allclose(
-        [swapped.swapped, swapped.described], [order.described, order.swapped], rtol=1e-4
-    )
-
-
-def test_separation_is_that_of_a_loop_over_pairs() -> None:
-    small = load_embedder(find_model("facerts-small"))
-    crops = [draw_face(person, number) for person in range(48) for number in range(4)]
-    embedding = small(np.stack(crops)).embedding.astype(np.float64)
-    same, other = [], []
-    for i in range(len(crops)):
-        for j in range(i):
-            (same if i // 4 == j // 4 else other).append(float(embedding[i] @ embedding[j]))
-    expected = (np.mean(same) - np.mean(other)) / np.sqrt((np.var(same) + np.var(other)) / 2)
-    assert channel_order(small).described == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_catalog_that_ships_is_complete() -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets import Source, Subset, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
@@ -212,9 +212,7 @@ def add_quality(
             source.labels,
             trained.measured,
             feature_embedder,
-            load_quality(
-                find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size
-            ),
+            OnnxQuality(find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size),
             features_cache,
             has_norm=_has_norm(description),
             seed=settings.seed,

@@ -10,9 +10,9 @@ import pytest
 
 from facerts.datasets import open_source
 from facerts.datasets.changed import degradation, degraded_at_random
-from facerts.embedding import load_embedder, load_quality, read_description
+from facerts.embedding import OnnxQuality, load_embedder, read_description
 from facerts.embedding.embed import embed_source, score_source
-from facerts.embedding.recognizer_scores.froq import LayerNorms
+from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
@@ -58,7 +58,7 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
     """Of the second recognizer, from its parts."""
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False)
-    alone = load_quality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
+    alone = OnnxQuality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
     computed = score_source(source, {"Alone": alone, "sharpness": sharpness})
     assert source.labels is not None
     assert outputs.norm is not None
@@ -279,7 +279,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
         expected.by["froq"].area[0.3].value
     )
     # Kept scores need no forward pass; other faces make another quality, for which there is another folder.
-    monkeypatch.setattr("facerts.embedding.recognizer_scores.froq.pseudo_quality", None)
+    monkeypatch.setattr("facerts.embedding.recognizer_scores.pseudo_quality", None)
     assert judge(non_faces) == 0
     assert judge(drawn_faces) == 2
     (tmp_path / "out" / "result.json").unlink()
