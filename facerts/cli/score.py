@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -71,6 +71,7 @@ def score(
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.onnx.providers import GPU_PROVIDERS
     from facerts.scoring import Copies, Row, ScoreJob, Task, run_job
+    from facerts.scoring.row import DETAILS
 
     to_file = out not in (None, STDOUT)
     if engine == "local" and (ray_address or ray_workers):
@@ -110,9 +111,10 @@ def score(
         if not (json or out) and len(source) > MAX_ROWS:
             warn(f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out FILE writes all")
         rows = _score(scorer, source, task, bar=not sys.stdout.isatty() if out else len(source) > MAX_ROWS)
-        columns: list[Column] = [("image", "path"), "face", "percentile", "quality", "verdict", "accepted"]
+        first = ("face", "percentile", "quality", "verdict", "accepted")
+        others = [field.name for field in fields(Row) if field.name not in ("path", *first, *DETAILS)]
         share = None if keep == "none" else keep
-        columns.append(("note", partial(note, keep=share)))
+        columns: list[Column] = [("image", "path"), *first, *others, ("note", partial(note, keep=share))]
         summary = partial(counts.summary, brief=not (json or out))
         print_result(summary, json, counts.of(rows), columns, name="rows", out=out, kind=Row)
 

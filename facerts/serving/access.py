@@ -7,12 +7,11 @@ posts name another origin.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import TYPE_CHECKING
 
 from facerts.serving.error_responses import RequestError, error_response
-from facerts.serving.settings import ANY, Settings
+from facerts.serving.settings import ANY, Settings, address_of, is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -84,16 +83,11 @@ class AccessControl:
                 )
 
     def _is_own_host(self, host: str, scope: Scope) -> bool:
-        if ANY in self._hosts or host in self._hosts or host == "localhost":
+        if ANY in self._hosts or host in self._hosts or is_loopback(host):
             return True
-        try:
-            if ipaddress.ip_address(host).is_loopback:
-                return True
-        except ValueError:  # a name
-            return False
-        # An address cannot be made to resolve to this machine.
+        # An address, other than a name, cannot be made to resolve to this machine.
         server = scope.get("server")
-        return server is not None and host == _normalize(server[0])
+        return server is not None and host == _normalize(server[0]) and address_of(host) is not None
 
     def _is_own_origin(self, origin: str, host: re.Match[str] | None) -> bool:
         if origin in self._origins:
@@ -110,9 +104,4 @@ class AccessControl:
 def _normalize(host: str) -> str:
     """One spelling for each name and address."""
     name = host.removeprefix("[").removesuffix("]").removesuffix(".").lower()
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return name
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
+    return str(address_of(name) or name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -18,10 +19,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from facerts.serving import schemas
 from facerts.serving.access import AccessControl
 from facerts.serving.body_limits import BodyLimits, cancel_if_abandoned
-from facerts.serving.error_responses import RequestError, add_exception_handlers, error_response
+from facerts.serving.error_responses import RequestError, add_exception_handlers
 from facerts.serving.prometheus import Metrics, RequestMonitor
 from facerts.serving.schemas import (
     STATUS,
@@ -30,18 +30,20 @@ from facerts.serving.schemas import (
     ModelInfo,
     Problem,
     RequestLimits,
+    Schema,
+    ThresholdOptions,
     body_schema,
 )
-from facerts.serving.service import Service, UnusableImagesError, gallery_errors
+from facerts.serving.service import Service, gallery_errors
 from facerts.serving.settings import Settings
-from facerts.serving.uploads import AnyOptions, Noun, Upload, read_uploads
+from facerts.serving.uploads import Noun, read_uploads
 from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-Route = TypeVar("Route", bound=Callable[..., Any])
+Work = Callable[..., Coroutine[Any, Any, Schema]]
 
 PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
@@ -80,6 +82,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
         version=__version__,
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         # FastAPI's pages load scripts from elsewhere; /docs does not.
         docs_url=None,
         redoc_url=None,
@@ -106,18 +109,12 @@ def _add_pages(app: FastAPI) -> None:
 
 def _content_security_policy(html: str) -> str:
     """A policy under which a page's own style and script run, and no others."""
-    policy = {
-        "default-src": "'none'",
-        "style-src": _hashes(html, "style"),
-        "script-src": _hashes(html, "script"),
-        "connect-src": "'self'",
+    return (
+        f"default-src 'none'; style-src {_hashes(html, 'style')}; script-src {_hashes(html, 'script')}; "
         # Images that the browser itself has read, and the icon.
-        "img-src": "blob: data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-    }
-    return "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
+        "connect-src 'self'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def _hashes(html: str, tag: str) -> str:
@@ -129,12 +126,12 @@ def _hashes(html: str, tag: str) -> str:
 
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/health", include_in_schema=False)
-    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_error_schemas())
+    @app.get("/healthz", tags=["health"], responses=_error_schemas())
     async def healthz() -> Health:
         """Whether the process is alive."""
         return Health(status="ok")
 
-    @app.get("/readyz", operation_id="readyz", tags=["health"], responses=_error_schemas("busy"))
+    @app.get("/readyz", tags=["health"], responses=_error_schemas("busy"))
     async def readyz() -> Health:
         """Whether the service would take the next request."""
         service.check_capacity()
@@ -149,7 +146,6 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
 
     @app.get(
         "/metrics",
-        operation_id="metrics",
         tags=["health"],
         response_class=Response,
         responses={
@@ -162,89 +158,45 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
         """Metrics for Prometheus."""
         return Response(service.metrics.text(), media_type=service.metrics.content_type)
 
-    @app.get(
-        "/v1/model",
-        operation_id="model",
-        tags=["v1"],
-        responses=_error_schemas("unauthorized", "busy"),
-        **guarded,
-    )
+    @app.get("/v1/model", tags=["v1"], responses=_error_schemas("unauthorized", "busy"), **guarded)
     def model() -> ModelInfo:  # in a thread: a gallery's threshold may take long
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
 
-    def post(
-        path: str,
-        answer: type[schemas.Schema],
-        options: type[schemas.ThresholdOptions],
-        images: tuple[int, int] = (1, settings.max_images),
-        noun: Noun = "image",
-    ) -> Callable[[Route], Route]:
-        unusable = "unusable_images" if noun == "image" else "unusable_video"
-        return app.post(
-            path,
-            operation_id=path.rpartition("/")[2],
+    def add(work: Work, images: tuple[int, int] = (1, settings.max_images), noun: Noun = "image") -> None:
+        """A route that answers with what the work returns, and has its name and description."""
+        name, types = work.__name__, get_type_hints(work)
+        options_type = types["options"]
+
+        async def answer(request: Request, options: ThresholdOptions) -> Response:
+            service.check_capacity()
+            # A request takes a place only once it is complete: slow or endless ones would keep it from others.
+            uploads, options = await read_uploads(request, options, maximum=images[1], noun=noun)
+            with service.place():
+                result = await cancel_if_abandoned(request, work(uploads, options), settings.timeout)
+            return Response(result.model_dump_json(), media_type=JSONResponse.media_type)
+
+        answer.__annotations__["options"] = Annotated[options_type, Query()]
+        app.add_api_route(
+            f"/v1/{name}",
+            answer,
+            methods=["POST"],
+            name=name,
+            description=inspect.getdoc(work),
             tags=["v1"],
-            response_model=answer,
-            responses=_error_schemas("unauthorized", unusable, *SCORE_ERRORS),
-            openapi_extra={"requestBody": body_schema(options, noun, *images)},
+            response_model=types["return"],
+            responses=_error_schemas(
+                "unauthorized", f"unusable_{noun}{'s' * (noun == 'image')}", *SCORE_ERRORS
+            ),
+            openapi_extra={"requestBody": body_schema(options_type, noun, *images)},
             **guarded,
         )
 
-    @post("/v1/score", schemas.Scores, schemas.Options)
-    async def score(request: Request, options: Annotated[schemas.Options, Query()]) -> Response:
-        """Score the faces in one or more images.
-
-        An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
-        its place; if none can, the response is 422 with the same list.
-        """
-        return await answer(request, options, service.score)
-
-    @post("/v1/verify", schemas.PairVerification, schemas.VerifyOptions, (2, 2))
-    async def verify(request: Request, options: Annotated[schemas.VerifyOptions, Query()]) -> Response:
-        """Decide whether two images show the same person, at a calibrated error rate.
-
-        Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
-        is 422 with both images.
-        """
-        return await answer(request, options, service.verify, 2)
-
-    @post("/v1/search", schemas.Matches, schemas.SearchOptions)
-    async def search(request: Request, options: Annotated[schemas.SearchOptions, Query()]) -> Response:
-        """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
-
-        Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
-        answers 422.
-        """
-        return await answer(request, options, service.search)
-
+    add(service.score)
+    add(service.verify, (2, 2))
+    add(service.search)
     if videos is not None:
-
-        @post("/v1/video", schemas.VideoResult, schemas.VideoOptions, (1, 1), "video")
-        async def video(request: Request, options: Annotated[schemas.VideoOptions, Query()]) -> Response:
-            """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
-
-            A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
-            there; if nothing of it can be read, or it is beyond a limit, the response is 422.
-            """
-            return await answer(request, options, videos.track, 1, "video")
-
-    async def answer(
-        request: Request,
-        options: AnyOptions,
-        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, schemas.Schema]],
-        maximum: int = settings.max_images,
-        noun: Noun = "image",
-    ) -> Response:
-        service.check_capacity()
-        # A request takes a place only once it is complete: slow or endless ones would keep it from others.
-        uploads, options = await read_uploads(request, options, maximum=maximum, noun=noun)
-        try:
-            with service.place():
-                result = await cancel_if_abandoned(request, work(uploads, options), settings.timeout)
-        except UnusableImagesError as error:
-            return error_response("unusable_images", str(error), images=error.images)
-        return Response(result.model_dump_json(), media_type=JSONResponse.media_type)
+        add(videos.video, (1, 1), "video")
 
 
 def _token_check(token: str) -> Any:

@@ -73,19 +73,25 @@ class _Body:
         if self._declared > maximum:
             raise _too_large(maximum)
         self._linger = True
-        try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline - time.monotonic()))
-        except asyncio.TimeoutError:
+        message = await self._next(self._deadline)
+        if message is None:
             self._linger = False
             seconds = self._limits.settings.timeout
-            raise RequestError("too_slow", f"the body did not arrive within {seconds:g} seconds") from None
-        if message["type"] == "http.request":
-            self._complete = not message.get("more_body", False)
-            size = len(message.get("body", b""))
-            self._received += size
-            self.hold(size)
-            if self._received > maximum:
-                raise _too_large(maximum)
+            raise RequestError("too_slow", f"the body did not arrive within {seconds:g} seconds")
+        size = len(message.get("body", b""))
+        self._received += size
+        self.hold(size)
+        if self._received > maximum:
+            raise _too_large(maximum)
+        return message
+
+    async def _next(self, deadline: float) -> Message | None:
+        """What the client sends; None if nothing arrives until the deadline."""
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, deadline - time.monotonic()))
+        except asyncio.TimeoutError:
+            return None
+        self._complete = message["type"] == "http.request" and not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:
@@ -114,14 +120,9 @@ class _Body:
         """Receive and discard what a client is still sending."""
         deadline = time.monotonic() + LINGER
         left = self._limits.settings.max_bytes
-        while not self._complete and left > 0 and (seconds := deadline - time.monotonic()) > 0:
-            try:
-                message = await asyncio.wait_for(self._receive(), seconds)
-            except asyncio.TimeoutError:
-                return
+        while not self._complete and left > 0 and (message := await self._next(deadline)):
             if message["type"] != "http.request":
                 return
-            self._complete = not message.get("more_body", False)
             left -= len(message.get("body", b""))
 
 

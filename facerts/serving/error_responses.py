@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,32 +18,27 @@ LOG = logging.getLogger("facerts.serving")
 CODES = {404: "not_found", 405: "method_not_allowed"}
 # nginx's status for a client that closed the connection before it was answered.
 CLIENT_CLOSED_REQUEST = 499
-# Seconds after which a client may try a busy service again.
-RETRY_AFTER = 1
+# Of the responses with a code; a client may try a busy service again after a second.
+HEADERS = {"unauthorized": {"WWW-Authenticate": "Bearer"}, "busy": {"Retry-After": "1"}}
 
 
 class RequestError(Error):
-    """A request that gets an error instead of scores; the message is for whoever sent it."""
+    """A request that gets an error instead of scores; the message is for whoever sent it.
 
-    def __init__(self, code: str, message: str) -> None:
+    Attributes:
+        images: the reason for each image, where it is theirs.
+    """
+
+    def __init__(self, code: str, message: str, images: list[ImageResult] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.images = images
 
 
-def error_response(code: str, message: str, *, images: Sequence[ImageResult] | None = None) -> Response:
+def error_response(code: str, message: str, images: list[ImageResult] | None = None) -> Response:
     """The response to a request that failed."""
-    headers = {}
-    if code == "unauthorized":
-        headers["WWW-Authenticate"] = "Bearer"
-    elif code == "busy":
-        headers["Retry-After"] = str(RETRY_AFTER)
-    problem = Problem(error=message, code=code, images=None if images is None else list(images))
-    return Response(
-        problem.model_dump_json(),
-        status_code=STATUS[code],
-        headers=headers,
-        media_type=JSONResponse.media_type,
-    )
+    problem = Problem(error=message, code=code, images=images)
+    return Response(problem.model_dump_json(), STATUS[code], HEADERS.get(code), JSONResponse.media_type)
 
 
 def add_exception_handlers(app: FastAPI) -> None:
@@ -52,7 +46,7 @@ def add_exception_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestError)
     async def request_error(_: Request, error: RequestError) -> Response:
-        return error_response(error.code, str(error))
+        return error_response(error.code, str(error), error.images)
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(_: Request, error: RequestValidationError) -> Response:

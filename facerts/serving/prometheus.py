@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -29,41 +30,26 @@ class Metrics:
     def __init__(self, version: str, model: str, model_sha256: str) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        info = Gauge(
-            "facerts_info",
-            "Version and model of the service",
-            ["version", "model", "sha256"],
-            registry=registry,
-        )
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        info = gauge("facerts_info", "Version and model of the service", ["version", "model", "sha256"])
         info.labels(version, model, model_sha256).set(1)
-        self._requests = Counter(
-            "facerts_requests", "Requests answered", ["route", "status"], registry=registry
-        )
-        self._seconds = Histogram(
+        self._requests = counter("facerts_requests", "Requests answered", ["route", "status"])
+        self._seconds = histogram(
             "facerts_request_seconds",
             "Time from a request's headers to the end of its response",
             ["route"],
             buckets=SECONDS,
-            registry=registry,
         )
-        self._images = Counter(
-            "facerts_images", "Images scored, without a face, or failed", ["outcome"], registry=registry
-        )
-        self._faces = Counter("facerts_faces", "Faces scored", ["decision"], registry=registry)
-        self.verifications = Counter(
-            "facerts_verifications", "Pairs of images compared", ["decision"], registry=registry
-        )
-        self.searches = Counter(
-            "facerts_searches", "Faces searched for in the gallery", ["decision"], registry=registry
-        )
-        self.batch = Histogram(
-            "facerts_batch_crops", "Crops in a batch of the network", buckets=CROPS, registry=registry
-        )
-        self.queue = Gauge("facerts_queue_crops", "Crops that wait for the network", registry=registry)
-        self.working = Gauge(
-            "facerts_requests_in_work", "Scoring requests being worked on", registry=registry
-        )
-        self.held = Gauge("facerts_held_bytes", "Bytes of request bodies in memory", registry=registry)
+        self._images = counter("facerts_images", "Images scored, without a face, or failed", ["outcome"])
+        self._faces = counter("facerts_faces", "Faces scored", ["decision"])
+        self.verifications = counter("facerts_verifications", "Pairs of images compared", ["decision"])
+        self.searches = counter("facerts_searches", "Faces searched for in the gallery", ["decision"])
+        self.batch = histogram("facerts_batch_crops", "Crops in a batch of the network", buckets=CROPS)
+        self.queue = gauge("facerts_queue_crops", "Crops that wait for the network")
+        self.working = gauge("facerts_requests_in_work", "Scoring requests being worked on")
+        self.held = gauge("facerts_held_bytes", "Bytes of request bodies in memory")
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""

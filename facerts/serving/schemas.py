@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Collection
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from facerts.galleries import Decision as SearchDecision
 from facerts.galleries import GallerySummary
+from facerts.images import encode_png
 from facerts.onnx.contract import Description
 from facerts.scoring import Row, Track, Verification
 from facerts.scoring.reasons import REASONS
 from facerts.scoring.verify import Decision
 from facerts.serving.settings import MIN_FPIR
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FORM_TYPE = "multipart/form-data"
 # The codes of errors, with their status.
@@ -52,11 +57,14 @@ Points = Annotated[
 ]
 # Only the digits that float32 has.
 Embedding = Annotated[list[float], BeforeValidator(lambda values: [float(str(value)) for value in values])]
+Png = Annotated[str, BeforeValidator(lambda crop: base64.b64encode(encode_png(crop)).decode("ascii"))]
 Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 FACE_DECISIONS = [SearchDecision.MATCH, SearchDecision.UNKNOWN, SearchDecision.TOO_POOR]
 FaceDecision = Annotated[str, Field(json_schema_extra={"enum": [one.value for one in FACE_DECISIONS]})]
-# Of fields whose shape the hints of the dataclasses do not say.
+# Of columns whose shape the hints of the row do not say.
 SHAPES: dict[str, Any] = {"box": Box | None, "points": Points | None, "reasons": list[Reason]}
+# Columns that stand beside the faces of an image, or number them.
+NOT_OF_A_FACE = ("path", "face", "smaller_faces", "error", "model_sha256")
 MAX_CANDIDATES = 10
 MAX_SHOTS = 10
 
@@ -73,9 +81,10 @@ class ThresholdOptions(BaseModel):
     """Accept faces with at least this quality."""
 
     @model_validator(mode="after")
-    def has_one_threshold(self) -> ThresholdOptions:
-        if self.keep is not None and self.min_quality is not None:
-            raise ValueError("keep and min_quality both set a threshold; give only one")
+    def has_one_threshold_of_each_kind(self) -> Self:
+        for one, other, kind in (("keep", "min_quality", "a"), ("fmr", "threshold", "the match")):
+            if getattr(self, one, None) is not None and getattr(self, other, None) is not None:
+                raise ValueError(f"{one} and {other} both set {kind} threshold; give only one")
         return self
 
 
@@ -101,30 +110,31 @@ class Options(CommonOptions):
 class VerifyOptions(CommonOptions):
     """How two images are compared; ``keep`` and ``min_quality`` limit the faces that are."""
 
+    embeddings: ClassVar[bool] = False
+    largest: ClassVar[bool] = True
+
     fmr: float | None = Field(None, gt=0, lt=1)
     """False match rate: the share of the pairs of different people that may be taken for one person; one of those that
     the model was calibrated for (see /v1/model). Default: as the service was started."""
     threshold: float | None = Field(None, ge=-1, le=1)
     """Instead, the cosine similarity at or above which two faces match; its error rates are not known."""
 
-    @model_validator(mode="after")
-    def has_one_match_threshold(self) -> VerifyOptions:
-        if self.fmr is not None and self.threshold is not None:
-            raise ValueError("fmr and threshold both set the match threshold; give only one")
-        return self
 
-
-class SearchOptions(Options):
-    """How faces are searched for in the gallery; those below ``keep`` or ``min_quality`` are too poor."""
+class GalleryOptions(ThresholdOptions):
+    """How faces are searched for in the gallery."""
 
     fpir: float | None = Field(None, ge=MIN_FPIR, lt=1)
     """False positive identification rate: the share of searches for people who are not in the gallery that may find
     somebody. Default: as the service was started."""
     k: int = Field(1, ge=1, le=MAX_CANDIDATES)
-    """Number of candidates of each face."""
+    """Number of candidates of each face, or of each track of a video."""
 
 
-class VideoOptions(ThresholdOptions):
+class SearchOptions(Options, GalleryOptions):
+    """How images are scored and searched for; faces below ``keep`` or ``min_quality`` are too poor."""
+
+
+class VideoOptions(GalleryOptions):
     """How a clip is looked at; faces below ``keep`` or ``min_quality``, by default 0.99, are poor."""
 
     fps: float = Field(5.0, ge=0.1, le=30)
@@ -137,13 +147,6 @@ class VideoOptions(ThresholdOptions):
     """Also return the aligned crops of the best shots."""
     embeddings: bool = False
     """Also return the template of each track."""
-    fpir: float | None = Field(None, ge=MIN_FPIR, lt=1)
-    """False positive identification rate of the search in the gallery. Default: as the service was started."""
-    k: int = Field(1, ge=1, le=MAX_CANDIDATES)
-    """Number of candidates of each track."""
-
-
-Model = TypeVar("Model", bound="Schema")
 
 
 class Schema(BaseModel):
@@ -151,42 +154,27 @@ class Schema(BaseModel):
 
     # Fields may begin with model_.
     model_config = ConfigDict(protected_namespaces=(), extra="forbid", use_attribute_docstrings=True)
-    # Names of the fields of a dataclass, see ``fields_of``.
-    taken: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls: type[Model], source: object, **more: Any) -> Model:
-        """The fields that are those of a dataclass, and others."""
-        return cls(**{name: getattr(source, name) for name in cls.taken} | more)
+    def of(cls, source: object, **more: Any) -> Self:
+        """With the attributes of an object, but those that are given."""
+        return cls(**{name: getattr(source, name) for name in cls.model_fields.keys() - more} | more)
 
 
-def fields_of(source: type, *, without: Collection[str] = ()) -> Callable[[type[Model]], type[Model]]:
-    """Give a schema the fields of a dataclass, with the descriptions of its docstring.
+def fields_of(source: type, *without: str, **types: Any) -> type[Schema]:
+    """A schema with the fields of a dataclass, and the descriptions of its docstring.
 
     Args:
-        without: fields that the answers do not have.
+        without: fields that the responses do not have.
+        types: of fields, where they are not those of the dataclass.
     """
-
-    def with_fields(schema: type[Model]) -> type[Model]:
-        hints = get_type_hints(source)
-        texts = attribute_texts(source)
-        taken = [field.name for field in dataclasses.fields(source) if field.name not in without]
-        fields: dict[str, Any] = {}
-        inherited = [name for name in schema.model_fields if name not in schema.__annotations__]
-        for name in dict.fromkeys([*inherited, *taken, *schema.model_fields]):
-            own = schema.model_fields.get(name)
-            if own is None:
-                fields[name] = (SHAPES.get(name, hints[name]), Field(description=texts.get(name)))
-            else:
-                own.description = own.description or texts.get(name)
-                fields[name] = (own.annotation, own)
-        made = create_model(
-            schema.__name__, __base__=Schema, __doc__=schema.__doc__, __module__=schema.__module__, **fields
-        )
-        made.taken = tuple(taken)
-        return cast("type[Model]", made)
-
-    return with_fields
+    hints, texts = get_type_hints(source) | SHAPES | types, attribute_texts(source)
+    fields: dict[str, Any] = {
+        field.name: (hints[field.name], Field(description=texts.get(field.name)))
+        for field in dataclasses.fields(source)
+        if field.name not in without
+    }
+    return create_model(source.__name__, __base__=Schema, **fields)
 
 
 def attribute_texts(source: type) -> dict[str, str]:
@@ -200,8 +188,7 @@ def attribute_texts(source: type) -> dict[str, str]:
     return found
 
 
-@fields_of(Row, without=("path", "face", "smaller_faces", "error", "model_sha256"))
-class FaceResult(Schema):
+class FaceResult(fields_of(Row, *NOT_OF_A_FACE), Schema):  # type: ignore[misc]
     """A face."""
 
     embedding: Embedding | None
@@ -227,8 +214,8 @@ class FaceMatch(FaceResult):
     """The most similar people, best first, whatever the decision; none for a face too poor."""
 
 
-class _Image(Schema):
-    """What is said of an image besides its faces."""
+class ImageResult(Schema):
+    """An image: its faces, or the error that kept it from being scored."""
 
     name: str | None
     """The name of the file, as it was sent."""
@@ -240,19 +227,14 @@ class _Image(Schema):
     """Number of faces found, including those below the minimum size or beyond the maximum that is scored."""
     error: str | None
     """Why the image could not be scored."""
-
-
-class ImageResult(_Image):
-    """An image: its faces, or the error that kept it from being scored."""
-
-    faces: list[FaceResult]
+    faces: Sequence[FaceResult]
     """Largest first."""
 
 
-class ImageMatches(_Image):
+class ImageMatches(ImageResult):
     """An image: its faces and who they are, or the error that kept it from being scored."""
 
-    faces: list[FaceMatch]
+    faces: Sequence[FaceMatch]
     """Largest first."""
 
 
@@ -275,19 +257,19 @@ class Scores(_Answer):
     """One result for each image, in the order they were sent."""
 
 
-@fields_of(
+_Verification = fields_of(
     Verification,
-    without=(
-        *("first", "second", "error", "first_quality", "second_quality"),
-        *("first_percentile", "second_percentile", "first_faces", "second_faces"),
-    ),
+    *("first", "second", "error", "first_quality", "second_quality", "min_quality", "model_sha256"),
+    *("first_percentile", "second_percentile", "first_faces", "second_faces"),
+    decision=Decision,
+    similarity=float,
+    threshold=float,
 )
-class PairVerification(_Answer):
+
+
+class PairVerification(_Verification, _Answer):  # type: ignore[misc, valid-type]
     """The response of /v1/verify."""
 
-    decision: Decision
-    similarity: float
-    threshold: float
     images: list[ImageResult]
     """The two images, each with the face that was compared, its largest."""
 
@@ -303,23 +285,23 @@ class Matches(_Answer):
     """One result for each image, in the order they were sent."""
 
 
-@fields_of(Row, without=("path", "face", "smaller_faces", "error", "accepted", "model_sha256"))
-class ShotResult(Schema):
+class ShotResult(fields_of(Row, *NOT_OF_A_FACE, "accepted"), Schema):  # type: ignore[misc]
     """One of the best faces of a track."""
 
     time: float
     """When it was seen, in seconds since the clip began."""
-    crop: str | None
+    crop: Png | None
     """The aligned crop, 112 x 112, as PNG in base64; null unless requested."""
 
 
-@fields_of(Track, without=("path", "number", "parts", "model_sha256"))
-class TrackResult(Schema):
+_Track = fields_of(Track, "path", "number", "parts", "template", "model_sha256", best=list[ShotResult])
+
+
+class TrackResult(_Track, Schema):  # type: ignore[misc, valid-type]
     """A person in a clip."""
 
     track: int
     """Number of the track, from 1."""
-    best: list[ShotResult]
     template: Embedding | None
     """The embeddings' mean, weighted by their quality's percentiles, of unit length; null unless requested."""
     decision: FaceDecision | None
@@ -366,8 +348,7 @@ class RequestLimits(Schema):
     """Maximum duration of a clip, in seconds; null if the service takes none."""
 
 
-@fields_of(GallerySummary, without=("model", "model_sha256", "size"))
-class GalleryInfo(Schema):
+class GalleryInfo(fields_of(GallerySummary, "model", "model_sha256", "size"), Schema):  # type: ignore[misc]
     """The gallery of the service, without names."""
 
     fpir: float
@@ -428,23 +409,21 @@ class Problem(Schema):
 def body_schema(options: type[ThresholdOptions], noun: str, minimum: int, maximum: int) -> dict[str, Any]:
     """The body of a request in the OpenAPI schema: a form, JSON, or one image or video alone."""
     file: dict[str, Any] = {"type": "string", "format": "binary"}
-    text = {
+    one = {
         "type": "string",
         "contentEncoding": "base64",
         "description": f"One {noun} in base64, or as a data URL.",
     }
+    several = {"type": "array", "minItems": minimum, "maxItems": maximum}
+    files = {**several, "items": file, "description": "Files, under this or any other name."}
+    texts = {**several, "items": one, "description": f"Each {noun} in base64, or as a data URL."}
     fields = {name: _non_null(schema) for name, schema in options.model_json_schema()["properties"].items()}
-
-    def several(items: dict[str, Any], description: str) -> dict[str, Any]:
-        bounds = {"minItems": minimum, "maxItems": maximum}
-        return {"type": "array", "items": items, **bounds, "description": description}
-
-    form = {noun: several(file, "Files, under this or any other name."), **fields}
-    keys = {noun: text, f"{noun}s": several(text, f"Each {noun} in base64, or as a data URL."), **fields}
+    form = {"type": "object", "properties": {noun: files, **fields}}
+    keys = {noun: one, f"{noun}s": texts, **fields}
     if minimum > 1:
         del keys[noun]
     content = {
-        FORM_TYPE: {"schema": {"type": "object", "properties": form}},
+        FORM_TYPE: {"schema": form},
         "application/json": {"schema": {"type": "object", "properties": keys, "additionalProperties": False}},
     }
     if minimum == 1:

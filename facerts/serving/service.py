@@ -4,54 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
-from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ModelError
-from facerts.galleries import Gallery, Match
+from facerts.galleries import Gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
-from facerts.scoring.prepare import PreparedImage, prepare, storable
-from facerts.scoring.reasons import NO_FACE, in_words
+from facerts.scoring.prepare import prepare
 from facerts.serving import schemas
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
-from facerts.serving.schemas import CommonOptions, ImageResult, Options, SearchOptions, VerifyOptions
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
+Result = TypeVar("Result")
+# What the response says of an image, and its faces: one without a face if none was found.
+ScoredImage: TypeAlias = tuple[schemas.ImageResult, list[Face]]
+
 # Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4
-# What errors call an image; removed again, because they stand beside it in the response.
+# What errors call the images that are compared, and any other; removed again where they stand beside it in a response.
+PAIR = "the first image", "the second image"
 IMAGE = "the image"
-
-
-@dataclass(frozen=True)
-class _ScoredImage:
-    """What the response says of an image, and its faces."""
-
-    result: ImageResult
-    faces: list[Face]
-
-
-class UnusableImagesError(Error):
-    """Images that could not be scored or compared; ``images`` has the reason for each."""
-
-    def __init__(self, message: str, images: Sequence[ImageResult]) -> None:
-        super().__init__(message)
-        self.images = images
 
 
 @contextmanager
@@ -97,7 +83,7 @@ class Service:
         self._batcher = Batcher(
             model,
             batch_size=model.batch_size,
-            wait=settings.batch_wait,
+            wait=settings.batch_wait_ms / 1000,
             concurrency=model.parallel_batches,
             on_batch=metrics.batch.observe,
         )
@@ -137,7 +123,9 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def row_builder_for(self, options: CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
+    def row_builder_for(
+        self, options: schemas.CommonOptions, default: RowBuilder | None = None
+    ) -> RowBuilder:
         """What accepts or rejects the faces of a request.
 
         Args:
@@ -147,7 +135,7 @@ class Service:
         with invalid_options():
             return self._row_builder(options.min_quality, options.keep)
 
-    def detector_for(self, options: CommonOptions) -> FaceFinder | None:
+    def detector_for(self, options: schemas.CommonOptions) -> FaceFinder | None:
         """What finds the faces of a request; None if its images are aligned crops."""
         if options.aligned is False and self.scorer.detector is None:
             raise RequestError(
@@ -157,65 +145,85 @@ class Service:
             return self.scorer.detector
         return None if options.aligned else self._photo_detector()
 
-    async def score(self, uploads: Sequence[Upload], options: Options) -> schemas.Scores:
-        """Score images; one that cannot be read has an error in its place."""
-        row_builder = self.row_builder_for(options)
-        scored = await self._score_all(uploads, row_builder, options)
-        _check_any_usable(scored)
-        return schemas.Scores(**self.header(row_builder), images=[image.result for image in scored])
+    async def score(self, uploads: Sequence[Upload], options: schemas.Options) -> schemas.Scores:
+        """Score the faces in one or more images.
 
-    async def search(self, uploads: Sequence[Upload], options: SearchOptions) -> schemas.Matches:
-        """Score images, and search for their faces in the gallery."""
-        if (gallery := self.gallery) is None:
+        An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
+        its place; if none can, the response is 422 with the same list.
+        """
+        row_builder = self.row_builder_for(options)
+        images = [image for image, _ in await self._score_usable(uploads, row_builder, options)]
+        return schemas.Scores(**self.header(row_builder), images=images)
+
+    async def search(self, uploads: Sequence[Upload], options: schemas.SearchOptions) -> schemas.Matches:
+        """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
+
+        Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
+        answers 422.
+        """
+        if self.gallery is None:
             raise RequestError(
                 "invalid", "this service has no gallery to search in; start it with --gallery people.npz"
             )
         row_builder = self.row_builder_for(options, self.search_row_builder)
-        fpir = options.fpir or self.settings.fpir
-        scored = await self._score_all(uploads, row_builder, options)
-        _check_any_usable(scored)
-        faces = [face for image in scored for face in image.faces if face.row.face is not None]
-        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
-        with gallery_errors():
-            matches = await in_thread(partial(gallery.match, faces, fpir=fpir, k=options.k))
-            threshold = await in_thread(gallery.threshold, fpir)
+        images = await self._score_usable(uploads, row_builder, options)
+        faces = [face for image, faces in images for face in faces[: len(image.faces)]]
+        matches, search = await self._in_thread(self.match, faces, options)
         for match in matches:
-            self.metrics.searches.labels(match.decision.value).inc()
+            self.metrics.searches.labels(match["decision"]).inc()
         found = iter(matches)
-        images = [
-            schemas.ImageMatches(
-                **dict(image.result)
-                | {"faces": [dict(face) | match_fields(next(found)) for face in image.result.faces]}
-            )
-            for image in scored
-        ]
         return schemas.Matches(
-            **self.header(row_builder), fpir=fpir, threshold=threshold.cosine, images=images
+            **self.header(row_builder),
+            **search,
+            images=[
+                schemas.ImageMatches.of(
+                    image,
+                    faces=[schemas.FaceMatch.of(face, **next(found)) for face in image.faces],
+                )
+                for image, _ in images
+            ],
         )
 
-    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> schemas.PairVerification:
-        """Compare two images."""
+    def match(
+        self, faces: Sequence[Face], options: schemas.GalleryOptions
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """What responses say of each face by the gallery, and of the search; called in a thread."""
+        if self.gallery is None:
+            return [{"decision": None, "candidates": []}] * len(faces), {"fpir": None, "threshold": None}
+        fpir = options.fpir or self.settings.fpir
+        with gallery_errors():
+            matches = self.gallery.match(faces, fpir=fpir, k=options.k)
+            threshold = self.gallery.threshold(fpir).cosine
+        said = [
+            {
+                "decision": match.decision.value,
+                "candidates": [{"person": person, "cosine": cosine} for person, cosine in match.candidates],
+            }
+            for match in matches
+        ]
+        return said, {"fpir": fpir, "threshold": threshold}
+
+    async def verify(
+        self, uploads: Sequence[Upload], options: schemas.VerifyOptions
+    ) -> schemas.PairVerification:
+        """Decide whether two images show the same person, at a calibrated error rate.
+
+        Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
+        is 422 with both images.
+        """
         if len(uploads) != 2:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
         with invalid_options():
             rule = self._rule(options)
-        row_builder = self.row_builder_for(VerifyOptions(min_quality=rule.min_quality))
-        scored = await self._score_all(uploads, row_builder, options)
-        images = [image.result for image in scored]
-        faces = [
-            replace(image.faces[0], row=replace(image.faces[0].row, path=path))
-            for path, image in zip(("the first image", "the second image"), scored, strict=True)
-        ]
-        result = rule.verify(*faces)
-        if result.decision is None:
-            problems = [
-                f"{face.row.path}: {image.error or in_words([NO_FACE])}"
-                for face, image in zip(faces, images, strict=True)
-                if not image.faces
-            ]
-            raise UnusableImagesError("; ".join(problems), images)
+        row_builder = self.row_builder_for(schemas.VerifyOptions(min_quality=rule.min_quality))
+        (one, (first, *_)), (other, (second, *_)) = await self._score_all(
+            uploads, row_builder, options, names=PAIR
+        )
+        result = rule.verify(first, second)
+        if result.error is not None:
+            raise RequestError("unusable_images", result.error, [one, other])
         self.metrics.verifications.labels(result.decision).inc()
-        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=images)
+        return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=[one, other])
 
     def header(self, row_builder: RowBuilder) -> dict[str, Any]:
         """What every answer says of the model."""
@@ -226,7 +234,7 @@ class Service:
             "min_quality": row_builder.min_quality,
         }
 
-    def _rule(self, options: VerifyOptions) -> MatchRule:
+    def _rule(self, options: schemas.VerifyOptions) -> MatchRule:
         settings = self.settings
         limit = options if options.keep is not None or options.min_quality is not None else settings
         return self.scorer.match_rule(
@@ -239,7 +247,7 @@ class Service:
     def _default_rule(self) -> MatchRule | None:
         """What decides where a request sets nothing; None if the model has no match thresholds, and none was wanted."""
         try:
-            return self._rule(VerifyOptions())
+            return self._rule(schemas.VerifyOptions())
         except ModelError:
             if self.settings.fmr is not None:
                 raise
@@ -258,69 +266,72 @@ class Service:
             )
         return row_builder
 
+    async def _score_usable(
+        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: schemas.Options
+    ) -> list[ScoredImage]:
+        """The images scored, of which at least one could be read."""
+        scored = await self._score_all(uploads, row_builder, options)
+        images = [image for image, _ in scored]
+        if all(image.error is not None for image in images):
+            message = images[0].error or ""
+            if len(images) > 1:
+                message = f"none of the {len(images)} images could be scored; the first: {message}"
+            raise RequestError("unusable_images", message, images)
+        return scored
+
     async def _score_all(
-        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: Options | VerifyOptions
-    ) -> list[_ScoredImage]:
-        detector = self.detector_for(options)
+        self,
+        uploads: Sequence[Upload],
+        row_builder: RowBuilder,
+        options: schemas.Options | schemas.VerifyOptions,
+        names: Iterable[str] = repeat(IMAGE),
+    ) -> list[ScoredImage]:
+        prepare_one = partial(
+            prepare,
+            detector=self.detector_for(options),
+            max_faces=1 if options.largest else self.settings.max_faces,
+            resize_crops=self.scorer.resize_crops if options.resize_crops is None else options.resize_crops,
+            min_face_size=self.scorer.min_face_size,
+        )
+
+        async def score_one(upload: Upload, where: str) -> ScoredImage:
+            load = partial(
+                decode, upload.data, where=where, max_pixels=self.settings.max_pixels, pillow=False
+            )
+            async with self._slots:
+                image = await self._in_thread(prepare_one, LazyImage(where, load))
+                outputs = await self._batcher(np.stack(image.crops)) if image.crops else None
+            faces = row_builder.rows(image, outputs)
+            height, width = image.size or (None, None)
+            result = schemas.ImageResult(
+                name=upload.name,
+                width=width,
+                height=height,
+                found=image.found,
+                error=None if image.error is None else image.error.removeprefix(f"{where}: "),
+                faces=[
+                    schemas.FaceResult.of(face.row, embedding=face.vector if options.embeddings else None)
+                    for face in faces
+                    if face.row.face is not None
+                ],
+            )
+            return result, faces
+
         tasks = [
-            asyncio.ensure_future(self._score_one(upload, row_builder, detector, options))
-            for upload in uploads
+            asyncio.ensure_future(score_one(upload, where))
+            for upload, where in zip(uploads, names, strict=False)
         ]
         try:
             scored = await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
-        for image in scored:
-            decisions = [face.row.accepted for face in image.faces if face.row.face is not None]
-            self.metrics.count_image(decisions, failed=image.result.error is not None)
+        for image, _ in scored:
+            self.metrics.count_image([face.accepted for face in image.faces], failed=image.error is not None)
         return scored
 
-    async def _score_one(
-        self,
-        upload: Upload,
-        row_builder: RowBuilder,
-        detector: FaceFinder | None,
-        options: Options | VerifyOptions,
-    ) -> _ScoredImage:
-        async with self._slots:
-            prepared = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._prepare, upload.data, detector, options
-            )
-            outputs: FaceOutputs | None = None
-            if prepared.crops:
-                outputs = await self._batcher(np.stack(prepared.crops))
-        scored = row_builder.rows(prepared, outputs)
-        embedding = isinstance(options, Options) and options.embeddings
-        result = ImageResult(
-            name=None if upload.name is None else storable(upload.name),
-            width=None if prepared.size is None else prepared.size[1],
-            height=None if prepared.size is None else prepared.size[0],
-            found=prepared.found,
-            faces=[
-                schemas.FaceResult.of(face.row, embedding=face.vector if embedding else None)
-                for face in scored
-                if face.row.face is not None
-            ],
-            error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
-        )
-        return _ScoredImage(result, scored)
-
-    def _prepare(
-        self, data: bytes, detector: FaceFinder | None, options: Options | VerifyOptions
-    ) -> PreparedImage:
-        """The crops of an image; called in a thread."""
-        load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels, pillow=False)
-        resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
-        largest = not isinstance(options, Options) or options.largest
-        max_faces = 1 if largest else self.settings.max_faces
-        return prepare(
-            LazyImage(IMAGE, load),
-            detector,
-            max_faces=max_faces,
-            resize_crops=resize,
-            min_face_size=self.scorer.min_face_size,
-        )
+    async def _in_thread(self, work: Callable[..., Result], *given: object) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
 
 @contextmanager
@@ -330,21 +341,3 @@ def invalid_options() -> Iterator[None]:
         yield
     except ModelError as error:
         raise RequestError("invalid", str(error)) from error
-
-
-def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
-    images = [image.result for image in scored]
-    if any(image.error is None for image in images):
-        return
-    message = images[0].error or ""
-    if len(images) > 1:
-        message = f"none of the {len(images)} images could be scored; the first: {message}"
-    raise UnusableImagesError(message, images)
-
-
-def match_fields(match: Match | None) -> dict[str, Any]:
-    """What the gallery says of a face or a track; None without a gallery."""
-    if match is None:
-        return {"decision": None, "candidates": []}
-    candidates = [{"person": person, "cosine": cosine} for person, cosine in match.candidates]
-    return {"decision": match.decision.value, "candidates": candidates}

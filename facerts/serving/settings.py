@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,37 +16,40 @@ MEBIBYTE = 1 << 20
 MIN_FPIR = 1e-6
 # Stands for all hosts, or all origins.
 ANY = "*"
+_TOKEN = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[^:\[\]/@?#\s]+")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@?#\s]+")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits and defaults of a service.
+    """Limits and defaults of a service, which are options of ``facerts serve``.
 
     Attributes:
-        token: bearer token that requests must carry; None for an open service.
-        keep: accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a
+        token: Bearer token that requests must carry; none opens the service to everybody.
+        keep: Accept faces above the model's threshold that keeps this fraction of its calibration faces, unless a
             request sets a threshold.
-        min_quality: accept faces with at least this quality, unless a request sets a threshold.
-        fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001, or the model's lowest.
-        gallery: gallery for /v1/search, a file that is read once or the address of a database; None for a service
-            without.
-        fpir: false positive identification rate of /v1/search, unless a request sets one.
-        max_bytes: maximum size of a request body, in bytes.
-        max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
-        max_faces: maximum number of faces scored per image, largest first.
-        max_images: maximum number of images per request.
-        video: whether the service takes clips, at /v1/video.
-        max_seconds: maximum duration of a clip.
-        queue: maximum number of requests worked on at the same time; others get 503.
-        timeout: seconds for the body to arrive, again for the response to be computed, and again for it to be read.
-        header_timeout: seconds for a request's headers to arrive.
-        batch_wait: seconds that an idle model waits for a batch to fill up; see ``Batcher``.
-        allowed_hosts: names and addresses that requests may name as their host, beside loopback and the address that
-            they come in on; "*" for all.
-        allowed_origins: origins, such as ``https://faces.example``, whose pages may post, beside the service's own; "*"
-            for all.
+        min_quality: Accept faces with at least this quality, unless a request sets a threshold.
+        fmr: False match rate of /v1/verify, unless a request sets one; by default 0.001, or the model's lowest. One of
+            those that the model was calibrated for.
+        gallery: Gallery for /v1/search, written by facerts gallery build with the same model: a file, which is read
+            once, at the start, or the address of a database, in which changes are seen at once.
+        fpir: False positive identification rate of /v1/search, unless a request sets one: the share of searches for
+            unknown people that may find somebody.
+        max_bytes: Maximum size of a request body, in bytes.
+        max_pixels: Maximum number of pixels of an image, by its header, before it is decoded.
+        max_faces: Score at most this many faces per image, largest first.
+        max_images: Maximum number of images per request.
+        video: Also take clips, at /v1/video; needs the extra video.
+        max_seconds: Maximum duration of a clip, in seconds.
+        queue: Maximum number of requests in progress; further requests get 503.
+        timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
+        header_timeout: Seconds for a request's headers to arrive.
+        batch_wait_ms: Wait this many milliseconds for a batch that is not full yet.
+        allowed_hosts: Another host name or address of the service, besides loopback and the address that a request
+            arrives at; may be repeated. * for any.
+        allowed_origins: Another origin whose pages may send requests, e.g. https://faces.example, besides the service's
+            own; may be repeated. * for any.
     """
 
     token: str | None = None
@@ -63,15 +67,13 @@ class Settings:
     queue: int = 64
     timeout: float = 30.0
     header_timeout: float = 10.0
-    batch_wait: float = 0.0
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
+    batch_wait_ms: float = 0.0
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
-            raise Error("a token must be one or more printable ASCII characters")
-        if self.token is not None and " " in self.token:
-            raise Error("a token must not contain spaces")
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise Error("a token must be one or more printable ASCII characters, without spaces")
         for name in ("max_bytes", "max_pixels", "max_faces", "max_images", "queue"):
             if getattr(self, name) < 1:
                 raise Error(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -81,13 +83,12 @@ class Settings:
                 f"not {self.fpir}"
             )
         for name in ("timeout", "header_timeout", "max_seconds"):
-            seconds = getattr(self, name)
-            if not (seconds > 0 and math.isfinite(seconds)):
-                raise Error(f"{name} must be a number of seconds above 0, not {seconds}")
-        if not (self.batch_wait >= 0 and math.isfinite(self.batch_wait)):
-            raise Error(f"batch_wait must be 0 or more seconds, not {self.batch_wait}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise Error(f"{name} must be a number of seconds above 0, not {getattr(self, name)}")
+        if not 0 <= self.batch_wait_ms < math.inf:
+            raise Error(f"batch_wait_ms must be 0 or more milliseconds, not {self.batch_wait_ms}")
         for host in self.allowed_hosts:
-            if not (_NAME.fullmatch(host) or _is_address(host)):
+            if not (_NAME.fullmatch(host) or address_of(host)):
                 raise Error(
                     f"allowed_hosts: {host!r} is not a name or an address; give it without scheme and port"
                 )
@@ -104,9 +105,17 @@ class Settings:
         return 8 * self.max_bytes
 
 
-def _is_address(host: str) -> bool:
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is, with or without brackets; None if it is a name."""
     try:
-        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
-        return False
-    return True
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host of this name or address."""
+    address = address_of(host)
+    return host == "localhost" if address is None else address.is_loopback

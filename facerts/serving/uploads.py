@@ -15,6 +15,7 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser, par
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean, problems_text
+from facerts.scoring.prepare import storable
 from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import FORM_TYPE, ThresholdOptions
 
@@ -147,7 +148,8 @@ async def _read_form(
                             "invalid", f"the option {part.name!r} has more than {MAX_FIELD} bytes"
                         )
                 elif is_file:
-                    uploads.append(Upload(part.filename, content.getvalue()))
+                    name = None if part.filename is None else storable(part.filename)
+                    uploads.append(Upload(name, content.getvalue()))
                 else:
                     fields[part.name or ""] = content.getvalue().decode("utf-8", "replace")
     except MultipartError as error:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from facerts.errors import VideoError
-from facerts.galleries import Match
-from facerts.images import encode_png
-from facerts.scoring.prepare import storable
-from facerts.scoring.shots import Shot
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
 from facerts.serving.schemas import ShotResult, TrackResult, VideoOptions, VideoResult
-from facerts.serving.service import Service, invalid_options, match_fields
+from facerts.serving.service import Service, invalid_options
 from facerts.serving.uploads import Upload
 from facerts.video import VideoLimits
 from facerts.video.frames import MAX_FRAME_PIXELS
@@ -49,8 +45,12 @@ class VideoRequests:
         """Finish what has begun, and stop."""
         self._threads.shutdown()
 
-    async def track(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
-        """The tracks of one clip."""
+    async def video(self, uploads: Sequence[Upload], options: VideoOptions) -> VideoResult:
+        """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
+
+        A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
+        there; if nothing of it can be read, or it is beyond a limit, the response is 422.
+        """
         (upload,) = uploads
         if options.fpir is not None and self._service.gallery is None:
             raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
@@ -86,17 +86,12 @@ class VideoRequests:
         except VideoError as error:
             raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         report = source.report
-        gallery = self._service.gallery
-        fpir = None if gallery is None else options.fpir or settings.fpir
-        matches: Sequence[Match | None] = [None] * len(tracks)
-        if gallery is not None and fpir is not None:
-            matches = gallery.match([track.as_face() for track in tracks], fpir=fpir, k=options.k)
+        matches, search = self._service.match([track.as_face() for track in tracks], options)
         row_builder = scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
         return VideoResult(
             **self._service.header(row_builder),
-            fpir=fpir,
-            threshold=None if gallery is None or fpir is None else gallery.threshold(fpir).cosine,
-            name=None if upload.name is None else storable(upload.name),
+            **search,
+            name=upload.name,
             seconds=seconds,
             read_until=report.until,
             frames=run.frame_count,
@@ -106,17 +101,10 @@ class VideoRequests:
         )
 
 
-def _result(track: Track, match: Match | None, options: VideoOptions) -> TrackResult:
-    return TrackResult.of(
-        track,
-        track=track.number,
-        best=[_shot(shot, options) for shot in track.best],
-        template=track.template if options.embeddings else None,
-        **match_fields(match),
-    )
-
-
-def _shot(shot: Shot, options: VideoOptions) -> ShotResult:
-    assert shot.crop is not None
-    crop = base64.b64encode(encode_png(shot.crop)).decode("ascii") if options.crops else None
-    return ShotResult.of(shot.row, time=shot.time, crop=crop)
+def _result(track: Track, match: dict[str, Any], options: VideoOptions) -> TrackResult:
+    shots = [
+        ShotResult.of(shot.row, time=shot.time, crop=shot.crop if options.crops else None)
+        for shot in track.best
+    ]
+    template = track.template if options.embeddings else None
+    return TrackResult.of(track, track=track.number, best=shots, template=template, **match)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,12 @@ def problem(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+def refused(response: httpx.Response, expected: tuple[int, str], words: str) -> None:
+    """Check status and code of an error, and what its sentence says."""
+    assert problem(response) == expected, response.text
+    assert words in response.json()["error"]
+
+
 def metric(client: httpx.Client, name: str) -> float:
     """A metric of the service; 0 for one that it has never counted."""
     values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines())
@@ -216,6 +224,16 @@ def metric(client: httpx.Client, name: str) -> float:
 
 def until(condition: Callable[[], bool]) -> bool:
     return any(condition() or time.sleep(0.01) for _ in range(3000))
+
+
+def in_loop(work: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    """A coroutine as a test, or a function, which runs it in a loop."""
+
+    @wraps(work)
+    def run(*given: Any, **named: Any) -> Any:
+        return asyncio.run(asyncio.wait_for(work(*given, **named), 20))
+
+    return run
 
 
 def alive(client: httpx.Client) -> bool:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.serving.batching import Batcher
+from tests.serving.conftest import in_loop
 
 Crops = NDArray[np.uint8]
 
@@ -53,10 +53,6 @@ def numbers_of(outputs: FaceOutputs) -> list[int]:
     return outputs.embedding[:, 0].astype(int).tolist()
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 20))
-
-
 async def until(condition: Any) -> None:
     while not condition():
         await asyncio.sleep(0.001)
@@ -72,73 +68,61 @@ async def ask_while_busy(batcher: Batcher, model: Numbers, *jobs: Crops) -> list
     return [first, *tasks]
 
 
-def answers(model: Numbers, *jobs: Crops, **options: Any) -> list[Any]:
+@in_loop
+async def answers(model: Numbers, *jobs: Crops, **options: Any) -> list[Any]:
     """What becomes of jobs that all wait behind a run of the crop 1: numbers, or an error."""
-
-    async def work() -> list[FaceOutputs | BaseException]:
-        batcher = Batcher(model, **options)
-        tasks = await ask_while_busy(batcher, model, *jobs)
-        model.free.set()
-        outputs = await asyncio.gather(*tasks, return_exceptions=True)
-        await batcher.close()
-        return outputs
-
-    return [numbers_of(each) if isinstance(each, FaceOutputs) else each for each in run(work())]
+    batcher = Batcher(model, **options)
+    tasks = await ask_while_busy(batcher, model, *jobs)
+    model.free.set()
+    outputs = await asyncio.gather(*tasks, return_exceptions=True)
+    await batcher.close()
+    return [numbers_of(each) if isinstance(each, FaceOutputs) else each for each in outputs]
 
 
-def test_everybody_gets_the_answer_to_their_own_crops() -> None:
+@in_loop
+async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
     model = Numbers()
+    batcher = Batcher(model, batch_size=7, concurrency=2)
+    random = np.random.default_rng(0)
+    given = [random.integers(1000, 60000, random.integers(1, 6)).tolist() for _ in range(200)]
 
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=7, concurrency=2)
-        random = np.random.default_rng(0)
-        given = [random.integers(1000, 60000, random.integers(1, 6)).tolist() for _ in range(200)]
+    async def ask(numbers: list[int]) -> list[int]:
+        await asyncio.sleep(random.uniform(0, 0.05))
+        return numbers_of(await batcher(crops(*numbers)))
 
-        async def ask(numbers: list[int]) -> list[int]:
-            await asyncio.sleep(random.uniform(0, 0.05))
-            return numbers_of(await batcher(crops(*numbers)))
-
-        assert await asyncio.gather(*[ask(numbers) for numbers in given]) == given
-        await batcher.close()
-
-    run(work())
+    assert await asyncio.gather(*[ask(numbers) for numbers in given]) == given
+    await batcher.close()
     assert max(len(ran) for ran in model.runs) > 1
     assert all(len(ran) <= 7 for ran in model.runs)
 
 
-def test_an_idle_model_runs_at_once_and_a_busy_one_takes_what_gathered() -> None:
+@in_loop
+async def test_an_idle_model_runs_at_once_and_a_busy_one_takes_what_gathered() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=4, wait=60.0)
-        assert numbers_of(await batcher(crops(5))) == [5]
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12), crops(13), crops(14))
-        assert batcher.waiting == 5
-        model.free.set()
-        # Full, so the minute is not waited for.
-        assert [numbers_of(await task) for task in tasks[:4]] == [[1], [10], [11, 12], [13]]
-        tasks[4].cancel()
-        await batcher.close()
-
-    run(work())
+    batcher = Batcher(model, batch_size=4, wait=60.0)
+    assert numbers_of(await batcher(crops(5))) == [5]
+    tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12), crops(13), crops(14))
+    assert batcher.waiting == 5
+    model.free.set()
+    # Full, so the minute is not waited for.
+    assert [numbers_of(await task) for task in tasks[:4]] == [[1], [10], [11, 12], [13]]
+    tasks[4].cancel()
+    await batcher.close()
     assert model.runs == [[5], [1], [10, 11, 12, 13]]
 
 
-def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
+@in_loop
+async def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=4, wait=60.0)
-        tasks = await ask_while_busy(batcher, model, crops(10))
-        model.free.set()
-        await tasks[0]
-        await asyncio.sleep(0.02)
-        assert len(model.runs) == 1, "nothing ran while it waits"
-        late = asyncio.ensure_future(batcher(crops(20, 21, 22)))
-        assert numbers_of(await late) == [20, 21, 22]
-        await batcher.close()
-
-    run(work())
+    batcher = Batcher(model, batch_size=4, wait=60.0)
+    tasks = await ask_while_busy(batcher, model, crops(10))
+    model.free.set()
+    await tasks[0]
+    await asyncio.sleep(0.02)
+    assert len(model.runs) == 1, "nothing ran while it waits"
+    late = asyncio.ensure_future(batcher(crops(20, 21, 22)))
+    assert numbers_of(await late) == [20, 21, 22]
+    await batcher.close()
     assert model.runs == [[1], [10, 20, 21, 22]]
 
 
@@ -168,41 +152,35 @@ def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
     assert model.runs == [[1], [10, 11, 666, 12], [10], [11, 666], [12]]
 
 
-def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
+@in_loop
+async def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=2)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
-        tasks[1].cancel()
-        await asyncio.sleep(0)
-        assert batcher.waiting == 2
-        model.free.set()
-        assert [numbers_of(await task) for task in tasks[2:]] == [[11], [12]]
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
-        await batcher.close()
-
-    run(work())
+    batcher = Batcher(model, batch_size=2)
+    tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
+    tasks[1].cancel()
+    await asyncio.sleep(0)
+    assert batcher.waiting == 2
+    model.free.set()
+    assert [numbers_of(await task) for task in tasks[2:]] == [[11], [12]]
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[1]
+    await batcher.close()
     assert model.runs == [[1], [11, 12]]
 
 
-def test_who_is_cancelled_while_running_harms_nobody() -> None:
+@in_loop
+async def test_who_is_cancelled_while_running_harms_nobody() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=2)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
-        model.free.set()
-        await tasks[0]
-        model.free.clear()
-        await until(lambda: len(model.runs) == 2)
-        tasks[1].cancel()
-        model.free.set()
-        assert numbers_of(await tasks[2]) == [11]
-        await batcher.close()
-
-    run(work())
+    batcher = Batcher(model, batch_size=2)
+    tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
+    model.free.set()
+    await tasks[0]
+    model.free.clear()
+    await until(lambda: len(model.runs) == 2)
+    tasks[1].cancel()
+    model.free.set()
+    assert numbers_of(await tasks[2]) == [11]
+    await batcher.close()
 
 
 @pytest.mark.parametrize(
@@ -210,38 +188,32 @@ def test_who_is_cancelled_while_running_harms_nobody() -> None:
     ("batch_size", "runs", "last"),
     [(1, 1, [[8]]), (1, 3, [[8]]), (8, 2, [[3, 4, 5, 6], [7, 8]])],
 )
-def test_as_many_runs_as_were_asked_for_share_what_waits(
+@in_loop
+async def test_as_many_runs_as_were_asked_for_share_what_waits(
     batch_size: int, runs: int, last: list[list[int]]
 ) -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=batch_size, concurrency=runs)
-        model.free.clear()
-        tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(1, 9)]
-        await until(lambda: model.at_once == runs)
-        await asyncio.sleep(0.01)
-        model.free.set()
-        assert [numbers_of(await task) for task in tasks] == [[number] for number in range(1, 9)]
-        await batcher.close()
-
-    run(work())
+    batcher = Batcher(model, batch_size=batch_size, concurrency=runs)
+    model.free.clear()
+    tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(1, 9)]
+    await until(lambda: model.at_once == runs)
+    await asyncio.sleep(0.01)
+    model.free.set()
+    assert [numbers_of(await task) for task in tasks] == [[number] for number in range(1, 9)]
+    await batcher.close()
     assert model.most_at_once == runs
     assert sorted(model.runs)[-len(last) :] == last
 
 
-def test_closing_answers_who_waits_and_takes_no_more() -> None:
+@in_loop
+async def test_closing_answers_who_waits_and_takes_no_more() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=2, wait=60.0)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
-        closing = asyncio.ensure_future(batcher.close())
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="closed"):
-            await batcher(crops(13))
-        model.free.set()
-        assert [numbers_of(await task) for task in tasks] == [[1], [10], [11], [12]]
-        await closing
-
-    run(work())
+    batcher = Batcher(model, batch_size=2, wait=60.0)
+    tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
+    closing = asyncio.ensure_future(batcher.close())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="closed"):
+        await batcher(crops(13))
+    model.free.set()
+    assert [numbers_of(await task) for task in tasks] == [[1], [10], [11], [12]]
+    await closing

@@ -9,17 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import typer
 
-from facerts.cli.app import build_app
-from facerts.serving import Settings
 from tests.command import run
 from tests.serving.conftest import crop, post
 
@@ -147,13 +143,3 @@ def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str
     assert ran.returncode == 2
     assert f"serving needs {module}, which is not installed: pip install 'facerts[serve]'" in ran.stderr
     assert "Traceback" not in ran.stderr
-
-
-def test_the_command_and_python_have_the_same_defaults() -> None:
-    options = typer.main.get_command(build_app()).commands["serve"].params  # type: ignore[attr-defined]
-    defaults = {option.name: option.default for option in options}
-    for field in fields(Settings):
-        if field.name in defaults:
-            assert defaults[field.name] == field.default, field.name
-    assert {"max_bytes", "max_pixels", "max_faces", "max_images", "queue", "timeout"} <= set(defaults)
-    assert defaults["batch_wait_ms"] == 1000 * Settings().batch_wait

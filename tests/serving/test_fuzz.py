@@ -24,16 +24,8 @@ IMAGES = [
     for kind in (".jpg", ".png", ".webp", ".bmp")
 ]
 OPTIONS = (
-    "embeddings",
-    "largest",
-    "aligned",
-    "resize_crops",
-    "keep",
-    "min_quality",
-    "fmr",
-    "fpir",
-    "k",
-    "other",
+    *("embeddings", "largest", "aligned", "resize_crops", "keep"),
+    *("min_quality", "fmr", "fpir", "k", "other"),
 )
 RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}
 TYPES = (

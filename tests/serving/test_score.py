@@ -19,7 +19,9 @@ from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
-from tests.serving.conftest import Wrapped, crop, photo, post, problem, running
+from tests.serving.conftest import Wrapped, crop, photo, post, problem, refused, running
+
+INVALID, UNUSABLE, BAD = (422, "invalid"), (422, "unusable_images"), (400, "bad_request")
 
 
 def quality(level: float) -> float:
@@ -123,9 +125,7 @@ def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
 
 
 def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> None:
-    response = post(client, crop(1), aligned=False)
-    assert problem(response) == (422, "invalid")
-    assert "no detector" in response.json()["error"]
+    refused(post(client, crop(1), aligned=False), INVALID, "no detector")
     wide = post(client, encode_png(photo([])))
     assert wide.status_code == 422
     assert "photos need a detector" in wide.json()["error"]
@@ -192,15 +192,11 @@ def test_wrong_options_are_named(client: httpx.Client) -> None:
     files = [("images", ("a.png", crop(9)))]
     for options, words in WRONG:
         for place in ("data", "params"):
-            response = client.post("/v1/score", files=files, **{place: options})  # type: ignore[arg-type]
-            assert problem(response) == (422, "invalid")
-            assert words in response.json()["error"]
+            refused(client.post("/v1/score", files=files, **{place: options}), INVALID, words)
     twice = client.post("/v1/score?largest=1", files=files, data={"largest": "1"})
-    assert problem(twice) == (422, "invalid")
-    assert "only once" in twice.json()["error"]
+    refused(twice, INVALID, "only once")
 
 
-INVALID, UNUSABLE, BAD = (422, "invalid"), (422, "unusable_images"), (400, "bad_request")
 BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
     ({"files": [("keep", (None, b"1"))]}, BAD, "-F image=@photo.jpg"),
     ({"files": [("images", (None, b"a.jpg"))]}, INVALID, "must be a file; with curl: -F image=@photo.jpg"),
@@ -216,9 +212,7 @@ BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
 
 def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(client: httpx.Client) -> None:
     for request, expected, words in BROKEN:
-        response = client.post("/v1/score", **request)
-        assert problem(response) == expected, request
-        assert words in response.json()["error"]
+        refused(client.post("/v1/score", **request), expected, words)
 
 
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:

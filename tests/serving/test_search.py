@@ -17,16 +17,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.postgres_server import postgres_server
-from tests.serving.conftest import (
-    NAMES,
-    BrightSquares,
-    crop,
-    photo,
-    post,
-    problem,
-    running,
-    variant,
-)
+from tests.serving.conftest import NAMES, BrightSquares, crop, photo, post, problem, refused, running, variant
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +113,9 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
 def test_without_a_gallery(searcher: Scorer) -> None:
     with running(searcher, Settings()) as client:
         assert client.get("/v1/model").json()["gallery"] is None
-        response = search(client, crop(200))
-        assert problem(response) == (422, "invalid")
-        assert "no gallery to search in; start it with --gallery" in response.json()["error"]
+        refused(
+            search(client, crop(200)), (422, "invalid"), "no gallery to search in; start it with --gallery"
+        )
 
 
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(

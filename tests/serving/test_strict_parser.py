@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
@@ -16,7 +15,7 @@ from uvicorn.server import ServerState
 
 from facerts.serving import Settings, server
 from facerts.serving.strict_parser import MAX_CHUNK_LINE, MAX_HEAD, MAX_HEADERS, MIN_CHUNK, StrictParser
-from tests.serving.conftest import address, alive, crop, head, post, talk
+from tests.serving.conftest import address, alive, crop, head, in_loop, post, talk
 
 HOST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 NEXT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -165,22 +164,19 @@ def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client: h
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"400"], answer
 
 
-def test_an_answer_that_has_begun_is_broken_off() -> None:
-    async def work() -> Mock:
-        config = server.make_server(Mock(), Settings()).config
-        connection = server.Connection(
-            settings=Settings(), config=config, server_state=ServerState(), app_state={}
-        )
-        transport = Mock(**{"get_extra_info.return_value": None})
-        connection.connection_made(transport)
-        connection.conn.receive_data(CHUNKED)
-        connection.conn.next_event()
-        connection.conn.send(h11.Response(status_code=200, headers=[("content-length", "5")]))
-        connection.data_received(b"no size\r\n")
-        connection.connection_lost(None)
-        return transport
-
-    transport = asyncio.run(work())
+@in_loop
+async def test_an_answer_that_has_begun_is_broken_off() -> None:
+    config = server.make_server(Mock(), Settings()).config
+    connection = server.Connection(
+        settings=Settings(), config=config, server_state=ServerState(), app_state={}
+    )
+    transport = Mock(**{"get_extra_info.return_value": None})
+    connection.connection_made(transport)
+    connection.conn.receive_data(CHUNKED)
+    connection.conn.next_event()
+    connection.conn.send(h11.Response(status_code=200, headers=[("content-length", "5")]))
+    connection.data_received(b"no size\r\n")
+    connection.connection_lost(None)
     transport.abort.assert_called_once_with()
     transport.write.assert_not_called()
 

@@ -14,7 +14,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.matching import blocks, write_matcher
-from tests.serving.conftest import BrightSquares, crop, metric, photo, post, problem, running
+from tests.serving.conftest import BrightSquares, crop, metric, photo, post, problem, refused, running
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,7 @@ def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(mat
 
 
 def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Scorer) -> None:
-    response = verify(client, crop(200), crop(200), fmr=1e-5)
-    assert problem(response) == (422, "invalid")
-    assert "only for 0.01, 0.001" in response.json()["error"]
+    refused(verify(client, crop(200), crop(200), fmr=1e-5), (422, "invalid"), "only for 0.01, 0.001")
     assert verify(client, crop(200), crop(200), keep=1.3).status_code == 422
     for count in (1, 3):
         assert problem(verify(client, *[crop(200)] * count)) == (422, "invalid")
