@@ -127,8 +127,7 @@ def print_findings(result: dict[str, Any]) -> None:
     print(f"\nVerification: {percent(accuracy)} of {verification['pairs']:,} pairs are decided right.")
     curves = result["reject"]["degraded"]
     fnmr, by_norm = (
-        next(curve["fnmr"] for curve in curves if (curve["by"], curve["convention"]) == (score, "fixed"))
-        for score in ("quality", "norm")
+        next(curve["fnmr"] for curve in curves if curve["by"] == score) for score in ("quality", "norm")
     )
     print(
         f"Rejection: without the 10% of pairs of the poorest quality, the share of pairs of one person that are "

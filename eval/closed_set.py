@@ -41,7 +41,7 @@ from facerts.errors import DataError, Error
 from facerts.evaluation.labeled import split_label
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.table import markdown_table
-from facerts.training.classifier_scores.classifier import Classifier, load_classifier
+from facerts.training.classifier import Classifier, load_classifier
 from facerts.training.harder_data import kept_images
 from facerts.training.loader import TrainingData
 from facerts.training.network_embedder import NetworkEmbedder

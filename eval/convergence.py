@@ -30,7 +30,7 @@ from torch import Tensor
 
 from facerts.evaluation.labeled import split_label
 from facerts.report.table import markdown_table
-from facerts.training.classifier_scores.classifier import Classifier, load_classifier
+from facerts.training.classifier import Classifier, load_classifier
 from facerts.training.loader import TrainingData
 from facerts.training.methods.margin import additive_angular
 from facerts.training.methods.rts import RTSConfig, mean_temperature

@@ -17,6 +17,7 @@ forward passes of what is new.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from facerts.evaluation.fiqa.face_sets import FaceSet, open_face_sets
 from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
 from facerts.evaluation.fiqa.league import run_fiqa
 from facerts.evaluation.fiqa.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
-from facerts.evaluation.image_groups import read_groups
+from facerts.evaluation.image_groups import Groups, read_groups
 from facerts.hub.find import find_model
 from facerts.report.league_report import write_league_report
 
@@ -48,7 +49,7 @@ OWN, ALONE = "facerts-small", "facerts-quality"
 DETECTOR = "face_detection_yunet_2023mar.onnx"
 DETECTOR_THRESHOLD = 0.02
 SEED = 0
-AGES = [r"age=a(\d+)\."], ["age=13,20,40,60"]
+AGE, AGES = re.compile(r"a(\d+)\."), "age=13,20,40,60"
 FOR_DEVELOPMENT = "*[01].jpg"
 SETS = ("heldout", "lfw", "cfp", "aaf", "rafdb")
 # Pairs of a frontal and a profile image of two people, drawn from all of them.
@@ -95,7 +96,7 @@ def main() -> None:
                     against=options.against,
                     degraded=any(faces.has_pairs for faces in chosen),
                     replicates=options.replicates,
-                    groups=read_groups(*AGES) if ages else None,
+                    groups=by_age(chosen[0].images, options.out) if ages else None,
                 ),
                 evaluation,
                 others={pets.name: pets},
@@ -156,6 +157,15 @@ def calibration_faces(data: Path) -> Source:
     source = open_source(data / "faces/train-000000.tar")
     rows = np.linspace(0, len(source) - 1, min(CALIBRATION_FACES, len(source))).astype(int)
     return Subset(source, rows)
+
+
+def by_age(faces: Source, out: Path) -> Groups:
+    """The groups of All-Age-Faces, whose names contain the ages."""
+    found = [(key, AGE.search(key)) for key in map(faces.key, range(len(faces)))]
+    lines = [f"{key},{age[1]}" for key, age in found if age]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "ages.csv").write_text("\n".join(["image,age", *lines]))
+    return read_groups(out / "ages.csv", [AGES])
 
 
 def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Iterator[tuple[FaceSet, bool]]:

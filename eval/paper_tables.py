@@ -388,7 +388,7 @@ def reject_area(benchmark: str) -> Callable[[SavedResult, str], float]:
 
     def of(saved: SavedResult, score: str) -> float:
         for curve in saved.content.reject[benchmark]:
-            if (curve.by, curve.pairs, curve.convention) == (score, "benchmark", "fixed"):
+            if (curve.by, curve.pairs) == (score, "benchmark"):
                 return curve.area["0.2"]
         raise DataError(f"{saved.folder}: no error versus reject by {score!r} on {benchmark}")
 

@@ -28,14 +28,14 @@ import cv2
 import numpy as np
 from common import open_people, parser_of, percent, run
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON, OCCLUDED, Degradation
+from non_face_probe import add_non_face_probe, probe_inputs
 from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets import Source, open_images
-from facerts.detection import Detection, Detector, open_detector
+from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.detection.detector import MODEL, head_pose
 from facerts.embedding import FaceOutputs
-from facerts.export.non_face_probe import add_non_face_probe, probe_inputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
@@ -206,7 +206,7 @@ def logistic(x: NDArray[np.float64], is_target: NDArray[np.bool_]) -> tuple[NDAr
 
 
 def confirm(
-    scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, options: argparse.Namespace
+    scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, options: argparse.Namespace
 ) -> None:
     """Print the tables of docs/results/use.md."""
     header = ["degradation", "right reason", "poor faces", "right, %", f"{FORMULA} right, %"]
@@ -242,7 +242,7 @@ def row(name: str, reason: str, found: list[list[str]], formula: list[str]) -> l
 
 
 def crop_rows(
-    scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, seed: int
+    scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, seed: int
 ) -> Iterator[list[str]]:
     def crop_row(name: str, reason: str, crops: Crops, outputs: FaceOutputs) -> list[str]:
         formula = [lowest_component(photo_of(crop), detector) for crop in crops]
@@ -259,7 +259,7 @@ def crop_rows(
     yield crop_row("pets", reasons.NOT_A_FACE, pets, scorer.embed(pets))
 
 
-def photo_rows(scorer: Scorer, detector: Detector, crops: Crops, seed: int) -> Iterator[list[str]]:
+def photo_rows(scorer: Scorer, detector: OpenDetector, crops: Crops, seed: int) -> Iterator[list[str]]:
     clean = scorer.embed(crops)
     for name, reason, change in (
         ("small in the photo", reasons.TOO_SMALL, small_photo),
@@ -284,7 +284,7 @@ def photo_rows(scorer: Scorer, detector: Detector, crops: Crops, seed: int) -> I
 
 
 def false_rows(
-    scorer: Scorer, detector: Detector, crops: Crops, options: argparse.Namespace
+    scorer: Scorer, detector: OpenDetector, crops: Crops, options: argparse.Namespace
 ) -> Iterator[list[str]]:
     def false_row(name: str, found: list[list[str]]) -> list[str]:
         counts = {reason: sum(reason in names for names in found) for reason in reasons.REASONS}
@@ -311,7 +311,7 @@ def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None)
     ]
 
 
-def photo_names(scorer: Scorer, detector: Detector, photos: Iterator[Image]) -> list[list[str]]:
+def photo_names(scorer: Scorer, detector: OpenDetector, photos: Iterator[Image]) -> list[list[str]]:
     """The reasons of the largest face of each photo."""
     names = []
     for photo in photos:
@@ -343,7 +343,7 @@ def cut_photo(photo: Image, random: np.random.Generator) -> Image:
     return np.ascontiguousarray(np.rot90(np.rot90(photo, turns)[lost:], -turns))
 
 
-def lowest_component(photo: Image, detector: Detector) -> str:
+def lowest_component(photo: Image, detector: OpenDetector) -> str:
     """The reason that the lowest component of the formula names; the detector's if there is no face."""
     faces = detector(photo)[:1]
     if not faces:

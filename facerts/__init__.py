@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from facerts.version import __version__
 
 if TYPE_CHECKING:
+    from facerts.detection import Detector
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
     from facerts.galleries import Gallery
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from facerts.scoring.scorer import verify
 
 __all__ = [
+    "Detector",
     "Embedder",
     "Error",
     "Face",
@@ -40,6 +42,7 @@ __all__ = [
 
 # Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
 _ELSEWHERE = {
+    "Detector": "facerts.detection",
     "Embedder": "facerts.embedding",
     "Error": "facerts.errors",
     "FaceOutputs": "facerts.embedding",

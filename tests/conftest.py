@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
+from facerts.embedding import OnnxModel
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_scores
 from tests.foreign import write_description, write_embedder
@@ -60,6 +62,20 @@ def few_replicates() -> Iterator[None]:
         for measure in (compare_scores, share_interval, verification_intervals):
             patch.setitem(measure.__kwdefaults__, "replicates", 300)
         yield
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Number of crops that passed through each model."""
+    counts: Counter[str] = Counter()
+    tensors = OnnxModel.tensors
+
+    def counting(self: OnnxModel, crops: np.ndarray) -> dict[str, np.ndarray]:
+        counts[self.name] += len(crops)
+        return tensors(self, crops)
+
+    monkeypatch.setattr(OnnxModel, "tensors", counting)
+    return counts
 
 
 @pytest.fixture(scope="session")

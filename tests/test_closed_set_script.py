@@ -14,7 +14,7 @@ import torch
 
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.training.classifier_scores.classifier_embedder import load_run
+from facerts.training.classifier_scores import load_run
 from facerts.training.loop import train
 from facerts.training.recipe import load_recipe
 from tests.scripts import EVAL, cells_of, load_script, run_script

@@ -19,7 +19,7 @@ from bench import machine, parser_of, with_quartiles
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import Detection, Detector, open_detector
+from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.images import decode
 
 # Left and right change places in a mirror.
@@ -62,7 +62,7 @@ def main() -> None:
             print(f"  points {_summary(faces, found[0])} of {names[0]}")
 
 
-def _open(given: str) -> Detector:
+def _open(given: str) -> OpenDetector:
     name, _, size = given.partition(":")
     return open_detector(name, size=int(size) if size else None, threads=1)
 

@@ -36,7 +36,7 @@ from bench import alternate, machine, parser_of, peak_mib, ratios, spread, write
 
 from facerts.datasets import open_images
 from facerts.detection import open_detector
-from facerts.embedding import OnnxQuality, load_embedder, load_quality
+from facerts.embedding import OnnxQuality, load_embedder
 from facerts.embedding.onnx_embedder import to_input
 from facerts.export.embedding_only import keep_embedding
 from facerts.hub.find import default_quality, find_model
@@ -87,7 +87,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(shard)
     stacked = np.stack([source.crop(index) for index in range(len(source))])
     path = find_model(default_quality())
-    sessions = [load_quality(path, threads=1) for _ in range(os.cpu_count() or 1)]
+    sessions = [OnnxQuality(path, threads=1) for _ in range(os.cpu_count() or 1)]
     spec = sessions[0].description.input
     shares = np.array_split(to_input(stacked, spec), len(sessions))
 

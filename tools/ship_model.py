@@ -23,7 +23,7 @@ from facerts.errors import Error, problems_text
 from facerts.hub.registry import MANIFEST, Manifest, ShippedModel, read_manifest
 from facerts.io.files import atomic_write
 from facerts.onnx.contract import METADATA_KEY, parse_description
-from facerts.onnx.metadata import read_entry
+from facerts.onnx.session import metadata_of, open_session
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -79,7 +79,7 @@ def check(model: Path, folder: Path, name: str, others: Mapping[str, str]) -> Sh
     Raises:
         Error: the model cannot ship as it is.
     """
-    entry = read_entry(model, METADATA_KEY)
+    entry = metadata_of(open_session(model, inference=False), model).get(METADATA_KEY)
     if entry is None:
         raise Error(f"{model}: contains no description; use a file written by facerts export")
     description, facts = parse_description(entry, str(model)), read_facts(model)

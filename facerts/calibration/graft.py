@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.errors import ModelError
-from facerts.export.join_quality import check_target, join_quality
-from facerts.export.parity import Parity
+from facerts.export.join_quality import JoinedModel, check_target, join_quality
 from facerts.io.files import scratch_folder
-from facerts.onnx.contract import Description
-
-
-@dataclass(frozen=True)
-class GraftedModel:
-    """The new file's description with its thresholds, and why faces could not be read, one sentence each."""
-
-    description: Description
-    parity: Parity
-    left_out: tuple[str, ...] = ()
 
 
 def graft_quality(
@@ -32,7 +21,7 @@ def graft_quality(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
-) -> GraftedModel:
+) -> JoinedModel:
     """Join a recognizer and the quality of another model, and calibrate both together if there are faces.
 
     Args:
@@ -50,10 +39,10 @@ def graft_quality(
                 model, quality, file, providers=providers, threads=threads, batch_size=batch_size
             )
             if faces is None:
-                return GraftedModel(joined.description, joined.parity)
+                return joined
             result = calibrate(
                 file, faces, out=out, providers=providers, threads=threads, batch_size=batch_size
             )
         except ModelError as error:
             raise ModelError(str(error).replace(str(file), str(out))) from error
-    return GraftedModel(result.description, joined.parity, result.left_out)
+    return replace(joined, description=result.description, left_out=result.left_out)

@@ -16,6 +16,7 @@ from facerts.cli.evaluate_options import (
     DetectorBaseline,
     InputOptions,
     Out,
+    Quality,
     RecognizerOptions,
     ScoreOptions,
     locked_results,
@@ -215,6 +216,7 @@ def ood(
 def corruptions(
     *,
     model: Annotated[Path, typer.Option(help=MODEL_HELP)],
+    quality: Quality = None,
     data: list[str],
     out: Out,
     scores: ScoreOptions,
@@ -234,7 +236,7 @@ def corruptions(
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
 
-    embedder = open_model(model, batches, scores)
+    embedder = open_model(model, batches, scores, quality)
     baseline = open_baseline(detector_baseline)
     options = inputs.evaluation(out, batches, keep_crops=False, detector_baseline=baseline)
     with locked_results(out):

@@ -94,7 +94,6 @@ def fiqa(
     fmr: list[float] | None = None,
     listed_pairs: Annotated[bool, typer.Option("--listed-pairs")] = False,
     degraded: Annotated[bool, typer.Option("--degraded")] = False,
-    all_conventions: Annotated[bool, typer.Option("--all-conventions")] = False,
     out_of: list[str] | None = None,
     exclude_out_of: str | None = None,
     groups: GroupOptions,
@@ -124,7 +123,6 @@ def fiqa(
         listed_pairs: Compare only the pairs that benchmarks list, not all pairs.
         degraded: Also measure each set with half of its images degraded at random, at the thresholds of the original
             images.
-        all_conventions: Also reject images instead of pairs, and choose the threshold again at every share rejected.
         out_of: Images of non-faces to separate the faces from; may be repeated.
         exclude_out_of: Pattern of file names to leave out of --out-of, such as *_0.jpg.
         keep: Share of the images that each quality accepts, for --groups.
@@ -149,7 +147,6 @@ def fiqa(
         fmrs=tuple(fmr) if fmr else None,
         against=against,
         degraded=degraded,
-        all_conventions=all_conventions,
         replicates=replicates,
         seed=seed,
         groups=groups.read(),

@@ -16,7 +16,8 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.detection import Detector
+    from facerts.detection import OpenDetector
+    from facerts.embedding import Embedder
     from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.evaluation_options import EvaluationOptions
 
@@ -30,6 +31,14 @@ MODEL_HELP = (
     "run."
 )
 Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]
+Quality = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE|own",
+        help="Name or .onnx file of the quality to evaluate with the recognizer's embedding; by default, or with own, "
+        "the recognizer's own.",
+    ),
+]
 DetectorBaseline = Annotated[
     str | None,
     typer.Option(
@@ -65,6 +74,7 @@ class RecognizerOptions:
     """
 
     model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None
+    quality: Quality = None
     embeddings: Path | None = None
 
     def open(self, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
@@ -72,9 +82,11 @@ class RecognizerOptions:
         from facerts.embedding import load_table
 
         if self.model is not None and self.embeddings is None:
-            return open_model(self.model, batches, scores)
+            return open_model(self.model, batches, scores, self.quality)
         if self.embeddings is None or self.model is not None:
             raise Error("give either --model or --embeddings")
+        if self.quality is not None:
+            raise Error("--quality scores images, and so needs a --model; a table has qualities as columns")
         _refuse_scores(self.embeddings, scores)
         return load_table(self.embeddings)
 
@@ -108,11 +120,9 @@ class InputOptions(CropOptions):
     Attributes:
         cache: Folder to cache the model's outputs in, so that further evaluations of the same model and images need no
             forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time.
-        no_cache: Neither read nor write cached outputs.
     """
 
     cache: Path | None = None
-    no_cache: Annotated[bool, typer.Option("--no-cache")] = False
 
     def evaluation(self, out: Path, batches: BatchOptions, **settings: Any) -> EvaluationOptions:
         """The options of an evaluation.
@@ -125,32 +135,38 @@ class InputOptions(CropOptions):
         from facerts.embedding.output_cache import OutputCache
         from facerts.evaluation.evaluation_options import EvaluationOptions
 
-        if self.no_cache and self.cache is not None:
-            raise Error("give either --cache or --no-cache")
         return EvaluationOptions(
             batch_size=batches.batch_size,
             detector=self.open(batches),
-            cache=None if self.no_cache else OutputCache(self.cache or out / "cache"),
+            cache=OutputCache(self.cache or out / "cache"),
             **settings,
         )
 
 
-def open_baseline(detector: str | None) -> Detector | None:
+def open_baseline(detector: str | None) -> OpenDetector | None:
     """The detector whose scores are a baseline; None for no such baseline."""
     from facerts.detection import open_detector
 
     return None if detector is None else open_detector(detector, threshold=BASELINE_THRESHOLD)
 
 
-def open_model(model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
-    """Load a model, or a training run with its scores."""
+def open_model(
+    model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES, quality: str | None = None
+) -> Embedder:
+    """Load a model, or a training run with its scores, and the quality of another model if it is named."""
+    from facerts.embedding.combined import with_quality
+
+    return with_quality(_open_recognizer(model, batches, scores), quality, **batches.keywords())
+
+
+def _open_recognizer(model: Path, batches: BatchOptions, scores: ScoreOptions) -> Embedder:
     from facerts.embedding import load_embedder
     from facerts.hub.find import find_model
 
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)
         return load_embedder(find_model(model), **batches.keywords())
-    from facerts.training.classifier_scores.classifier_embedder import load_run
+    from facerts.training.classifier_scores import load_run
 
     if batches.provider:
         raise Error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,12 +12,10 @@ from rich.text import Text
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import (
     EXIT_UNUSABLE,
-    fields_table,
+    Column,
     number,
-    print_json,
     print_raw,
     print_result,
-    print_rows,
     stdout,
     warn,
 )
@@ -25,6 +24,10 @@ from facerts.cli.shared_options import Json
 # Columns of a terminal from which there is room for two benchmarks.
 WIDE = 100
 NO_MODELS = "no model ships with this copy of facerts"
+FOOTNOTE = (
+    "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it. time: of a crop, with mobilefacenet as "
+    "1, where we ran the file. --from FILE: pull takes it from where you have it. More: facerts models show NAME"
+)
 
 models = Commands(no_args_is_help=True, help="The models that ship, and others by name.")
 
@@ -52,34 +55,13 @@ def list_models(
         for entry in entries
         if kind in (None, entry["kind"]) and not (commercial and entry["commercial"] != "yes")
     ]
-    if json:
-        print_json(listed)
-        return
     if not listed:
         warn("no model is like that")
     if not any(entry["ships"] for entry in entries):
         warn(NO_MODELS)
-    benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ("LFW",)
-    rows = [
-        {
-            # To be typed again, so it is never cut.
-            "name": Text(f"{entry['name']}{' (default)' * entry['default']}", no_wrap=True),
-            "kind": entry["kind"],
-            "commercial": entry["commercial"],
-            "size": number(entry["size"]),
-            **{benchmark: _accuracy(entry, benchmark) for benchmark in benchmarks},
-            "time": number(f"{entry['measured']['time']:.2f}") if "time" in entry["measured"] else None,
-            "where": entry["where"],
-        }
-        for entry in listed
-    ]
-    print_rows(rows)
-    stdout.print(
-        "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it. time: of a crop on one core, with "
-        "mobilefacenet as 1. --from FILE: pull takes it from where you have it. More: facerts models show NAME",
-        style="dim",
-        highlight=False,
-    )
+    print_result({}, json, listed, _columns(), name="models")
+    if not json:
+        stdout.print(FOOTNOTE, style="dim", highlight=False)
 
 
 @models.command()
@@ -97,20 +79,7 @@ def show(name: Name, json: Json = False) -> None:
 
         in_catalog(name)
     (entry,) = found
-    if json:
-        print_json(entry)
-        return
-    shown = {
-        key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"
-    }
-    for key in ("published", "measured"):
-        if key in shown:
-            shown[key] = ", ".join(f"{benchmark} {value:g}" for benchmark, value in shown[key].items())
-    if "description" in shown:
-        shown["input"] = _contract(shown.pop("description"))
-    if "urls" in shown:
-        shown["urls"] = " or ".join(shown["urls"])
-    fields_table(shown)
+    print_result(entry if json else _facts(entry), json)
 
 
 @models.command()
@@ -125,13 +94,10 @@ def verify(json: Json = False) -> None:
 
     shipped, pulled = verify_shipped(), verify_installed()
     problems = {**shipped, **pulled}
-    if json:
-        print_json([{"name": name, "ok": not found, "problems": found} for name, found in problems.items()])
-    else:
-        intact = {name: "as shipped" if name in shipped else "as pulled" for name in problems}
-        fields_table(
-            {name: f"not {intact[name]}" if found else intact[name] for name, found in problems.items()}
-        )
+    rows = [{"name": name, "ok": not found, "problems": found} for name, found in problems.items()]
+    intact = {name: "as shipped" if name in shipped else "as pulled" for name in problems}
+    state = ("state", lambda row: f"{'' if row['ok'] else 'not '}{intact[row['name']]}")
+    print_result({}, json, rows, ["name", state], name="models")
     if not shipped:
         warn(NO_MODELS)
     for name, found in problems.items():
@@ -161,7 +127,7 @@ def pull(
         mirror: Address below which the file is looked for first, such as https://mirror.example/models.
     """
     from facerts.embedding import load_embedder
-    from facerts.export.channel_order import channel_order
+    from facerts.evaluation.channel_probe import drawn_channel_order
     from facerts.hub.catalog import RECOGNIZERS, in_catalog
     from facerts.hub.installed import install
 
@@ -170,11 +136,10 @@ def pull(
     result: dict[str, Any] = {"name": name, "file": str(path)}
     result |= {"commercial use": entry.commercial, "terms": entry.terms}
     if entry.kind in RECOGNIZERS:
-        order = channel_order(load_embedder(path))
+        order = drawn_channel_order(load_embedder(path))
         verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"
-        result["channel order"] = (
-            f"{verdict} (d' of drawn people {order.described:.2f}, swapped {order.swapped:.2f})"
-        )
+        described, swapped = order.margins
+        result["channel order"] = f"{verdict} (margin of drawn people {described:.2f}, swapped {swapped:.2f})"
         if order.is_wrong:
             warn(
                 f"{name} tells drawn people apart better with its channels swapped; compare both on your faces before "
@@ -241,8 +206,8 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
 def _entries() -> list[dict[str, Any]]:
     """All models as JSON: those that ship, the default one first, and those of the catalog."""
     from facerts.hub.catalog import catalog_models
-    from facerts.hub.fetch import locate
     from facerts.hub.find import default_model
+    from facerts.hub.installed import installed_file
     from facerts.hub.registry import shipped_models
 
     default = default_model()
@@ -260,7 +225,7 @@ def _entries() -> list[dict[str, Any]]:
         for model in shipped_models()
     ]
     for entry in catalog_models():
-        file = locate(entry)
+        file = installed_file(entry)
         where = "pulled" if file else "to pull" if entry.urls else "--from FILE"
         entries.append(
             {
@@ -275,6 +240,42 @@ def _entries() -> list[dict[str, Any]]:
     return sorted(
         entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["path"] is None)
     )
+
+
+def _columns() -> list[Column]:
+    """What the list shows of each model, on a terminal of this width."""
+    benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ("LFW",)
+    return [
+        # To be typed again, so it is never cut.
+        ("name", lambda entry: Text(f"{entry['name']}{' (default)' * entry['default']}", no_wrap=True)),
+        "kind",
+        "commercial",
+        ("size", lambda entry: number(entry["size"])),
+        *((benchmark, partial(_accuracy, benchmark=benchmark)) for benchmark in benchmarks),
+        ("time", _time),
+        "where",
+    ]
+
+
+def _time(entry: dict[str, Any]) -> Text:
+    if "time" in entry["measured"]:
+        return number(f"{entry['measured']['time']:.2f}")
+    return Text("run" if entry["ships"] or entry["measured_with"] else "not run", justify="right")
+
+
+def _facts(entry: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a model, for people."""
+    shown = {
+        key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"
+    }
+    for key in ("published", "measured"):
+        if key in shown:
+            shown[key] = ", ".join(f"{benchmark} {value:g}" for benchmark, value in shown[key].items())
+    if "description" in shown:
+        shown["input"] = _contract(shown.pop("description"))
+    if "urls" in shown:
+        shown["urls"] = " or ".join(shown["urls"])
+    return shown
 
 
 def _accuracy(entry: dict[str, Any], benchmark: str) -> Text:

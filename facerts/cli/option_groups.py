@@ -56,9 +56,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def flat(**values: Any) -> None:
         for name, group in groups.items():
-            # Typer passes no value for an option with expose_value=False.
-            own = {field.name: values.pop(field.name) for field in fields(group) if field.name in values}
-            values[name] = group(**own)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         command(**values)
 
     del flat.__dict__["__wrapped__"]

@@ -93,12 +93,6 @@ def head(
     cache: Path | None = None,
     norm: bool | None = None,
     views: Annotated[int | None, typer.Option(min=1)] = None,
-    flip: bool = True,
-    scale: Annotated[float, typer.Option(min=0, max=0.9)] = 0.15,
-    shift: Annotated[float, typer.Option(min=0, max=0.4)] = 0.04,
-    rotation: Annotated[float, typer.Option(min=0, max=180)] = 8.0,
-    corruption: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
-    max_severity: Annotated[float, typer.Option(min=0.01, max=1)] = 1.0,
     hidden: Annotated[int, typer.Option(min=1)] = 256,
     epochs: Annotated[int, typer.Option(min=1)] = 8,
     train_batch: Annotated[int, typer.Option(min=2)] = 512,
@@ -122,17 +116,12 @@ def head(
         method: Name of the method: rts, dul, pfe, tau, tempnet, …
         data: Aligned images with identities; may be repeated.
         out: Path of the .onnx file to write.
-        overrides: Settings of the method, e.g. kl_weight=30 margin=0.4
+        overrides: Settings of the method, e.g. kl_weight=30, and of the augmented views as in recipes, e.g.
+            augmentation.corruption=0.8
         tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
         cache: Folder that keeps the outputs of the embedder for the next run; by default beside --out.
         norm: Use the logarithm of the embedding norm as another input of the head; by default if there is one.
         views: Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.
-        flip: Mirror half of the augmented views.
-        scale: Maximum relative change of scale of the augmented views.
-        shift: Maximum shift of the augmented views, as a share of the image side.
-        rotation: Maximum rotation of the augmented views, in degrees.
-        corruption: Share of the augmented views with a corruption: blur, noise, light, …
-        max_severity: Maximum severity of the corruptions.
         hidden: Number of units in the hidden layer.
         epochs: Maximum number of epochs.
         train_batch: Number of images per training step.
@@ -146,7 +135,6 @@ def head(
     """
     from facerts.hub.find import find_model
     from facerts.training.posthoc import HeadSettings, add_quality
-    from facerts.training.recipe import Augmentation
 
     result = add_quality(
         method,
@@ -156,14 +144,6 @@ def head(
         overrides=overrides or [],
         settings=HeadSettings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
         views=views,
-        augmentation=Augmentation(
-            flip=flip,
-            scale=scale,
-            shift=shift,
-            rotation=rotation,
-            corruption=corruption,
-            max_severity=max_severity,
-        ),
         tap=tap,
         cache=cache,
         terms=terms,

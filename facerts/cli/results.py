@@ -31,17 +31,15 @@ def show_verification(sections: Mapping[str, VerificationResult]) -> None:
 
 
 def show_reject(sections: Mapping[str, Sequence[RejectResult]]) -> None:
-    """FNMR by the share rejected, a table for each benchmark, set of pairs and convention."""
+    """FNMR by the share rejected, a table for each benchmark and set of pairs."""
     from facerts.report.numbers import rate
     from facerts.report.result_tables import reject_table
 
     for name, curves in sections.items():
-        for key in dict.fromkeys((curve.convention, curve.pairs) for curve in curves):
-            first = next(curve for curve in curves if (curve.convention, curve.pairs) == key)
+        for first in {curve.pairs: curve for curve in reversed(curves)}.values():
             pairs = "all pairs" if first.pairs == "all" else "its pairs"
-            threshold = "a fixed threshold" if first.convention == "fixed" else "a threshold for each share"
-            title = f"{name}, {pairs}, {threshold}: FNMR at FMR {rate(first.fmr)} of {first.impostors:,} impostor pairs"
-            print_table(reject_table([("", curves)], *key), title)
+            title = f"{name}, {pairs}: FNMR at FMR {rate(first.fmr)} of {first.impostors:,} impostor pairs"
+            print_table(reject_table([("", curves)], first.pairs), title)
 
 
 def show_identification(sections: Mapping[str, IdentificationResult]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,9 +29,10 @@ Detector = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE",
-        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed, or "
-        "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack. auto: yunet, for images that "
-        "are not 112 x 112, the size of an aligned crop; none: every image is an aligned crop.",
+        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed "
+        "unless FACERTS_OFFLINE=1 is set, or the path of an .onnx file of YuNet or SCRFD, or of an insightface model "
+        "pack. auto: yunet, for images that are not 112 x 112, the size of an aligned crop; none: every image is an "
+        "aligned crop.",
     ),
 ]
 
@@ -59,22 +60,6 @@ Provider = Annotated[
 ]
 
 
-def _go_offline(offline: bool) -> None:
-    if offline:
-        os.environ["FACERTS_OFFLINE"] = "1"
-
-
-Offline = Annotated[
-    bool,
-    typer.Option(
-        "--offline",
-        callback=_go_offline,
-        expose_value=False,
-        help="Download nothing, as with FACERTS_OFFLINE=1; fail if yunet is needed and not on this machine.",
-    ),
-]
-
-
 @dataclass(frozen=True)
 class QualityOptions:
     """The quality of faces, and the detector that finds them.
@@ -92,7 +77,6 @@ class QualityOptions:
     model: str | None = None
     quality: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None
     detector: Detector = "auto"
-    offline: Offline = False
     det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
     min_face_size: Annotated[float, typer.Option(min=0, metavar="PIXELS")] = 0
     resize_crops: Annotated[bool, typer.Option("--resize-crops")] = False
@@ -155,7 +139,6 @@ class CropOptions:
     """Whether images are aligned crops or photos."""
 
     detector: Detector = "none"
-    offline: Offline = False
 
     def open(self, batches: BatchOptions) -> FaceFinder | None:
         """What finds the faces in photos; None if every image is an aligned crop."""
@@ -171,17 +154,20 @@ class GroupOptions:
 
     Attributes:
         groups: Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each
-            image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.
+            image.
         group_edges: Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be
             repeated.
     """
 
-    groups: list[str] | None = None
+    groups: Path | None = None
     group_edges: list[str] | None = None
 
     def read(self) -> Groups | None:
         """The groups; None if none are given."""
         from facerts.evaluation.image_groups import read_groups
 
-        given = self.groups or self.group_edges
-        return read_groups(self.groups or (), self.group_edges or ()) if given else None
+        if self.groups is None:
+            if self.group_edges:
+                raise typer.BadParameter("--group-edges needs the attributes of --groups")
+            return None
+        return read_groups(self.groups, self.group_edges or ())

@@ -7,7 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from facerts.detection.detector import AutoDetector, Detection, Detector, FaceFinder
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.detection.detector import AutoDetector, Detection, FaceFinder, LazyDetector, OpenDetector
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
@@ -22,12 +25,13 @@ __all__ = [
     "Detection",
     "Detector",
     "FaceFinder",
+    "OpenDetector",
     "YuNet",
     "open_detector",
     "open_face_finder",
 ]
 
-DETECTORS: dict[str, Callable[..., Detector]] = {"yunet": YuNet, "scrfd": SCRFD}
+DETECTORS: dict[str, Callable[..., OpenDetector]] = {"yunet": YuNet, "scrfd": SCRFD}
 DEFAULT_DETECTOR = "yunet"
 EXPECTED = "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack"
 
@@ -39,7 +43,7 @@ def open_detector(
     size: int | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-) -> Detector:
+) -> OpenDetector:
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
@@ -64,6 +68,34 @@ def open_detector(
     settings = {"threshold": threshold, "size": size}
     options: dict[str, Any] = {option: value for option, value in settings.items() if value is not None}
     return DETECTORS[name](model, providers=providers, threads=threads, **options)
+
+
+class Detector(LazyDetector):
+    """Finds the faces in photos, by a detector that is opened when it is first used. It can be pickled.
+
+    Args:
+        model: as for ``open_detector``.
+        options: as for ``open_detector``: threshold, size, providers, threads.
+    """
+
+    def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Any) -> None:
+        super().__init__(partial(open_detector, model, **options))
+        self.model, self._options = model, options
+
+    def __repr__(self) -> str:
+        return f"<Detector {self.model}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Detector, self.model, **self._options), ()
+
+    @property
+    def identity(self) -> str:
+        """Everything that the detections depend on: kind, hash of the model, settings."""
+        return self.detector.identity
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first, in pixels of the image."""
+        return self.detector(image)
 
 
 def open_face_finder(

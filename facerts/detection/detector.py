@@ -54,14 +54,13 @@ class Detection:
         return float(min(right - left, bottom - top))
 
 
-class Detector(Protocol):
-    """Finds faces in photos; may be shared by threads.
+class OpenDetector(Protocol):
+    """Finds faces in photos; may be shared by threads."""
 
-    Attributes:
-        identity: everything that the detections depend on: kind, hash of the model, settings.
-    """
-
-    identity: str
+    @property
+    def identity(self) -> str:
+        """Everything that the detections depend on: kind, hash of the model, settings."""
+        ...
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         """Detect faces in an image, ``(H, W, 3) uint8`` RGB; the largest comes first."""
@@ -69,9 +68,12 @@ class Detector(Protocol):
 
 
 class FaceFinder(Protocol):
-    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``."""
+    """Finds the faces in images; may be shared by threads. Every ``OpenDetector`` is one, as is ``AutoDetector``."""
 
-    identity: str
+    @property
+    def identity(self) -> str:
+        """Everything that the detections depend on."""
+        ...
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
         """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""
@@ -86,28 +88,16 @@ def largest_first(faces: Iterable[Detection]) -> list[Detection]:
     return sorted(faces, key=lambda face: face.area, reverse=True)
 
 
-class AutoDetector:
-    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
+class LazyDetector:
+    """A detector that is opened, and whose model is perhaps downloaded, when it is first used."""
 
-    The detector is opened, and its model perhaps downloaded, for the first photo; ``identity``, everything that the
-    detections depend on, is known before.
-    """
-
-    def __init__(self, open_detector: Callable[[], Detector], identity: str) -> None:
-        self.identity = f"auto, {identity}"
+    def __init__(self, open_detector: Callable[[], OpenDetector]) -> None:
         self._open_detector = open_detector
-        self._opening: Future[Detector] | None = None
+        self._opening: Future[OpenDetector] | None = None
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AutoDetector, (self._open_detector, self.identity.removeprefix("auto, "))
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
-        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
-        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
-
     @property
-    def detector(self) -> Detector:
+    def detector(self) -> OpenDetector:
         """The detector, opened if it is not. Threads share one attempt; after a failure the next call tries again."""
         with self._lock:
             first = self._opening is None
@@ -119,6 +109,24 @@ class AutoDetector:
                 self._opening = None
                 opening.set_exception(error)
         return opening.result()
+
+
+class AutoDetector(LazyDetector):
+    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
+
+    The detector's ``identity``, everything that the detections depend on, is known before it is open.
+    """
+
+    def __init__(self, open_detector: Callable[[], OpenDetector], identity: str) -> None:
+        super().__init__(open_detector)
+        self.identity = f"auto, {identity}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AutoDetector, (self._open_detector, self.identity.removeprefix("auto, "))
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
+        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
 
 def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float) -> list[int]:

@@ -1,7 +1,7 @@
 """Aligned crops to embeddings and quality, through ONNX Runtime or from a table computed elsewhere."""
 
 from facerts.embedding.embedding_table import EmbeddingTable, load_table
-from facerts.embedding.onnx_embedder import OnnxEmbedder, OnnxModel, OnnxQuality, load_embedder, load_quality
+from facerts.embedding.onnx_embedder import OnnxEmbedder, OnnxModel, OnnxQuality, load_embedder
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.onnx.contract import read_description
 
@@ -13,7 +13,6 @@ __all__ = [
     "OnnxModel",
     "OnnxQuality",
     "load_embedder",
-    "load_quality",
     "load_table",
     "read_description",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,7 @@ from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import ModelError, problems_text
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
-from facerts.onnx.contract import (
-    Description,
-    InputSpec,
-    find_description,
-    read_description,
-    stored_description,
-)
+from facerts.onnx.contract import Description, InputSpec, find_description, read_description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.providers import usual_batch_size
 from facerts.onnx.session import metadata_of, open_session, run_session
@@ -54,6 +48,7 @@ class OnnxModel:
 
     Args:
         content: content of the file if it was changed; the path then only names it in errors.
+        session: of the file, if it is open already.
         description: description to use instead of the model's own.
         providers: ONNX Runtime's execution providers by name, in order of preference; ``auto`` for the fastest,
             None for the CPU.
@@ -68,6 +63,7 @@ class OnnxModel:
         path: str | Path,
         *,
         content: bytes | None = None,
+        session: Any = None,
         description: Description | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
@@ -75,7 +71,7 @@ class OnnxModel:
     ) -> None:
         path = Path(path)
         self.path = path
-        self.session = open_session(path, content=content, providers=providers, threads=threads)
+        self.session = session or open_session(path, content=content, providers=providers, threads=threads)
         self.description = _completed(
             description or find_description(path, metadata_of(self.session, path)), self.session, path
         )
@@ -89,6 +85,24 @@ class OnnxModel:
         self._roles = self._check_tensors()
         if len(self.session.get_inputs()) > 1:
             self._check_other_inputs()
+
+    def with_graph(self, content: bytes, outputs: Mapping[str, str] | None = None) -> OnnxModel:
+        """The model with a changed graph, opened in the same way.
+
+        Args:
+            outputs: the tensors to read by role; None for those of the description.
+        """
+        description = self.description
+        if outputs is not None:
+            description = description.model_copy(update={"outputs": dict(outputs), "quality": "none"})
+        return OnnxModel(
+            self.path,
+            content=content,
+            description=description,
+            providers=self.providers,
+            threads=self.threads,
+            batch_size=self.batch_size,
+        )
 
     @property
     def identity(self) -> str:
@@ -326,24 +340,14 @@ def load_model(
     batch_size: int | None = 64,
 ) -> OnnxEmbedder | OnnxQuality:
     """Open an ONNX model as an embedder, or for its quality if it has no embedding."""
-    path, load = Path(path), load_embedder
-    if not is_pack(path) and "embedding" not in (description or stored_description(path)).outputs:
-        load = load_quality  # type: ignore[assignment]
-    return load(path, description=description, providers=providers, threads=threads, batch_size=batch_size)
-
-
-def load_quality(
-    path: str | Path,
-    *,
-    description: Description | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int | None = 64,
-) -> OnnxQuality:
-    """Open an ONNX model for its quality."""
-    return OnnxQuality(
-        path, description=description, providers=providers, threads=threads, batch_size=batch_size
-    )
+    path = Path(path)
+    options: dict[str, Any] = {"providers": providers, "threads": threads, "batch_size": batch_size}
+    if is_pack(path):
+        return load_embedder(path, description=description, **options)
+    session = open_session(path, providers=providers, threads=threads)
+    description = description or find_description(path, metadata_of(session, path))
+    kind = OnnxEmbedder if "embedding" in description.outputs else OnnxQuality
+    return kind(path, session=session, description=description, **options)
 
 
 def outputs_of_crops(model: OnnxModel | Embedder, crops: NDArray[np.uint8]) -> FaceOutputs:

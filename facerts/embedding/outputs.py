@@ -57,6 +57,7 @@ class Embedder(Protocol):
         sha256: SHA-256 of the model's file; empty for a network in training.
         identity: optional; everything that the outputs depend on besides the crops. Those of an embedder without one
             are not kept for later.
+        without_scores: optional; the same embedder without its scores, for the mirror images of crops.
         thread_safe: optional; whether several threads may call the embedder at a time.
         batch_size: optional; how many crops it wants at a time.
         parallel_batches: optional; how many batches to process at the same time so that all cores are busy.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.detection.detector import Detector
+from facerts.detection.detector import OpenDetector
 from facerts.embedding.outputs import CropScore, Scores
 from facerts.metrics.identification import search
 
@@ -41,7 +41,7 @@ def sharpness(crops: NDArray[np.uint8]) -> Scores:
     return np.array([cv2.meanStdDev(values)[1].item() ** 2 for values in second], dtype=np.float32)
 
 
-def detector_score(detector: Detector) -> CropScore:
+def detector_score(detector: OpenDetector) -> CropScore:
     """``(N,)`` score of the surest face that a detector finds in each crop; 0 where it finds none.
 
     Give a detector with a low threshold: below it, scores are lost.
@@ -54,7 +54,7 @@ def detector_score(detector: Detector) -> CropScore:
     return of_crops
 
 
-def crop_scores(detector: Detector | None) -> Mapping[str, CropScore]:
+def crop_scores(detector: OpenDetector | None) -> Mapping[str, CropScore]:
     """The baselines that are had from a crop alone."""
     scores: dict[str, CropScore] = {"sharpness": sharpness}
     if detector is not None:

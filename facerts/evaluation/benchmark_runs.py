@@ -22,7 +22,6 @@ from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.search import Backend
 from facerts.errors import DataError, Error
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.evaluation_options import (
@@ -112,7 +111,6 @@ def run_identification(
     enrolled: int = 1,
     unknown: float = 0.5,
     seed: int = 0,
-    backend: Backend = "numpy",
 ) -> Result:
     """Search people in galleries, IJB's own or one drawn from images with identities, and return the folder's result.
 
@@ -142,7 +140,7 @@ def run_identification(
             notes=[*benchmark.notes, *_looked_at(embedder, benchmark.images)],
             data_sha256=hashed.sha256,
             interval="bootstrap over the probes' people",
-            searches=identification_of(outputs, benchmark, backend=backend),
+            searches=identification_of(outputs, benchmark),
         )
         folder.add(Sections(identification={benchmark.name: section}))
         folder.write()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
-from facerts.detection.detector import Detector
+from facerts.detection.detector import OpenDetector
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.embedding_table import EmbeddingTable
@@ -52,7 +52,7 @@ def corruptions_of(
     *,
     images: int = IMAGES,
     batch_size: int = 64,
-    detector: Detector | None = None,
+    detector: OpenDetector | None = None,
     seed: int = 0,
     kept: Kept | None = None,
 ) -> tuple[CorruptionResult, Arrays]:

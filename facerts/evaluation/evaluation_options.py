@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.detection.detector import Detector, FaceFinder
+from facerts.detection.detector import FaceFinder, OpenDetector
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.output_cache import OutputCache
@@ -60,7 +60,7 @@ class EvaluationOptions:
     every_pair: bool = False
     keep_crops: bool = True
     detector: FaceFinder | None = None
-    detector_baseline: Detector | None = None
+    detector_baseline: OpenDetector | None = None
     reference: Source | None = None
     neighbors: int = 10
     cache: OutputCache | None = None

@@ -1,7 +1,6 @@
 """Which image is in which group of people or images: by age, sex, origin, camera, or any other attribute.
 
-A group is the value of an attribute: the cell of a table, or what a pattern finds in the image's name. Numbers are put
-into ranges by their edges.
+A group is the value of an attribute, the cell of a table. Numbers are put into ranges by their edges.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,66 +21,58 @@ from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
 from facerts.io.console import printable
 from facerts.io.files import regular
-from facerts.io.time_limit import cpu_time_limit
 
 MAX_GROUPS = 50
 # More different numbers than this are values to put into ranges, not names of groups.
 MAX_NUMBERS = 20
 MAX_BYTES = 1 << 28
 MAX_ATTRIBUTES = 50
-# Beyond these lengths nothing is a name: keys are not searched, and names of groups are refused.
-MAX_KEY, MAX_NAME = 500, 100
-# The time to search all names: so many seconds, and one more for so many names; others take a thousandth of it.
-MAX_SECONDS, NAMES_PER_SECOND = 2.0, 1000
+MAX_NAME = 100
 
 _ATTRIBUTE = re.compile(r"\s*(\w[\w -]*?)\s*=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
-# Values of each attribute for the images, "" where unknown; and remarks for the report.
-ValuesAndNotes = tuple[dict[str, list[str]], list[str]]
-
 
 @dataclass(frozen=True)
-class NamePattern:
-    """A value in the images' names: what the first group of a regular expression captures."""
+class Groups:
+    """A CSV file with a row for each image, which says its groups; ``read_groups`` reads it.
 
-    attribute: str
-    pattern: re.Pattern[str]
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return (self.attribute,)
-
-    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
-        matches: list[re.Match[str] | None] = []
-        try:
-            # Some expressions take a time that doubles with each letter of a name.
-            with cpu_time_limit(MAX_SECONDS + len(keys) / NAMES_PER_SECOND):
-                for key in keys:
-                    matches.append(self.pattern.search(key) if len(key) <= MAX_KEY else None)
-        except TimeoutError as error:
-            raise DataError(
-                f"{self.attribute}: the pattern {self.pattern.pattern!r} takes too long on names such as "
-                f"{printable(key)!r}; write it without repetitions inside repetitions"
-            ) from error
-        if keys and not any(matches):
-            raise DataError(
-                f"{self.attribute}: the pattern {self.pattern.pattern!r} is in no name, such as {printable(keys[0])!r}"
-            )
-        return {self.attribute: [(match and match.group(1)) or "" for match in matches]}, []
-
-
-@dataclass(frozen=True)
-class GroupTable:
-    """A CSV file with a row for each image; ``attributes`` are the names of its columns after the first."""
+    Attributes:
+        attributes: names of its columns after the first.
+        edges: ascending edges of the ranges of attributes that are numbers.
+    """
 
     path: Path
     attributes: tuple[str, ...]
     names: Sequence[Parts]
     rows: Sequence[tuple[str, ...]]
     lines: Sequence[int]
+    edges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
+    def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
+        """The group of each image by attribute, and remarks for the report.
+
+        Args:
+            keys: ``N`` names of images in their source.
+
+        Returns:
+            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
+        """
+        groups: dict[str, NDArray[np.str_]] = {}
+        values, notes = self._values(keys)
+        for attribute, of_images in values.items():
+            names = self._named(attribute, of_images, keys)
+            unknown = [key for key, name in zip(keys, names, strict=True) if not name]
+            if unknown:
+                notes.append(
+                    f"{attribute} is unknown for {len(unknown):,} of {len(keys):,} images, the first is "
+                    f"{printable(unknown[0])}."
+                )
+            groups[attribute] = np.array(names, dtype=np.str_)
+        return groups, notes
+
+    def _values(self, keys: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+        """Values of each attribute for the images, "" where unknown, and remarks for the report."""
         of_images = rows_of_images(self.names, keys)
         chosen = []
         for key, rows in zip(keys, of_images, strict=True):
@@ -101,39 +92,6 @@ class GroupTable:
         notes = [f"{self.path.name}: {unused:,} of {len(self.names):,} rows name no image."] if unused else []
         columns = zip(*chosen, strict=True) if chosen else ((),) * len(self.attributes)
         return {name: list(column) for name, column in zip(self.attributes, columns, strict=True)}, notes
-
-
-# Gives images values of one or several attributes; a DataError says that it fits none of them, or says two things.
-GroupRule = NamePattern | GroupTable
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Rules that give images their groups, from ``read_groups``; ``edges`` ascend, of attributes that are numbers."""
-
-    rules: Sequence[GroupRule]
-    edges: Mapping[str, tuple[float, ...]]
-
-    def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
-        """The ``(N,)`` group of each image by attribute, "" where unknown, and sentences on what is unknown.
-
-        ``keys`` are the N names of the images in their source.
-        """
-        groups: dict[str, NDArray[np.str_]] = {}
-        notes = []
-        for rule in self.rules:
-            values, remarks = rule.values(keys)
-            notes += remarks
-            for attribute, of_images in values.items():
-                names = self._named(attribute, of_images, keys)
-                unknown = [key for key, name in zip(keys, names, strict=True) if not name]
-                if unknown:
-                    notes.append(
-                        f"{attribute} is unknown for {len(unknown):,} of {len(keys):,} images, the first is "
-                        f"{printable(unknown[0])}."
-                    )
-                groups[attribute] = np.array(names, dtype=np.str_)
-        return groups, notes
 
     def _named(self, attribute: str, values: Sequence[str], keys: Sequence[str]) -> list[str]:
         """Values as names of groups: as they are, or as ranges."""
@@ -171,38 +129,25 @@ class Groups:
         return stripped
 
 
-def read_groups(texts: Sequence[str], edges: Sequence[str] = ()) -> Groups:
+def read_groups(path: str | Path, edges: Sequence[str] = ()) -> Groups:
     """The groups that the options ``--groups`` and ``--group-edges`` describe.
 
     Args:
-        texts: each the path of a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``, or ``ATTRIBUTE=REGEX``.
+        path: a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``.
         edges: each ``ATTRIBUTE=NUMBER,NUMBER,…``.
-
-    Examples:
-        >>> groups = read_groups([r"age=a(\\d+)\\."], ["age=13,20"])
-        >>> values, notes = groups.of(["00a02.jpg", "01a13.jpg", "02a77.jpg", "03.jpg"])
-        >>> values["age"].tolist()
-        ['below 13', '13 to 19', '20 and above', '']
-        >>> notes
-        ['age is unknown for 1 of 4 images, the first is 03.jpg.']
     """
-    rules = [_rule(text) for text in texts]
-    attributes = [attribute for rule in rules for attribute in rule.attributes]
-    repeated = next((name for name in attributes if attributes.count(name) > 1), None)
-    if repeated is not None:
-        raise Error(f"--groups gives {repeated!r} twice; keep one")
+    table = _read_table(Path(path))
     of_attribute: dict[str, tuple[float, ...]] = {}
     for text in edges:
         attribute, bounds = _edges(text)
-        if attribute not in attributes:
+        if attribute not in table.attributes:
             raise Error(
-                f"--group-edges {text}: there is no attribute {attribute!r}; --groups gives "
-                f"{', '.join(attributes) or 'none'}"
+                f"--group-edges {text}: there is no attribute {attribute!r}, only {', '.join(table.attributes)}"
             )
         if attribute in of_attribute:
             raise Error(f"--group-edges gives {attribute!r} twice; keep one")
         of_attribute[attribute] = bounds
-    return Groups(rules, of_attribute)
+    return replace(table, edges=of_attribute)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -222,24 +167,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(set(names), key=place)
 
 
-def _rule(text: str) -> GroupRule:
-    match = _ATTRIBUTE.fullmatch(text)
-    if match is None:
-        return _read_table(Path(text))
-    attribute, pattern = match.groups()
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise Error(f"--groups {text}: not a regular expression ({error})") from error
-    if not compiled.groups:
-        raise Error(
-            rf"--groups {text}: the expression captures no group; put what gives the group in parentheses, as in "
-            rf"'age=a(\d+)\.'"
-        )
-    return NamePattern(attribute, compiled)
-
-
-def _read_table(path: Path) -> GroupTable:
+def _read_table(path: Path) -> Groups:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
@@ -259,14 +187,12 @@ def _read_table(path: Path) -> GroupTable:
                 rows.append(tuple(cells[1:]))
                 lines.append(reader.line_num)
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}); --groups takes a CSV file or ATTRIBUTE=REGEX"
-        ) from error
+        raise DataError(f"{path}: cannot be read ({error.strerror}); --groups takes a CSV file") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a CSV table in UTF-8 ({error})") from error
     if not rows:
         raise DataError(f"{path}: no rows below the header")
-    return GroupTable(path, tuple(header[1:]), names, rows, lines)
+    return Groups(path, tuple(header[1:]), names, rows, lines)
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:

@@ -21,7 +21,6 @@ from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.error_versus_reject import (
     ORACLE,
     RATES,
-    Convention,
     ErrorVersusReject,
     RejectCurve,
     error_versus_reject,
@@ -46,7 +45,7 @@ def reject_of(
     every: AllPairs | None = None,
     rows: NDArray[np.integer] | None = None,
 ) -> list[RejectResult]:
-    """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
+    """Curves by every score, on the benchmark's pairs and on every pair.
 
     Args:
         fmr: false match rate at which the threshold is chosen.
@@ -62,21 +61,10 @@ def reject_of(
         )
     listed = compare_benchmark(similarity.of_pairs(outputs, benchmark.pairs), benchmark)
     check_fmr(fmr, listed.impostors, benchmark.name)
-    fixed = error_versus_reject(listed, scores, [fmr], replicates=REPLICATES)[fmr]
-    per_rate = error_versus_reject(listed, scores, [fmr], convention="per_rate")[fmr]
-    conventions: tuple[tuple[Convention, ErrorVersusReject], ...] = (("fixed", fixed), ("per_rate", per_rate))
+    measured = error_versus_reject(listed, scores, [fmr], replicates=REPLICATES)[fmr]
     curves = [
-        reject_result(
-            by,
-            curves.by[by],
-            fixed,
-            fmr,
-            similarity=similarity.name,
-            unit=listed.unit,
-            convention=convention,
-        )
+        reject_result(by, measured.by[by], measured, fmr, similarity=similarity.name, unit=listed.unit)
         for by in scores
-        for convention, curves in conventions
     ]
     if every is not None and rows is not None:
         of_rows = {by: values[rows] for by, values in scores.items()}
@@ -90,15 +78,14 @@ def reject_of(
 def reject_result(
     by: str,
     curve: RejectCurve,
-    fixed: ErrorVersusReject,
+    measured: ErrorVersusReject,
     fmr: float,
     *,
     similarity: str = COSINE.name,
     pairs: PairSet = "benchmark",
     unit: str,
-    convention: Convention = "fixed",
 ) -> RejectResult:
-    """A curve as results have it; ``fixed`` was measured with a fixed threshold, chosen at the rate ``fmr``."""
+    """A curve as results have it; ``measured`` is of a threshold chosen at the false match rate ``fmr``."""
     ci95 = {end: curve.pauc[end].interval() for end in (0.2, 0.95)}
     low, high = ci95[0.2], ci95[0.95]
     return RejectResult(
@@ -106,17 +93,16 @@ def reject_result(
         similarity=similarity,
         pairs=pairs,
         fmr=fmr,
-        genuine=fixed.genuine,
-        impostors=fixed.impostors,
-        impostors_accepted=fixed.accepted,
-        threshold=fixed.threshold,
+        genuine=measured.genuine,
+        impostors=measured.impostors,
+        impostors_accepted=measured.accepted,
+        threshold=measured.threshold,
         rejected=list(RATES),
         fnmr=curve.fnmr.tolist(),
-        oracle_fnmr=fixed.by[ORACLE].fnmr.tolist(),
+        oracle_fnmr=measured.by[ORACLE].fnmr.tolist(),
         area=_areas(curve),
-        random_area=fixed.fnmr.value,
-        oracle_area=_areas(fixed.by[ORACLE]),
-        convention=convention,
+        random_area=measured.fnmr.value,
+        oracle_area=_areas(measured.by[ORACLE]),
         ci95=None if low is None or high is None else {"0.2": low, "0.95": high},
         fnmr_ci95=None if curve.ci95 is None else (curve.ci95[0].tolist(), curve.ci95[1].tolist()),
         interval=None if curve.ci95 is None else f"bootstrap over {unit}",

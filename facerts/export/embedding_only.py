@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.errors import Error, ModelError
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.io.files import scratch_folder
@@ -36,9 +36,6 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
 
     Returns:
         The largest differences between the model and the new file.
-
-    Raises:
-        MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, out = Path(model), Path(out)
     for file in (path, out):
@@ -54,7 +51,7 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
         _write(path, embedder.description.outputs["embedding"], part)
         crops = check_crops()
         written = OnnxEmbedder(out, content=part.read_bytes(), description=description)
-        parity = _check(path, embedder(crops), written(crops))
+        parity = compare_outputs(embedder(crops), written(crops), of=str(path))
         store_description(part, description, out)
     return parity
 
@@ -89,10 +86,3 @@ def _write(path: Path, embedding: str, part: Path) -> None:
         if node.name.startswith(SUBTRACTION_NAMES + MULTIPLICATION_NAMES):
             node.name = f"node_{node.name}"
     part.write_bytes(model.SerializeToString())
-
-
-def _check(path: Path, before: FaceOutputs, after: FaceOutputs) -> Parity:
-    try:
-        return compare_outputs(before, after)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality, load_quality
+from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
 from facerts.errors import Error, ModelError
 from facerts.export.crop_nodes import OPSET, prepend_preprocessing
 from facerts.export.merge_graphs import add_length, append, same_opset
-from facerts.export.non_face_probe import ROLE
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.find import find_model
 from facerts.io.files import scratch_folder
@@ -28,10 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinedModel:
-    """The result of ``join_quality``."""
+    """A file with the outputs of a recognizer and the quality of another model.
+
+    Attributes:
+        description: description of the file, with its thresholds.
+        left_out: why faces to calibrate on could not be read, one sentence each.
+    """
 
     description: Description
     parity: Parity
+    left_out: tuple[str, ...] = ()
 
 
 def join_quality(
@@ -55,9 +60,6 @@ def join_quality(
         quality: an ONNX model with a quality and its description, or the name of a shipped model.
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
         providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
-
-    Raises:
-        MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
     check_target(out, path, quality_path)
@@ -67,7 +69,7 @@ def join_quality(
         if is_pack(path):
             path, pack_description = find_recognizer(path, folder)
         recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
-        scorer = load_quality(quality_path, **options)  # type: ignore[arg-type]
+        scorer = OnnxQuality(quality_path, **options)  # type: ignore[arg-type]
         graph = load_graph(path, "joining models")
         batch = _common_batch(recognizer, scorer)
         graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
@@ -77,7 +79,10 @@ def join_quality(
         content = graph.SerializeToString()
         part.write_bytes(content)
         joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]
-        parity = _check(recognizer, scorer, joined)
+        crops = check_crops()
+        expected = replace(recognizer(crops), quality=scorer(crops))
+        named = f"{recognizer.name} with the quality of {scorer.name}"
+        parity = compare_outputs(expected, joined(crops), of=named)
         replace_entry(part, out, METADATA_KEY, description.to_json())
     return JoinedModel(description, parity)
 
@@ -97,7 +102,7 @@ def _joined(
     ours, theirs = scorer.description, recognizer.description
     graph, quality_graph = same_opset(graph, quality_graph, OPSET)
     tensors = {"quality": _quality_tensor(quality_graph, ours)}
-    for role in ("uncertainty", ROLE):
+    for role in ("uncertainty", "not_a_face"):
         if role in ours.outputs:
             tensors[role] = ours.outputs[role]
     keep_outputs(quality_graph.graph, set(tensors.values()))
@@ -198,12 +203,3 @@ def _without_kept(matching: Matching | None) -> Matching | None:
         rate: threshold.model_copy(update={"kept": {}}) for rate, threshold in matching.thresholds.items()
     }
     return matching.model_copy(update={"thresholds": thresholds})
-
-
-def _check(recognizer: OnnxEmbedder, scorer: OnnxQuality, joined: OnnxEmbedder) -> Parity:
-    crops = check_crops()
-    expected = replace(recognizer(crops), quality=scorer(crops))
-    try:
-        return compare_outputs(expected, joined(crops))
-    except ModelError as error:
-        raise ModelError(f"{recognizer.name} with the quality of {scorer.name}: {error}") from error

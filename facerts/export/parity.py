@@ -50,31 +50,48 @@ class Parity:
     quality_error: float | None
     quality_spread: float | None
 
+    def within(self, tolerance: Tolerance) -> bool:
+        """Whether both differences are small enough; a NaN is not."""
+        exact = self.quality_error is None or self.quality_error <= self.allowed_error(tolerance)
+        return exact and (self.cosine is None or self.cosine >= tolerance.cosine)
 
-def compare_outputs(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT) -> Parity:
-    """Compare what a written file computes with what it should compute on the same crops."""
+    def allowed_error(self, tolerance: Tolerance) -> float:
+        """The quality error that a tolerance allows on these crops."""
+        return max(tolerance.quality_error, tolerance.quality_spreads * (self.quality_spread or 0))
+
+
+def measure_parity(expected: FaceOutputs, actual: FaceOutputs) -> Parity:
+    """Measure how far outputs are from those that were expected of the same crops."""
     cosine = error = spread = None
     if expected.embedding.shape[1]:
         cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
-    allowed = tolerance.quality_error
     if actual.quality is not None and expected.quality is not None:
         error = float(np.abs(expected.quality - actual.quality).max())
         spread = float(expected.quality.std())
-        allowed = max(allowed, tolerance.quality_spreads * spread)
-    if not (cosine is None or cosine >= tolerance.cosine) or not (error is None or error <= allowed):
-        embeddings = "there are no embeddings"
-        if cosine is not None:
-            embeddings = (
-                f"the minimum cosine similarity of embeddings is {cosine:.7f} (at least {tolerance.cosine})"
-            )
-        quality = "no quality"
-        if error is not None:
-            quality = f"qualities differ by up to {error:.3g} (at most {allowed:.3g})"
-        raise ModelError(
-            f"the exported network does not compute what the original computes: on {len(expected)} crops {embeddings}, "
-            f"{quality}; no file was written"
-        )
     return Parity(len(expected), cosine, error, spread)
+
+
+def compare_outputs(
+    expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT, *, of: str = ""
+) -> Parity:
+    """Check that a written file computes what it should compute on the same crops.
+
+    Args:
+        of: what errors name.
+    """
+    parity = measure_parity(expected, actual)
+    if parity.within(tolerance):
+        return parity
+    embeddings, quality = "there are no embeddings", "no quality"
+    if parity.cosine is not None:
+        embeddings = f"the minimum cosine similarity of embeddings is {parity.cosine:.7f} (at least {tolerance.cosine})"
+    if parity.quality_error is not None:
+        allowed = parity.allowed_error(tolerance)
+        quality = f"qualities differ by up to {parity.quality_error:.3g} (at most {allowed:.3g})"
+    raise ModelError(
+        f"{of and f'{of}: '}the exported network does not compute what the original computes: on {parity.crops} crops "
+        f"{embeddings}, {quality}; no file was written"
+    )
 
 
 def check_crops(source: Source | None = None) -> NDArray[np.uint8]:

@@ -36,6 +36,7 @@ class CatalogModel(HashedFile):
             their own convention.
         published: accuracy in percent by benchmark, as its authors say.
         source: where these facts stand.
+        measured_with: which file we ran, and how; None if we never had it.
     """
 
     kind: Kind
@@ -46,6 +47,7 @@ class CatalogModel(HashedFile):
     description: Description | None = None
     published: dict[str, float] = Field(default_factory=dict)
     source: Text
+    measured_with: Text | None = None
 
     @model_validator(mode="after")
     def is_complete(self) -> CatalogModel:
@@ -55,6 +57,8 @@ class CatalogModel(HashedFile):
             raise ValueError("recognizers and packs, and no others, have an embedding_size")
         if (self.kind in {"recognizer", "quality"}) != (self.description is not None):
             raise ValueError("recognizers and qualities, and no others, have a description")
+        if self.measured and self.measured_with is None:
+            raise ValueError("what was measured needs measured_with, the file that was run")
         return self
 
     @property

@@ -139,8 +139,8 @@ def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = T
     by_hand = f"facerts models pull {model.name} --from FILE"
     if is_offline():
         raise ModelError(
-            f"{model.name} is not on this machine, and --offline or {OFFLINE_VARIABLE} forbids downloading it. Run "
-            f"facerts models pull {model.name} without them, or on another machine: {by_hand} then takes the file "
+            f"{model.name} is not on this machine, and {OFFLINE_VARIABLE} forbids downloading it. Run "
+            f"facerts models pull {model.name} without it, or on another machine: {by_hand} then takes the file "
             f"{model.file} from there"
         )
     urls = list(model.urls)

@@ -19,17 +19,27 @@ from facerts.onnx.contract import Description
 from facerts.onnx.model_pack import pack_description
 
 
+def installed_file(model: CatalogModel) -> Path | None:
+    """The file of a model, whose content is not checked; None if it is not on this machine with its description."""
+    return next(
+        (
+            path
+            for path in candidates(model)
+            if path.is_file() and (model.kind == "detector" or _beside(path).is_file())
+        ),
+        None,
+    )
+
+
 def find_installed(name: Name) -> Path | None:
     """The file of a model of the catalog, after checking its hash; None if it is not on this machine."""
     model = in_catalog(name)
-    for path in candidates(model):
-        if path.is_file() and (model.kind == "detector" or _beside(path).is_file()):
-            if wrong := model.mismatch(path):
-                raise ModelError(
-                    f"{path}: {wrong}; delete it, or run facerts models remove {name}, and pull it again"
-                )
-            return path
-    return None
+    path = installed_file(model)
+    if path is not None and (wrong := model.mismatch(path)):
+        raise ModelError(
+            f"{path}: {wrong}; delete it, or run facerts models remove {name}, and pull it again"
+        )
+    return path
 
 
 def install(name: Name, source: str | Path | None = None, mirror: str | None = None) -> Path:

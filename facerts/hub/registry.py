@@ -37,8 +37,8 @@ class HashedFile(StrictModel):
     Attributes:
         commercial: whether the weights may be used commercially; "disputed" where their publisher's license says so,
             and that of the training data or of the original weights does not.
-        measured: what we measured: accuracies and TAR as shares, by benchmark, and the "time" of a crop on one core, of
-            mobilefacenet's.
+        measured: what we measured: accuracies and TAR as shares, by benchmark, and the "time" of a crop, of
+            mobilefacenet's in the same run.
     """
 
     name: Name

@@ -210,7 +210,7 @@ def compare_all(
     people: NDArray[np.integer],
     progress: Callable[[int], None] | None = None,
 ) -> AllPairs:
-    """``all_pairs`` with a tail that suffices for thresholds that are chosen again as images are rejected."""
+    """``all_pairs`` with a longer tail, for the thresholds of replicates."""
     sizes = np.unique(people, return_counts=True)[1].astype(np.int64)
     impostors = (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
     tail = int(min(max(MIN_TAIL, REJECT_SHARE * impostors), MAX_REJECT_TAIL))

@@ -93,33 +93,6 @@ class ComparedPairs:
         ranks = np.searchsorted(running, [fmr * running[-1] + 1e-9 for fmr in fmrs], side="right")
         return [float(self.tail[rank]) if rank < len(self.tail) else float("-inf") for rank in ranks]
 
-    def thresholds_left(self, fmrs: Sequence[float], kept: NDArray[np.bool_], left: int) -> list[float]:
-        """A threshold for each FMR on the impostor pairs that are left; ``kept`` ``(K,)`` are those of the tail.
-
-        It is NaN if no pair is left or it lies below the tail.
-        """
-        rows = np.flatnonzero(kept)
-        allowed = [int(np.floor(fmr * left + 1e-9)) for fmr in fmrs]
-        return [_just_above(self.tail[rows[n]]) if n < len(rows) else float("nan") for n in allowed]
-
-    def ranked_impostors(self, quality: Floats) -> tuple[Floats, NDArray[np.int64]]:
-        """Impostor pairs by the quality of their worse image, counted without enumerating them.
-
-        Returns:
-            Qualities ``(K,)``, descending, and the number of pairs ``(K,)`` up to each of them.
-        """
-        if self.people is None or len(self.tail) == self.impostors:
-            ranks = np.sort(quality[self.tail_pairs].min(axis=1))[::-1]
-            return ranks, np.arange(1, self.impostors + 1)
-        best_first = self.images[np.argsort(-quality[self.images], kind="stable")]
-        people = self.people[best_first]
-        by_person = np.argsort(people, kind="stable")
-        # An image forms a pair with each better image of another person.
-        better_of_person = np.empty(len(people), dtype=np.int64)
-        starts = np.searchsorted(people[by_person], people[by_person])
-        better_of_person[by_person] = np.arange(len(people)) - starts
-        return quality[best_first], np.cumsum(np.arange(len(people)) - better_of_person)
-
 
 def compare_listed(
     scores: ArrayLike,

@@ -1,22 +1,19 @@
-"""Error versus reject: how the false non-match rate falls as pairs or images of low quality are rejected.
+"""Error versus reject: how the false non-match rate falls as pairs of low quality are rejected.
 
-What is rejected is a share of the *pairs* of lowest quality (that of their worse image), or a share of the *images* of
-lowest quality, with every pair that has a rejected image. The match threshold is *fixed*, chosen once on all impostor
-pairs as in a deployed system, or chosen *per rate* on the impostor pairs that remain. Fig. 8 of the RTS paper plots
-FNMR at FMR 1e-3 against the share of pairs rejected; ``pauc`` makes one number of such a curve.
+What is rejected is a share of the genuine pairs of lowest quality (that of their worse image). The match threshold is
+chosen once, on all impostor pairs, as in a deployed system. Fig. 8 of the RTS paper plots FNMR at FMR 1e-3 against the
+share of pairs rejected; ``pauc`` makes one number of such a curve.
 
 Qualities that are equal cannot be ordered. If a rate falls within a tie, the errors and the pairs that remain are
-interpolated linearly over the tie: the expected values when pairs are rejected, and a close approximation when images
-are. When thresholds are chosen per rate, impostor pairs in a tie are kept, which can only raise the threshold.
+interpolated linearly over the tie, which gives the expected values.
 
-Whole pairs or images are rejected (a share is rounded down); in replicates, where they have weights, parts of them too.
+Whole pairs are rejected (a share is rounded down); in replicates, where they have weights, parts of them too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,14 +22,11 @@ from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.intervals import Estimate
 from facerts.metrics.pauc import pauc
 
-Unit = Literal["pairs", "images"]
-Convention = Literal["fixed", "per_rate"]
-
 ORACLE = "oracle"
 ENDS = (0.2, 0.3, 0.95)
 # Shares rejected by the curves.
 RATES = tuple(round(0.01 * step, 2) for step in range(96))
-# Areas at a fixed threshold take steps of 0.1%. Steps of 1% would overestimate them by up to 0.003.
+# Areas take steps of 0.1%. Steps of 1% would overestimate them by up to 0.003.
 FINE_RATES = tuple(round(0.001 * step, 3) for step in range(301)) + RATES[31:]
 # Weights of pairs that are held in memory at a time.
 CHUNK = 4_000_000
@@ -86,8 +80,6 @@ def error_versus_reject(
     qualities: Mapping[str, ArrayLike],
     fmrs: Sequence[float],
     *,
-    unit: Unit = "pairs",
-    convention: Convention = "fixed",
     replicates: int = 300,
     seed: int = 0,
     thresholds_on: ComparedPairs | None = None,
@@ -95,19 +87,14 @@ def error_versus_reject(
     """Error versus reject at the recognizer's threshold for each FMR.
 
     Args:
-        qualities: ``(N,)`` qualities of the images by label, higher is better. If pairs are rejected, the best possible
-            order is added as "oracle": each pair's own score. No simple order is the best one if images are rejected or
-            thresholds are chosen per rate, so there is no oracle then.
-        unit: what is rejected: a share of the genuine pairs, or of the images.
-        convention: "fixed" or "per_rate". With "per_rate" the impostor pairs are rejected, too: the same share of them
-            by their own quality, or those of rejected images. Where few pairs are left, a threshold may accept none of
-            the impostors; if it lies below the impostor scores that are kept, FNMR is NaN. There are no replicates.
+        qualities: ``(N,)`` qualities of the images by label, higher is better. The best possible order is added as
+            "oracle": each pair's own score.
         replicates: B, number of bootstrap replicates, each with its own threshold. An image counts as often as its
             person was drawn (once if people are unknown), a pair as in ``resample``.
         seed: seed of the bootstrap. What is drawn does not depend on the scores, so that the replicates of several
             recognizers on the same pairs can be averaged and subtracted one by one.
         thresholds_on: the same pairs of other images of the same people, whose scores determine the thresholds; None
-            for ``pairs`` itself. Only with "fixed".
+            for ``pairs`` itself.
 
     Returns:
         The curves by FMR.
@@ -118,9 +105,8 @@ def error_versus_reject(
 
     Examples:
         Nine images of three people. The last one of each is poor: it fails to match the others of its person, and
-        resembles the other poor ones, which makes the threshold strict. Six of nine genuine pairs are errors. If the
-        three poor images are rejected, none is left, but three rejected pairs leave three of six; if impostor pairs are
-        rejected, too, the threshold falls.
+        resembles the other poor ones, which makes the threshold strict. Six of nine genuine pairs are errors, and three
+        rejected pairs leave three of six.
 
         >>> from itertools import combinations
         >>> from facerts.metrics.compared_pairs import compare_listed
@@ -131,44 +117,28 @@ def error_versus_reject(
         >>> scores = np.where(same, np.where(poor_images, 0.4, 0.8), np.where(poor_images == 2, 0.5, 0.1))
         >>> pairs = compare_listed(scores, same, rows, people)
         >>> sharpness = [9, 8, 1, 7, 6, 2, 5, 4, 3]
-        >>> for unit in ("pairs", "images"):
-        ...     for convention in ("fixed", "per_rate"):
-        ...         measured = error_versus_reject(pairs, {"q": sharpness}, [0.04], unit=unit, convention=convention)
-        ...         fnmr = measured[0.04].by["q"].fnmr.round(3)
-        ...         print(f"{unit:6} {convention:8}", fnmr[0], fnmr[23], fnmr[41])
-        pairs  fixed    0.667 0.571 0.5
-        pairs  per_rate 0.667 0.571 0.0
-        images fixed    0.667 0.4 0.0
-        images per_rate 0.667 0.0 0.0
+        >>> fnmr = error_versus_reject(pairs, {"q": sharpness}, [0.04])[0.04].by["q"].fnmr.round(3)
+        >>> fnmr[[0, 23, 41]].tolist()
+        [0.667, 0.571, 0.5]
     """
-    if unit not in ("pairs", "images") or convention not in ("fixed", "per_rate"):
-        raise ValueError(f"there is no unit {unit!r} with the convention {convention!r}")
     source = pairs if thresholds_on is None else thresholds_on
-    _check_same_pairs(pairs, source, convention)
+    _check_same_pairs(pairs, source)
     checked = {label: _checked(label, quality, pairs) for label, quality in qualities.items()}
     for fmr in fmrs:
         check_fmr(fmr, source.impostors)
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
-    limits, drawn = _replicates(source, fmrs, 0 if convention == "per_rate" else replicates, seed)
+    limits, drawn = _replicates(source, fmrs, replicates, seed)
     fnmr = _without_rejection(pairs, thresholds, limits, drawn)
-    orders = {label: _order(pairs, quality, unit) for label, quality in checked.items()}
-    if unit == "pairs" and convention == "fixed":
-        scores = np.asarray(pairs.genuine, dtype=np.float64)
-        orders[ORACLE] = _Order(pairs, scores, scores, pairs.genuine_units)
+    orders = {
+        label: _Order(pairs, pair_quality(quality, pairs.genuine_pairs)) for label, quality in checked.items()
+    }
+    orders[ORACLE] = _Order(pairs, np.asarray(pairs.genuine, dtype=np.float64))
 
-    rates = FINE_RATES if convention == "fixed" else RATES
     curves: list[dict[str, RejectCurve]] = [{} for _ in fmrs]
     for label, order in orders.items():
-        if convention == "fixed":
-            whole = order.curves(thresholds, rates)[:, 0]
-        else:
-            by_rate = _thresholds_per_rate(pairs, checked[label], fmrs, unit)
-            whole = np.column_stack(
-                [order.curves(by_rate[:, [i]], [rate])[:, 0] for i, rate in enumerate(rates)]
-            )
-        resampled = order.curves(limits, rates, drawn)
+        whole, resampled = order.curves(thresholds)[:, 0], order.curves(limits, drawn)
         for i in range(len(fmrs)):
-            curves[i][label] = _curve(whole[i], resampled[i], rates)
+            curves[i][label] = _curve(whole[i], resampled[i])
     return {
         fmr: ErrorVersusReject(
             float(thresholds[i, 0]),
@@ -204,8 +174,9 @@ def _replicates(
     return np.nextafter(limits, np.inf), drawn
 
 
-def _curve(fnmr: Floats, resampled: Floats, rates: Sequence[float]) -> RejectCurve:
-    """From FNMR ``(R,)`` at the rates, and ``(B, R)`` in the replicates."""
+def _curve(fnmr: Floats, resampled: Floats) -> RejectCurve:
+    """From FNMR ``(R,)`` at ``FINE_RATES``, and ``(B, R)`` in the replicates."""
+    rates = FINE_RATES
     steps = np.searchsorted(rates, np.array(RATES) - 1e-9)
     defined = resampled[~np.isnan(resampled[:, 0])][:, steps]
     areas = {end: Estimate(float(pauc(fnmr, rates, end)), pauc(resampled, rates, end)) for end in ENDS}
@@ -219,58 +190,39 @@ def _curve(fnmr: Floats, resampled: Floats, rates: Sequence[float]) -> RejectCur
 
 
 class _Order:
-    """An order in which pairs or images are rejected, and the genuine pairs that each step takes along."""
+    """An order in which genuine pairs are rejected."""
 
-    def __init__(
-        self,
-        pairs: ComparedPairs,
-        quality: Floats,
-        rejected_quality: Floats,
-        rejected_units: NDArray[np.int64] | None,
-    ) -> None:
-        """Sort once, for all thresholds and replicates.
-
-        ``quality`` ``(G,)`` is that of genuine pairs, ``rejected_quality`` ``(U,)`` that of what is rejected, pairs or
-        images, which are drawn with ``rejected_units`` ``(U,)``; None if they count once in each replicate.
-        """
+    def __init__(self, pairs: ComparedPairs, quality: Floats) -> None:
+        """Sort once by the ``(G,)`` quality of each genuine pair, for all thresholds and replicates."""
         order = np.argsort(quality, kind="stable")
-        rejected_order = np.argsort(rejected_quality, kind="stable")
-        levels = np.unique(rejected_quality)
         self.scores = np.asarray(pairs.genuine, dtype=np.float64)[order]
         self.units = pairs.genuine_units[order]
-        self.rejected = len(rejected_quality)
-        self.rejected_units = None if rejected_units is None else rejected_units[rejected_order]
         # Where each tie ends, after the start of the first.
-        self.ends = np.append(0, np.searchsorted(quality[order], levels, side="right"))
-        self.rejected_ends = np.append(
-            0, np.searchsorted(rejected_quality[rejected_order], levels, side="right")
-        )
+        self.ends = np.append(0, np.searchsorted(quality[order], np.unique(quality), side="right"))
 
-    def curves(
-        self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None = None
-    ) -> Floats:
-        """FNMR ``(F, B, R)`` by FMR, replicate and share rejected; NaN where no pair is left or a threshold is NaN.
+    def curves(self, thresholds: Floats, drawn: NDArray[np.float32] | None = None) -> Floats:
+        """FNMR by threshold and share rejected.
 
-        ``drawn`` ``(B, U)`` is how often people or genuine pairs were drawn; None counts each pair once, and rejects
-        whole pairs or images.
+        Args:
+            thresholds: ``(F, B)`` by FMR and replicate.
+            drawn: ``(B, U)`` how often people or genuine pairs were drawn; None to count each pair once, and to reject
+                whole pairs.
+
+        Returns:
+            ``(F, B, R)`` at ``FINE_RATES``; NaN where no genuine pair is left.
         """
-        fnmr = np.empty((*thresholds.shape, len(rates)))
-        size = max(1, CHUNK // (len(self.scores) + self.rejected))
+        fnmr = np.empty((*thresholds.shape, len(FINE_RATES)))
+        size = max(1, CHUNK // (2 * len(self.scores)))
         for start in range(0, thresholds.shape[1], size):
             part = slice(start, start + size)
-            fnmr[:, part] = self._chunk(thresholds[:, part], rates, None if drawn is None else drawn[part])
+            fnmr[:, part] = self._chunk(thresholds[:, part], None if drawn is None else drawn[part])
         return fnmr
 
-    def _chunk(self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None) -> Floats:
+    def _chunk(self, thresholds: Floats, drawn: NDArray[np.float32] | None) -> Floats:
         weights = np.ones((1, self.units.max() + 1), dtype=np.float32) if drawn is None else drawn
         running = _running(weights[:, self.units])
-        if drawn is None or self.rejected_units is None:
-            rejected = np.tile(self.rejected_ends.astype(np.float64), (len(weights), 1))
-        elif np.array_equal(self.rejected_units, self.units):
-            rejected = running[:, self.rejected_ends]
-        else:
-            rejected = _running(weights[:, self.rejected_units])[:, self.rejected_ends]
-        amounts = np.asarray(rates) * rejected[:, -1:]
+        rejected = running[:, self.ends]
+        amounts = np.asarray(FINE_RATES) * rejected[:, -1:]
         if drawn is None:
             amounts = np.minimum(np.floor(amounts + 1e-9), rejected[:, -1:] - 1)
         places = [_place(*row) for row in zip(rejected, amounts, strict=True)]
@@ -278,11 +230,10 @@ class _Order:
         fnmr = []
         for limits in thresholds:
             # Most pairs are right at every threshold; the others are counted.
-            wrong = np.flatnonzero(self.scores < np.fmax.reduce(limits, initial=-np.inf))
+            wrong = np.flatnonzero(self.scores < limits.max(initial=-np.inf))
             wrong_weights = weights[:, self.units[wrong]] * (self.scores[wrong] < limits[:, None])
             errors = _left(_running(wrong_weights), np.searchsorted(wrong, self.ends), places)
             fnmr.append(np.divide(errors, left, out=np.full_like(left, np.nan), where=left > 1e-9))
-            fnmr[-1][np.isnan(limits)] = np.nan
         return np.array(fnmr)
 
 
@@ -310,35 +261,6 @@ def _left(
             for row, (tie, part) in zip(running, places, strict=True)
         ]
     )
-
-
-def _order(pairs: ComparedPairs, quality: Floats, unit: Unit) -> _Order:
-    of_pairs = pair_quality(quality, pairs.genuine_pairs)
-    if unit == "pairs":
-        return _Order(pairs, of_pairs, of_pairs, pairs.genuine_units)
-    people = None if pairs.people is None else pairs.people[pairs.images]
-    return _Order(pairs, of_pairs, quality[pairs.images], people)
-
-
-def _thresholds_per_rate(pairs: ComparedPairs, quality: Floats, fmrs: Sequence[float], unit: Unit) -> Floats:
-    """``(F, 96)`` thresholds at ``RATES`` on the impostor pairs that remain; a tie at the rate is kept as a whole."""
-    ranks, counts = pairs.ranked_impostors(quality)
-    ordered = np.sort(quality[pairs.images])
-    tail = quality[pairs.tail_pairs].min(axis=1)
-    thresholds = np.empty((len(fmrs), len(RATES)))
-    for column, rate in enumerate(RATES):
-        if unit == "images":
-            cut = ordered[_rejected(rate, len(ordered))]
-        else:
-            cut = ranks[np.searchsorted(counts, pairs.impostors - _rejected(rate, pairs.impostors))]
-        above = np.searchsorted(-ranks, -cut, side="right")
-        left = int(counts[above - 1]) if above else 0
-        thresholds[:, column] = pairs.thresholds_left(fmrs, tail >= cut, left)
-    return thresholds
-
-
-def _rejected(rate: float, count: int) -> int:
-    return min(int(np.floor(rate * count + 1e-9)), count - 1)
 
 
 def _without_rejection(
@@ -372,11 +294,9 @@ def _checked(label: str, quality: ArrayLike, pairs: ComparedPairs) -> Floats:
     return values
 
 
-def _check_same_pairs(pairs: ComparedPairs, source: ComparedPairs, convention: Convention) -> None:
+def _check_same_pairs(pairs: ComparedPairs, source: ComparedPairs) -> None:
     if source is pairs:
         return
-    if convention == "per_rate":
-        raise ValueError("thresholds from other images cannot be chosen again per rate")
     same_people = (
         source.people is None
         if pairs.people is None

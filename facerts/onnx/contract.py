@@ -27,7 +27,8 @@ from pydantic import (
 from facerts.errors import ModelError, documentation_page, problems_text
 from facerts.io.files import atomic_write, read_file, regular
 from facerts.io.json_file import parse_json
-from facerts.onnx.metadata import read_entry, replace_entry
+from facerts.onnx.metadata import replace_entry
+from facerts.onnx.session import metadata_of, open_session
 
 METADATA_KEY = "facerts"
 SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
@@ -347,14 +348,6 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
     )
 
 
-def stored_description(model: Path) -> Description:
-    """The description of an .onnx file, which is not opened as a network."""
-    if not model.is_file():
-        raise ModelError(f"{model}: no such model file")
-    entry = read_entry(model, METADATA_KEY)
-    return find_description(model, {} if entry is None else {METADATA_KEY: entry})
-
-
 def store_description(model: Path, description: Description, out: Path) -> Path:
     """Replace a model's description where the model keeps it: in its metadata, or in the file beside it.
 
@@ -365,7 +358,7 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
     Returns:
         The file that now contains the description.
     """
-    if read_entry(model, METADATA_KEY) is not None:
+    if METADATA_KEY in metadata_of(open_session(model, inference=False), model):
         replace_entry(model, out, METADATA_KEY, description.to_json())
         return out
     beside = out.with_suffix(".json")

@@ -16,11 +16,7 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")
 
 
 def load_graph(path: Path, purpose: str) -> ModelProto:
-    """Read a model with its weights, to change it.
-
-    Raises:
-        MissingExtraError: onnx is not installed.
-    """
+    """Read a model with its weights, to change it."""
     try:
         import onnx
     except ImportError as error:

@@ -1,12 +1,10 @@
-"""Read and replace the metadata of an ONNX file without the onnx package.
+"""Replace the metadata of an ONNX file without the onnx package; ONNX Runtime reads it.
 
 Only metadata entries are parsed; all other bytes are skipped or copied unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from facerts.errors import ModelError
@@ -19,19 +17,6 @@ KEY, VALUE = 1, 2
 MAX_FILE = (2 << 30) - 1  # protobuf's own limit
 
 
-def read_entry(path: Path, key: str) -> str | None:
-    """The metadata of an ONNX file under a key; None if it has none.
-
-    If the key appears several times, the last entry counts, as in ONNX Runtime.
-    """
-    with _open(path) as file:
-        entries = _entries(file, key)
-        if not entries:
-            return None
-        values = file.find([VALUE], entries[-1])
-        return file.text(values[-1]) if values else ""
-
-
 def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     """Write a copy of an ONNX file with new metadata under a key; every other byte stays the same.
 
@@ -41,7 +26,12 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     """
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)
-    with _open(path) as file:
+    try:
+        opened = open(path, "rb", opener=regular)  # noqa: SIM115
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
+    with opened:
+        file = WireReader(opened, path)
         entries = _entries(file, key)
         size = file.size + len(entry) - sum(field.end - field.start for field in entries)
         if size > MAX_FILE:
@@ -58,16 +48,6 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
             file.copy(at, file.size, target)
             if not entries:
                 target.write(entry)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[WireReader]:
-    try:
-        file = open(path, "rb", opener=regular)  # noqa: SIM115
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
-    with file:
-        yield WireReader(file, path)
 
 
 def _entries(file: WireReader, key: str) -> list[WireField]:

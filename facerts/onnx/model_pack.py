@@ -65,11 +65,7 @@ def signature_of(session: Any) -> ModelSignature:
 
 
 def read_signature(model: Path) -> ModelSignature:
-    """Inputs and outputs of an .onnx file; empty if it cannot be loaded.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
-    """
+    """Inputs and outputs of an .onnx file; empty if it cannot be loaded."""
     try:
         return signature_of(open_session(model, inference=False))
     except ModelError:
@@ -92,9 +88,6 @@ def find_in_pack(
 
     Returns:
         The .onnx file, and its inputs and outputs.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
     """
     if not path.exists():
         raise ModelError(f"{path}: no such model pack")
@@ -123,9 +116,6 @@ def find_recognizer(
 
     Returns:
         The .onnx file, and its description.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed; or onnx is not, and the recognizer is not a known one.
     """
     model, signature = find_in_pack(
         path,

@@ -154,7 +154,7 @@ def automatic_order(*, photos: bool = False) -> list[str]:
                 found.provider: found.ms_per_photo for found in measured if found.provider not in COMPILING
             }
         else:
-            times = {found.provider: _crop_time(found) for found in measured if found.exact}
+            times = {found.provider: min(found.ms_per_crop.values()) for found in measured if found.exact}
         known = {name: time for name, time in times.items() if time is not None}
         order = sorted(known, key=lambda name: known[name])
     return [*takewhile(lambda name: name != CPU, order), CPU]
@@ -184,10 +184,6 @@ def usual_batch_size(provider: str) -> int:
         if measured.provider == provider and len(measured.ms_per_crop) > 1
     ]
     return found[0].batch_size if found else CPU_BATCH_SIZE if provider == CPU else BATCH_SIZE
-
-
-def _crop_time(found: MeasuredProvider) -> float:
-    return found.ms_per_crop[found.batch_size]
 
 
 def _machine() -> str:

@@ -41,9 +41,6 @@ def open_session(
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
         varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
         photos: whether it is a detector: ``auto`` then goes by the time of a photo.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
     """
     try:
         import onnxruntime

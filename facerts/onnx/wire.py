@@ -3,7 +3,9 @@
 An ONNX file is a single message (https://protobuf.dev/programming-guides/encoding): a sequence of fields, each a tag
 and a payload. The wire type in the tag, or the bytes after it, give the payload's length; a payload may itself be a
 message. Only requested fields are read and everything else is skipped, so the size of the network does not matter.
-The onnx package is not used, because scoring is installed without it and it loads and checks the whole network.
+
+It is for what ONNX Runtime cannot do: change a file's metadata (``metadata``), or the fixed input size of a file that
+it has not seen yet (``dynamic_shape``). The onnx package is not used, because scoring is installed without it.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ FIXED = {1: 8, 5: 4}
 MAX_VARINT_BYTES = 10
 BLOCK = 1 << 20
 
-# Limits far beyond any real model: a file must not decide how much time or memory reading it takes.
+# Far beyond any real model: a file must not decide how much time reading it takes.
 MAX_FIELDS = 1_000_000
-MAX_TEXT = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -84,18 +85,6 @@ class WireReader:
                 f"{self.where}: the file ends at byte {start + len(data)} while being read; copy it again"
             )
         return data
-
-    def text(self, field: WireField) -> str:
-        """A field's payload as text."""
-        size = field.end - field.payload
-        if field.kind != LENGTH or size > MAX_TEXT:
-            raise ModelError(
-                f"{self.where}: the metadata at byte {field.payload} is not text, or too long ({size:,} bytes)"
-            )
-        try:
-            return self.read(field.payload, size).decode()
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{self.where}: the metadata at byte {field.payload} is not UTF-8") from error
 
     def copy(self, start: int, end: int, target: IO[bytes]) -> None:
         """Copy a range of the file's bytes, block by block."""

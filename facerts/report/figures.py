@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.evaluation.labeled import Measured
 from facerts.evaluation.results.groups_result import AttributeGroups
-from facerts.evaluation.results.reject_result import Convention, PairSet
+from facerts.evaluation.results.reject_result import PairSet
 from facerts.images.corruptions import MAX_BLUR
 from facerts.report.drawing import (
     GENUINE,
@@ -157,9 +157,7 @@ def drawn_to(genuine: int) -> float:
     return min(MOST_LEFT_OUT, max(1 - REMAINING / genuine, 0.2))
 
 
-def reject_curves(
-    subjects: Sequence[Subject], benchmark: str, convention: Convention, pairs: PairSet = "benchmark"
-) -> str:
+def reject_curves(subjects: Sequence[Subject], benchmark: str, pairs: PairSet = "benchmark") -> str:
     """FNMR over the share rejected, with the best and the random order for reference.
 
     Lines of one model are distinguished by their style, models by their color; alone, a model's scores have colors of
@@ -168,11 +166,7 @@ def reject_curves(
     figure, axes = new_figure()
     alone = len(subjects) == 1
     for number, subject in enumerate(subjects):
-        curves = [
-            curve
-            for curve in subject.sections.reject[benchmark]
-            if (curve.convention, curve.pairs) == (convention, pairs)
-        ]
+        curves = [curve for curve in subject.sections.reject[benchmark] if curve.pairs == pairs]
         shown = [curve for curve in curves if alone or curve.by in OWN_SCORES]
         for order, curve in enumerate(shown):
             look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}

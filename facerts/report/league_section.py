@@ -77,7 +77,7 @@ def _figures(subject: Subject, name: str, section: FiqaSection) -> list[Figure]:
         rejected, stored = (subject.arrays[f"fiqa/{name}/{key}"] for key in ("rejected", "fnmr"))
         curves: dict[str, dict[str, np.ndarray]] = {}
         for entry, curve in zip(section.areas, stored, strict=False):
-            if (entry.fmr, entry.unit, entry.convention) == (fmr, "pairs", "fixed") and entry.recognizer:
+            if entry.fmr == fmr and entry.recognizer:
                 curves.setdefault(entry.recognizer, {})[entry.quality] = curve
         caption = (
             f"FNMR at FMR {rate(fmr)} while the genuine pairs of lowest quality are rejected, for each recognizer. The "

@@ -10,22 +10,14 @@ from facerts.evaluation.results.fiqa_result import (
     FiqaEnd,
     FiqaSection,
     Milliseconds,
-    RejectedUnit,
 )
-from facerts.evaluation.results.reject_result import Convention
 from facerts.metrics.intervals import Interval
 from facerts.report.numbers import rate
 from facerts.report.table import NONE, Cell, Table, count, share, words
 
 END: FiqaEnd = "0.3"
-ENDS: tuple[FiqaEnd, ...] = ("0.2", "0.3", "0.95")
+ENDS: tuple[FiqaEnd, ...] = ("0.2", "0.3")
 BOUND, RANDOM = "oracle", "random"
-CONVENTIONS: dict[tuple[RejectedUnit, Convention], str] = {
-    ("pairs", "fixed"): "pairs, fixed threshold",
-    ("images", "fixed"): "images, fixed threshold",
-    ("pairs", "per_rate"): "pairs, threshold per share",
-    ("images", "per_rate"): "images, threshold per share",
-}
 
 
 def ranked(section: FiqaSection) -> list[str]:
@@ -74,7 +66,7 @@ def league_table(section: FiqaSection) -> Table:
 
 
 def detail_tables(section: FiqaSection) -> Iterator[Table]:
-    """Areas at every rate, to every end and by every convention; recognizers; their agreement."""
+    """Areas at every rate and to every end; recognizers; their agreement."""
     fmrs = sorted({entry.fmr for entry in section.areas}, reverse=True)
     for fmr in fmrs:
         areas = section.areas_of(fmr)
@@ -82,26 +74,13 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
             [
                 *words(name or "mean", _name(section, label)),
                 *(_area(entry, end) for end in ENDS),
-                share(entry.raw_area[END]),
             ]
             for name, by_quality in areas.items()
             if name is not None or len(section.recognizers) > 1
             for label, entry in _in_order(section, by_quality)
         ]
-        columns = ["recognizer", "quality", "to 20%", "to 30%", "to 95%", "to 30%, not divided"]
+        columns = ["recognizer", "quality", "to 20%", "to 30%"]
         yield Table(columns, rows, words=2, title=f"Areas at FMR {rate(fmr)}", folded=True)
-    headline = section.headline_fmr
-    if headline is not None:
-        by_convention = {key: section.areas_of(headline, *key).get(None, {}) for key in CONVENTIONS}
-        measured = {key: found for key, found in by_convention.items() if found}
-        rows = [
-            [*words(_name(section, label)), *(_area(found.get(label)) for found in measured.values())]
-            for label in ranked(section)
-            if any(label in found for found in measured.values())
-        ]
-        columns = ["quality", *(CONVENTIONS[key] for key in measured)]
-        title = f"Mean area to 30% by what is rejected, at FMR {rate(headline)}"
-        yield Table(columns, rows, title=title, folded=True)
     yield Table(
         [
             "recognizer",

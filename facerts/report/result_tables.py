@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from facerts.evaluation.results.corruptions_result import CorruptionResult
 from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.results.ood_result import OodResult
-from facerts.evaluation.results.reject_result import Convention, PairSet, RejectResult
+from facerts.evaluation.results.reject_result import PairSet, RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.report.numbers import complement, rate
 from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
@@ -71,9 +71,7 @@ def identification_table(results: Sequence[tuple[str, IdentificationResult]]) ->
     return Table(header, rows, words=3).without_empty_words()
 
 
-def reject_table(
-    results: Sequence[tuple[str, Sequence[RejectResult]]], convention: Convention, pairs: PairSet
-) -> Table:
+def reject_table(results: Sequence[tuple[str, Sequence[RejectResult]]], pairs: PairSet) -> Table:
     """FNMR by the share rejected, a row for each model and score; no rows where none was measured so."""
     columns = [f"{rate(rejected)} left out" for rejected in REJECTED]
     header = ["model", "score", *columns, "pAUC to 20%", "pAUC to 95%", "best pAUC to 20%"]
@@ -87,7 +85,7 @@ def reject_table(
         ]
         for label, curves in results
         for curve in curves
-        if (curve.convention, curve.pairs) == (convention, pairs)
+        if curve.pairs == pairs
     ]
     return Table(header, rows, words=2).without_empty_words()
 

@@ -49,8 +49,7 @@ def headline_fmr(numbers: PairNumbers) -> str | None:
 
 def headline_curve(curves: Sequence[RejectResult]) -> RejectResult | None:
     """The curve that people look at first: by the model's first score, of all pairs where these were measured."""
-    fixed = [curve for curve in curves if curve.convention == "fixed"]
-    return next((curve for curve in fixed if curve.pairs == fixed[-1].pairs), None)
+    return next((curve for curve in curves if curve.pairs == curves[-1].pairs), None)
 
 
 def verification(subjects: Sequence[Subject]) -> PageSection:
@@ -340,14 +339,14 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
     sentence = "FNMR while the genuine pairs of lowest quality are left out, on"
     drawn = [
         Figure(
-            figures.reject_curves(measured, name, "fixed"),
+            figures.reject_curves(measured, name),
             f"{sentence} the benchmark's pairs; the threshold is chosen once. Lower is better.",
         )
     ]
     if every:
         drawn.append(
             Figure(
-                figures.reject_curves(every, name, "fixed", "all"),
+                figures.reject_curves(every, name, "all"),
                 f"{sentence} every pair of its images; the threshold is chosen once. Lower is better.",
             )
         )
@@ -359,10 +358,6 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
                 "is Spearman's correlation of quality and similarity over the genuine pairs.",
             )
         )
-    curves_anew = Figure(
-        figures.reject_curves(measured, name, "per_rate"),
-        "The same on the benchmark's pairs, with impostor pairs left out too and a threshold for each rate.",
-    )
     first = having[0][1][0]
     passing = f"{first.impostors_accepted:,} pair{'' if first.impostors_accepted == 1 else 's'}"
     text = (
@@ -372,15 +367,13 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
         f"and the intervals{f' ({first.interval})' if first.interval else ''} show how much. The quality of a pair is "
         "the lower of its two."
     )
-    anew = "With a threshold chosen anew at each share"
     curves = _labeled(having)
     tables = [
-        replace(reject_table(curves, "fixed", "benchmark"), title="The benchmark's pairs" if every else ""),
-        replace(reject_table(curves, "fixed", "all"), title="Every pair of its images"),
-        replace(reject_table(curves, "per_rate", "benchmark"), title=f"{anew}, in numbers", folded=True),
+        replace(reject_table(curves, "benchmark"), title="The benchmark's pairs" if every else ""),
+        replace(reject_table(curves, "all"), title="Every pair of its images"),
     ]
     shown = [table for table in tables if table.rows]
-    return PagePart(name, shown, drawn, text, more=(f"{anew}, as curves", [curves_anew]))
+    return PagePart(name, shown, drawn, text)
 
 
 def _counts(images: dict[str, int]) -> str:

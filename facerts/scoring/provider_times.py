@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, Detector, open_detector
+from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import MissingModelError, ModelError
-from facerts.export.parity import Tolerance, check_crops, compare_outputs
+from facerts.export.parity import Tolerance, check_crops, measure_parity
 from facerts.hub.find import find_or_pull
 from facerts.io.progress import progress_bar
 from facerts.onnx.providers import CPU, PROVIDERS, MeasuredProvider
@@ -54,7 +54,7 @@ class _Opened:
     """A model and a detector on one provider, and what they compute."""
 
     embedder: OnnxEmbedder
-    detector: Detector | None
+    detector: OpenDetector | None
     outputs: FaceOutputs
     faces: list[Detection]
 
@@ -94,8 +94,9 @@ def measure_providers(
     times = _times(opened, rounds)
     measured = []
     for name, one in opened.items():
-        exact = _is_close(on_cpu.outputs, one.outputs)
-        finds_the_same = _same_faces(on_cpu.faces, one.faces)
+        parity = measure_parity(on_cpu.outputs, one.outputs)
+        assert parity.cosine is not None  # of embedders
+        exact, finds_the_same = parity.within(CLOSE), _same_faces(on_cpu.faces, one.faces)
         if not exact:
             problems[name] = "it computes something else than the CPU, so auto does not choose it"
         elif not finds_the_same:
@@ -105,8 +106,8 @@ def measure_providers(
                 provider=name,
                 ms_per_crop={size: times[name, size] for size in _batch_sizes(on_cpu.embedder)},
                 ms_per_photo=times.get((name, PHOTO)) if finds_the_same else None,
-                cosine=_cosine(on_cpu.outputs, one.outputs),
-                quality_error=_quality_error(on_cpu.outputs, one.outputs),
+                cosine=parity.cosine,
+                quality_error=parity.quality_error,
                 exact=exact,
             )
         )
@@ -146,25 +147,6 @@ def _times(opened: Mapping[str, _Opened], rounds: int) -> dict[tuple[str, int], 
 def _batch_sizes(embedder: OnnxEmbedder) -> Sequence[int]:
     only = embedder.description.input.batch
     return BATCH_SIZES if only is None else (only,)
-
-
-def _is_close(expected: FaceOutputs, actual: FaceOutputs) -> bool:
-    try:
-        compare_outputs(expected, actual, CLOSE)
-    except ModelError:
-        return False
-    return True
-
-
-def _cosine(expected: FaceOutputs, actual: FaceOutputs) -> float:
-    """The smallest of two embeddings of a crop."""
-    return float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
-
-
-def _quality_error(expected: FaceOutputs, actual: FaceOutputs) -> float | None:
-    if expected.quality is None or actual.quality is None:
-        return None
-    return float(np.abs(expected.quality - actual.quality).max())
 
 
 def _same_faces(expected: Sequence[Detection], actual: Sequence[Detection]) -> bool:

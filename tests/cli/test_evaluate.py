@@ -82,7 +82,7 @@ def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:
 
 SHOWN = {
     "verification": ("all pairs", "FNMR at FMR 0.1%"),
-    "reject": ("its pairs, a fixed threshold: FNMR at FMR 1%", "pAUC to 20%"),
+    "reject": ("its pairs: FNMR at FMR 1%", "pAUC to 20%"),
     "identification": ("FNIR at FPIR 10%",),
     "ood": ("120 faces against 24 non-faces",),
     "corruptions": ("Median cosine to the clean image by severity",),
@@ -149,7 +149,7 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("identification", *people, "--enrolled", "9"), "faces: nobody would be enrolled"),
         (("corruptions", *people, "--embeddings", home / "t.npz"), "--embeddings"),
-        (("verification", *pairs, "--cache", tmp_path, "--no-cache"), "give either --cache or --no-cache"),
+        (("verification", *pairs, "--quality", "facerts-qualitty"), "did you mean 'facerts-quality'?"),
         (("verification", *pairs, "--score", "energy"), "are only in a training run"),
     ):
         assert message in refused(capsys, "evaluate", *command)
@@ -159,6 +159,9 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         for model in ([], ["--model", home / "model.onnx", "--embeddings", home / "t.npz"]):
             sentence = refused(capsys, "evaluate", kind, *model, *options, "--out", tmp_path / "r")
             assert sentence == "error: give either --model or --embeddings"
+    table = ("--data", home / "lfw", "--out", tmp_path / "r", "--embeddings", home / "t.npz")
+    sentence = refused(capsys, "evaluate", "verification", *table, "--quality", "facerts-quality")
+    assert "--quality scores images" in sentence
     assert not (tmp_path / "r" / "result.json").exists()
 
 

@@ -20,7 +20,6 @@ class Size:
     """
 
     width: Annotated[int, typer.Option(min=1)] = 3
-    quiet: Annotated[bool, typer.Option("--quiet", expose_value=False)] = False
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,12 @@ def test_groups_become_options_and_come_back_as_instances() -> None:
 
     app = typer.Typer()
     app.command()(command)
-    for arguments in (["a", "--out", "o"], ["b", "--out", "o", "--width", "7", "--quiet", "--json"]):
+    for arguments in (["a", "--out", "o"], ["b", "--out", "o", "--width", "7", "--json"]):
         assert CliRunner().invoke(app, arguments).exit_code == 0
     assert calls == [("a", Size(), False), ("b", Size(7), True)]
     assert CliRunner().invoke(app, ["a", "--out", "o", "--width", "0"]).exit_code == 2
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).output
-    texts = ("Do it.", "Example: do it", "Where to begin.", "Where to end.", "Number of columns.", "--quiet")
+    texts = ("Do it.", "Example: do it", "Where to begin.", "Where to end.", "Number of columns.")
     assert all(text in shown for text in texts)
     assert "Args:" not in shown
 

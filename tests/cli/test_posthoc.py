@@ -10,7 +10,7 @@ import pytest
 
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.hub.find import find_model
 from tests.command import run
 from tests.foreign import write_description, write_embedder
@@ -53,7 +53,7 @@ def test_the_quality_that_ships_is_grafted_unless_another_is_named(
 ) -> None:
     out = tmp_path / "joined.onnx"
     assert run("posthoc", "graft", *models[:2], "--out", out) == 0
-    expected = load_quality(find_model("facerts-quality"))(crops)
+    expected = OnnxQuality(find_model("facerts-quality"))(crops)
     np.testing.assert_allclose(load_embedder(out)(crops).quality, expected, atol=1e-5)
 
 

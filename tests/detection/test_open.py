@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_detectors_need_a_model(tmp_path: Path) -> None:
     assert open_face_finder("none") is None
     with pytest.raises(
         ModelError,
-        match=r"yunet is not on this machine, and --offline .* facerts models pull yunet .* --detector FILE",
+        match=r"yunet is not on this machine, and FACERTS_OFFLINE .* facerts models pull yunet .* --detector FILE",
     ):
         open_detector("yunet")
     with pytest.raises(ModelError, match=r"scrfd has no model to download; give the path .* as --detector"):
@@ -109,6 +110,19 @@ def test_outputs_that_are_not_finite_are_refused(
     detector = kind(write(tmp_path / "m.onnx", **form), size=160)
     with pytest.raises(ModelError, match=rf"m\.onnx: {message}"):
         detector(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+
+
+def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="facerts models pull yunet"):
+        facerts.Detector()(np.zeros((64, 64, 3), dtype=np.uint8))
+    file = tmp_path / "m.onnx"
+    detector = facerts.Detector(file, threshold=0.3, size=160, threads=1)
+    write_scrfd(file)
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    found, again = detector(image), pickle.loads(pickle.dumps(detector))
+    assert again.identity == detector.identity == open_detector(file, threshold=0.3, size=160).identity
+    assert [face.score for face in again(image)] == [face.score for face in found]
+    assert len(facerts.Scorer(facerts.Quality(), detector=again).faces(image)) == len(found) > 0
 
 
 def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

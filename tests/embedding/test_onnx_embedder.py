@@ -48,13 +48,6 @@ def test_inputs_that_nothing_reads_are_none(tmp_path: Path, crops: Crops, name: 
     assert np.array_equal(outputs.quality, expected.quality)  # type: ignore[arg-type]
 
 
-def test_no_crops_give_no_rows(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model)
-    outputs = load_embedder(model)(np.zeros((0, 112, 112, 3), dtype=np.uint8))
-    assert outputs.embedding.shape == (0, SIZE)
-
-
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
 def test_quality_comes_from_the_named_output_and_higher_is_better(
     tmp_path: Path, crops: Crops, polarity: str
@@ -124,12 +117,14 @@ def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path: Pa
         load_embedder(model)(crops)
 
 
-@pytest.mark.parametrize("shape", [(112, 112, 3), (2, 96, 112, 3), (2, 3, 112, 112)])
-def test_crops_of_other_shapes_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_any_number_of_crops_is_taken_but_no_other_shape(tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)
-    with pytest.raises(ModelError, match="crops must be"):
-        load_embedder(model)(np.zeros(shape, dtype=np.uint8))
+    embedder = load_embedder(model)
+    assert embedder(np.zeros((0, 112, 112, 3), dtype=np.uint8)).embedding.shape == (0, SIZE)
+    for shape in ((112, 112, 3), (2, 96, 112, 3), (2, 3, 112, 112)):
+        with pytest.raises(ModelError, match="crops must be"):
+            embedder(np.zeros(shape, dtype=np.uint8))
 
 
 @pytest.mark.slow

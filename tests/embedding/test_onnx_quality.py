@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.datasets import open_source
-from facerts.embedding import load_embedder, load_quality
+from facerts.embedding import OnnxQuality, load_embedder
 from facerts.embedding.embed import score_source
 from facerts.errors import ModelError
 from facerts.onnx.contract import Description, parse_description
@@ -28,7 +28,7 @@ def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(
     model = write_quality(tmp_path / "q.onnx", size=size)
     description = quality_description(size, polarity=polarity, name="tiny")
     model.with_suffix(".json").write_text(json.dumps(description))
-    quality = load_quality(model, batch_size=5)
+    quality = OnnxQuality(model, batch_size=5)
     found = quality(crops)
     assert (quality.name, found.dtype, found.shape) == ("tiny", np.float32, (len(crops),))
     expected = slow_quality(crops, size)
@@ -54,7 +54,7 @@ def test_an_embedders_quality_is_the_same_without_its_embedding(
     write_description(model, quality=quality, polarity="lower_is_better")
     expected = load_embedder(model)(crops).quality
     assert expected is not None
-    np.testing.assert_array_equal(load_quality(model)(crops), expected)
+    np.testing.assert_array_equal(OnnxQuality(model)(crops), expected)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_descriptions_without_quality_or_of_another_model_are_refused(
     model = write_quality(tmp_path / "q.onnx")
     model.with_suffix(".json").write_text(json.dumps(quality_description(**description)))
     with pytest.raises(ModelError, match=message):
-        load_quality(model)
+        OnnxQuality(model)
 
 
 def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) ->
     write_description(embedder, quality="none")
     quality.with_suffix(".json").write_text(json.dumps(quality_description(112)))
     with pytest.raises(ModelError, match=r"m\.onnx: the model has no quality"):
-        load_quality(embedder)
+        OnnxQuality(embedder)
     with pytest.raises(ModelError, match=r"q\.onnx: the model gives a quality"):
         load_embedder(quality)
 
@@ -90,13 +90,13 @@ def test_a_quality_with_several_values_per_crop_is_refused(tmp_path: Path, crops
     model = write_quality(tmp_path / "q.onnx", numbers=2)
     description = parse_description(json.dumps(quality_description()), "here")
     with pytest.raises(ModelError, match="the output quality has 24 values; it must have one value per crop"):
-        load_quality(model, description=description)(crops)
+        OnnxQuality(model, description=description)(crops)
 
 
 def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
     model = write_quality(tmp_path / "q.onnx")
     description = parse_description(json.dumps(quality_description()), "here")
-    quality, source = load_quality(model, description=description), open_source(drawn_faces)
+    quality, source = OnnxQuality(model, description=description), open_source(drawn_faces)
     rows = [5, 0, 9, 9]
     expected = slow_quality(np.stack([source.crop(row) for row in rows]))
     found = score_source(source, {"q": quality}, indices=rows, batch_size=3, progress=False)
@@ -110,7 +110,7 @@ def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
     named, unnamed = quality_description(), quality_description(quality="output:*")
     unnamed["input"]["name"] = "*"
     qualities = [
-        load_quality(model, description=Description.model_validate(described))
+        OnnxQuality(model, description=Description.model_validate(described))
         for described in (named, unnamed)
     ]
     assert np.array_equal(qualities[0](crops), qualities[1](crops))

@@ -126,7 +126,6 @@ def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tm
     of_all = {curve.by: curve for curve in curves if curve.pairs == "all"}
     assert list(of_all) == ["quality", "norm", "sharpness"]
     curve = of_all["quality"]
-    assert curve.convention == "fixed"
     assert curve.interval == "bootstrap over subjects"
     assert (curve.genuine, curve.impostors) == (same.sum(), (~same).sum())
     assert curve.threshold == pytest.approx(limit, abs=1e-6)

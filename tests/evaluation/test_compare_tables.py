@@ -136,11 +136,7 @@ def test_error_versus_reject_is_the_results_on_its_own_embedding(
     cells = row(
         table(comparison, "Error versus reject on named, each quality on its own embedding"), "bad", "quality"
     )
-    (own,) = [
-        curve
-        for curve in content(folders["poor"])["reject"]["named"]
-        if (curve["by"], curve["convention"]) == ("quality", "fixed")
-    ]
+    (own,) = [curve for curve in content(folders["poor"])["reject"]["named"] if curve["by"] == "quality"]
     at = dict(zip(own["rejected"], own["fnmr"], strict=True))
     for column, share in (("0%", 0.0), ("5%", 0.05), ("10%", 0.1), ("20%", 0.2)):
         assert cells[column].value == at[share]

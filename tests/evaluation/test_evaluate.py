@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -172,11 +171,10 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
-def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+def test_reject_has_each_score(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
     curves = reject_of(outputs, drawn_benchmark, fmr=0.01)
-    conventions = ("fixed", "per_rate")
-    assert [(c.by, c.convention) for c in curves] == [*product(("quality", "norm"), conventions)]
+    assert [curve.by for curve in curves] == ["quality", "norm"]
     for curve in curves:
         assert curve.fnmr[0] == curve.random_area
         assert curve.oracle_area["0.2"] <= curve.area["0.2"]

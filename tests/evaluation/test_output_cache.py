@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.detection.detector import Detection
-from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding import load_embedder, load_quality
+from facerts.embedding.embed import score_source
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
@@ -24,7 +27,7 @@ from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.images import encode_png
 from tests.command import run
-from tests.foreign import write_description, write_embedder
+from tests.foreign import quality_description, write_description, write_embedder, write_quality
 
 Evaluate = Callable[[Path, EvaluationOptions], object]
 
@@ -36,20 +39,6 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Crops of each call of an ONNX embedder."""
-    seen: list[int] = []
-    tensors = OnnxEmbedder.tensors
-
-    def counted(self: OnnxEmbedder, crops: NDArray[np.uint8]) -> Any:
-        seen.append(len(crops))
-        return tensors(self, crops)
-
-    monkeypatch.setattr(OnnxEmbedder, "tensors", counted)
-    return seen
-
-
 def content(folder: Path) -> tuple[Any, dict[str, Any]]:
     """What a result says, but for its date and command."""
     result, arrays = load_result(folder)
@@ -57,31 +46,68 @@ def content(folder: Path) -> tuple[Any, dict[str, Any]]:
     return fields, {name: values.tolist() for name, values in arrays.items()}
 
 
+IMAGES = {"verification": 120, "reject": 120, "identification": 64, "ood": 64 + 24, "corruptions": 62}
 SLOW_KINDS = ("verification", "identification", "ood", "corruptions")
+EVERY_KIND = pytest.mark.parametrize(
+    "kind", ["reject", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_KINDS)]
+)
 
 
-@pytest.mark.parametrize("kind", ["reject", *(pytest.param(k, marks=pytest.mark.slow) for k in SLOW_KINDS)])
-def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
-    kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path, passes: list[int]
-) -> None:
-    data: list[str | Path] = {
-        "verification": ["--data", named, "--all-pairs", "--reference", non_faces],
-        "reject": ["--data", named, "--fmr", "0.01"],
+@pytest.fixture
+def command(kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: Path) -> list[str | Path]:
+    """An evaluation of the model, without the mirror images of pairs."""
+    data: dict[str, list[str | Path]] = {
+        "verification": ["--data", named, "--no-flip", "--reference", non_faces],
+        "reject": ["--data", named, "--no-flip", "--fmr", "0.01"],
         "identification": ["--data", drawn_faces],
         "ood": ["--in", drawn_faces, "--out-of", non_faces],
-        "corruptions": ["--data", drawn_faces, "--images", "3"],
-    }[kind]
-    command = ("evaluate", kind, "--model", model, *data)
-    assert run(*command, "--out", tmp_path / "none", "--no-cache") == 0
-    without = sum(passes)
-    assert without > 0
+        "corruptions": ["--data", drawn_faces, "--images", "2"],
+    }
+    return ["evaluate", kind, "--model", model, *data[kind]]
+
+
+@EVERY_KIND
+def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
+    command: list[str | Path], tmp_path: Path, passed: Counter[str]
+) -> None:
+    assert run(*command, "--out", tmp_path / "alone") == 0
+    alone = passed.total()
+    assert alone > 0
     assert run(*command, "--out", tmp_path / "first") == 0
-    assert sum(passes) == 2 * without
+    assert passed.total() == 2 * alone
     assert run(*command, "--out", tmp_path / "other", "--cache", tmp_path / "first" / "cache") == 0
-    assert sum(passes) == 2 * without
-    assert not (tmp_path / "none" / "cache").exists()
+    assert passed.total() == 2 * alone
     assert not (tmp_path / "other" / "cache").exists()
-    assert content(tmp_path / "none") == content(tmp_path / "first") == content(tmp_path / "other")
+    assert content(tmp_path / "alone") == content(tmp_path / "first") == content(tmp_path / "other")
+
+
+@EVERY_KIND
+@pytest.mark.usefixtures("few_replicates")
+def test_each_part_runs_once_for_each_crop(
+    kind: str, command: list[str | Path], model: Path, tmp_path: Path, passed: Counter[str]
+) -> None:
+    def passes(name: str, *options: str | Path) -> Counter[str]:
+        passed.clear()
+        assert run(*command, "--out", tmp_path / name, *options) == 0
+        return Counter(passed)
+
+    quality = write_quality(tmp_path / "alone.onnx")
+    quality.with_suffix(".json").write_text(json.dumps(quality_description(name="alone")))
+    own = passes("own")
+    assert passes("same file", "--quality", model) == passes("named", "--quality", "own") == own
+    # Verification also embeds the reference, and swaps channels; the mirror images of identification need no quality.
+    again = own["model"] - IMAGES[kind] if kind == "verification" else 0
+    assert passes("two", "--quality", quality) == {**own, "alone": IMAGES[kind] + again}
+    assert passes("two", "--quality", quality) == {}, "the cache has the outputs of both"
+    if kind == "ood":
+        (_, of_own), (two, of_two) = (load_result(tmp_path / name) for name in ("own", "two"))
+        expected = score_source(open_source(command[5]), {"q": load_quality(quality)})["q"]
+        np.testing.assert_allclose(of_two["ood/faces/quality"], expected, atol=1e-5)
+        assert not np.allclose(of_own["ood/faces/quality"], expected)
+        assert two.model.name == "model with alone"
+    assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, (
+        "it holds another model's results"
+    )
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:
@@ -90,14 +116,19 @@ def evaluation_of(data: Path, out: Path) -> Evaluate:
 
 @pytest.mark.parametrize("change", ["image", "model", "description", "flip", "batch", "detector", "versions"])
 def test_what_changes_the_outputs_makes_new_ones(
-    change: str, model: Path, named: Path, tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
+    change: str,
+    model: Path,
+    named: Path,
+    tmp_path: Path,
+    passed: Counter[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     named = shutil.copytree(named.parent, tmp_path / "people") / named.name
     options = EvaluationOptions(fmr=0.01, flip=False, cache=OutputCache(tmp_path / "cache"))
     evaluation_of(named, tmp_path / "a")(model, options)
-    before = len(passes)
+    before = passed.total()
     evaluation_of(named, tmp_path / "b")(model, options)
-    assert len(passes) == before
+    assert passed.total() == before
     if change == "image":
         image = sorted(named.parent.rglob("*.*g"))[0]
         image.write_bytes(encode_png(draw_face(77, 0)))
@@ -119,7 +150,7 @@ def test_what_changes_the_outputs_makes_new_ones(
             "facerts.evaluation.evaluation_options.installed_versions", lambda: {"numpy": "9"}
         )
     evaluation_of(named, tmp_path / "c")(model, options)
-    assert len(passes) > before
+    assert passed.total() > before
 
 
 @pytest.mark.parametrize(
@@ -130,12 +161,12 @@ def test_a_damaged_file_is_noticed_and_made_again(
     model: Path,
     named: Path,
     tmp_path: Path,
-    passes: list[int],
+    passed: Counter[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
     evaluation_of(named, tmp_path / "a")(model, options)
-    before = len(passes)
+    before = passed.total()
     (file,) = (tmp_path / "cache").iterdir()
     good = file.read_bytes()
     arrays = dict(np.load(file))
@@ -156,7 +187,7 @@ def test_a_damaged_file_is_noticed_and_made_again(
         np.savez(file, **{**arrays, **changed})  # type: ignore[arg-type]
     capsys.readouterr()
     evaluation_of(named, tmp_path / "b")(model, options)
-    assert len(passes) == 2 * before
+    assert passed.total() == 2 * before
     assert f"warning: {file}" in capsys.readouterr().err
     assert content(tmp_path / "a") == content(tmp_path / "b")
     if damage != "folder":
@@ -190,7 +221,7 @@ def photos(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_photos_keep_what_was_detected_in_them(
-    model: Path, photos: Path, non_faces: Path, tmp_path: Path, passes: list[int]
+    model: Path, photos: Path, non_faces: Path, tmp_path: Path, passed: Counter[str]
 ) -> None:
     options = EvaluationOptions(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
 
@@ -201,13 +232,13 @@ def test_photos_keep_what_was_detected_in_them(
         return content(out)
 
     first = evaluate("a", Detects("forty"))
-    before, again = len(passes), Detects("forty")
+    before, again = passed.total(), Detects("forty")
     assert evaluate("b", again) == first
-    assert (len(passes), again.calls) == (before, 0)
+    assert (passed.total(), again.calls) == (before, 0)
     assert "No face was found in 1 photos" in str(first[0]["ood"]["notes"])
     assert first[1]["ood/photos/face_size"] == [0.0, 40.0, 40.0, 40.0, 40.0, 40.0]
     wider = evaluate("c", Detects("fifty", 50.0))
-    assert len(passes) == 2 * before
+    assert passed.total() == 2 * before
     assert wider[1]["ood/photos/face_size"][1] == 50.0
 
 

@@ -7,11 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.embedding import FaceOutputs
+from facerts.embedding import FaceOutputs, load_embedder
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.channel_probe import channel_probe
+from facerts.evaluation.channel_probe import channel_probe, compare_orders, drawn_channel_order
 from facerts.evaluation.result_folder import load_result
+from facerts.hub.find import find_model
 from tests.evaluation.conftest import Images
 
 PEOPLE, TAKES, SIDE = 40, 4, 7
@@ -104,3 +105,31 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     )
     assert "With red and blue swapped" in wrong
     assert "swapped" not in right
+
+
+def test_swapped_channels_are_noticed_on_drawn_people() -> None:
+    small = load_embedder(find_model("facerts-small"))
+    spec = small.description.input.model_copy(update={"color": "BGR"})
+    wrong = load_embedder(small.path, description=small.description.model_copy(update={"input": spec}))
+    order, swapped = drawn_channel_order(small), drawn_channel_order(wrong)
+    assert (order.is_right, order.is_wrong, swapped.is_right, swapped.is_wrong) == (True, False, False, True)
+    np.testing.assert_allclose(swapped.margins, order.margins[::-1], rtol=1e-4)
+
+
+def test_margins_and_accuracies_are_those_of_a_loop_over_pairs() -> None:
+    random = np.random.default_rng(1)
+    same = np.arange(30) % 3 == 0
+    given, swapped = (random.normal(size=30) + shift * same for shift in (1.0, 2.0))
+    order = compare_orders(given, swapped, same)
+    margins = []
+    for scores, accuracy in zip((given, swapped), order.accuracies, strict=True):
+        genuine, impostor = scores[same], scores[~same]
+        middle = (np.mean(genuine) + np.mean(impostor)) / 2
+        spread = np.sqrt((np.var(genuine) + np.var(impostor)) / 2)
+        margins.append(
+            [(s - middle if flag else middle - s) / spread for s, flag in zip(scores, same, strict=True)]
+        )
+        assert accuracy == max(np.mean((scores >= at) == same) for at in [*scores, np.inf])
+    np.testing.assert_allclose(order.margins, np.mean(margins, axis=1))
+    gains = np.subtract(margins[1], margins[0])
+    assert order.gain == pytest.approx(gains.mean() / (gains.std(ddof=1) / np.sqrt(30)))

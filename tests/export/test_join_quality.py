@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 
 import facerts
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error, ModelError
 from facerts.export import join_quality as join_module
 from facerts.export.crop_nodes import prepend_preprocessing
@@ -79,7 +80,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
     raw = slow_embedding(crops, **oracle)
     np.testing.assert_allclose(got.embedding, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=2e-6)
     np.testing.assert_allclose(got.quality, slow_quality(crops, size), atol=2e-4)
-    np.testing.assert_array_equal(got.quality, load_quality(quality)(crops))
+    np.testing.assert_array_equal(got.quality, OnnxQuality(quality)(crops))
 
 
 @pytest.mark.parametrize("size", [(56, 56), (64, 96), (128, 120), (224, 224)])
@@ -160,7 +161,7 @@ def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path
     assert [tensor.name for tensor in session.get_inputs()] == ["face"]
     assert outputs(twice) == ["vector", "bright", "quality", "posthoc_quality"]
     first, last = load_embedder(once)(crops), load_embedder(twice)(crops)
-    np.testing.assert_array_equal(first.quality, load_quality(tmp_path / "quality.onnx")(crops))
+    np.testing.assert_array_equal(first.quality, OnnxQuality(tmp_path / "quality.onnx")(crops))
     np.testing.assert_array_equal(last.quality, load_embedder(theirs)(crops).quality)
 
 
@@ -190,31 +191,33 @@ def test_the_norm_can_be_the_quality(normalized: bool, theirs: Path, tmp_path: P
     np.testing.assert_allclose(got.quality, load_embedder(quality)(crops).norm, rtol=1e-6)
 
 
-def test_weights_in_16_bits_and_another_opset(theirs: Path, tmp_path: Path, crops: Crops) -> None:
-    model = version_converter.convert_version(onnx.load(str(theirs)), 13)
+def in_16_bits_and_another_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    model = version_converter.convert_version(model, 13)
     (matrix,) = model.graph.initializer
-    half = numpy_helper.from_array(numpy_helper.to_array(matrix).astype(np.float16), "half")
-    matrix.CopyFrom(half)
+    matrix.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(matrix).astype(np.float16), "half"))
     model.graph.node.insert(0, helper.make_node("Cast", ["half"], ["matrix"], to=TensorProto.FLOAT))
-    onnx.save(model, str(theirs))
-    join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
-    got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
-    np.testing.assert_array_equal(got.embedding, before.embedding)
-    np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
+    return model
 
 
-def test_a_recognizer_with_functions_of_its_own(theirs: Path, tmp_path: Path, crops: Crops) -> None:
-    model = onnx.load(str(theirs))
+def with_a_function(model: onnx.ModelProto) -> onnx.ModelProto:
     relu = helper.make_node("Relu", ["x"], ["y"])
     function = helper.make_function("local", "Own", ["x"], ["y"], [relu], [helper.make_opsetid("", 17)])
     model.functions.append(function)
     model.opset_import.append(helper.make_opsetid("local", 1))
     model.graph.node[-1].output[0] = "before"
     model.graph.node.append(helper.make_node("Own", ["before"], ["vector"], domain="local"))
-    onnx.save(model, str(theirs))
+    return model
+
+
+@pytest.mark.parametrize("change", [in_16_bits_and_another_opset, with_a_function])
+def test_a_recognizer_may_be_built_in_other_ways(
+    change: Callable[[onnx.ModelProto], onnx.ModelProto], theirs: Path, tmp_path: Path, crops: Crops
+) -> None:
+    onnx.save(change(onnx.load(str(theirs))), str(theirs))
     join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
     got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
     np.testing.assert_array_equal(got.embedding, before.embedding)
+    np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
 
 
 def test_errors_about_the_new_file_name_it(
@@ -243,16 +246,6 @@ def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs: Path, tmp_path
     np.testing.assert_allclose(got.quality, slow_quality(crops[:5], 96), atol=2e-4)
 
 
-def test_two_different_fixed_batches_are_refused(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "theirs.onnx", batch=4)
-    write_description(model, input_batch=4)
-    quality = quality_model(tmp_path)
-    fixed_batch(quality, 2)
-    with pytest.raises(ModelError, match=r"theirs takes batches of 4 crops and quality batches of 2"):
-        join_quality(model, quality, tmp_path / "joined.onnx")
-    assert not (tmp_path / "joined.onnx").exists()
-
-
 def test_a_file_with_another_quality_is_not_written(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,3 +267,9 @@ def test_what_cannot_be_joined_is_refused(theirs: Path, tmp_path: Path) -> None:
         join_quality(theirs, quality_model(tmp_path), theirs)
     with pytest.raises(Error, match=r"joined\.bin: a joined model is written as \.onnx"):
         join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.bin")
+    fours = write_embedder(tmp_path / "fours.onnx", batch=4)
+    write_description(fours, input_batch=4)
+    fixed_batch(quality_model(tmp_path), 2)
+    with pytest.raises(ModelError, match=r"fours takes batches of 4 crops and quality batches of 2"):
+        join_quality(fours, tmp_path / "quality.onnx", tmp_path / "joined.onnx")
+    assert not (tmp_path / "joined.onnx").exists()

@@ -139,7 +139,7 @@ def _read_scores(folder: Path) -> None:
 
 
 def _read_groups(folder: Path) -> None:
-    values, _ = read_groups([str(_only_file(folder))], []).of(["a/1.jpg", "2.jpg"])
+    values, _ = read_groups(_only_file(folder)).of(["a/1.jpg", "2.jpg"])
     assert all(len(of_images) == 2 for of_images in values.values())
 
 

@@ -70,12 +70,12 @@ def read_adience(path: Path) -> None:
 def read_model(path: Path) -> None:
     import numpy as np
 
-    from facerts.embedding import load_embedder, load_quality
+    from facerts.embedding import OnnxQuality, load_embedder
 
     crops = np.random.default_rng(0).integers(0, 256, (5, 112, 112, 3), dtype=np.uint8)
     embedder = load_embedder(path, threads=1)
     embedder(crops)
-    load_quality(path, threads=1)(crops)
+    OnnxQuality(path, threads=1)(crops)
 
 
 def read_recipe(path: Path) -> None:

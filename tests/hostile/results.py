@@ -52,7 +52,6 @@ CURVE: Result = {
     "by": "quality",
     "similarity": "cosine",
     "pairs": "benchmark",
-    "convention": "fixed",
     "rejected": [0.0, 0.5, 0.95],
     "fnmr": [0.1, 0.1, 0.1],
     "oracle_fnmr": [0.1, 0.0, 0.0],
@@ -106,9 +105,7 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
     "a curve without numbers": _changed(
         lambda r: r.update(reject={"people": [{**CURVE, "rejected": [], "fnmr": [], "oracle_fnmr": []}]})
     ),
-    "a convention that is none": _changed(
-        lambda r: r.update(reject={"people": [{**CURVE, "convention": "x"}]})
-    ),
+    "a set of pairs that is none": _changed(lambda r: r.update(reject={"people": [{**CURVE, "pairs": "x"}]})),
     "severities without numbers": _changed(lambda r: r.update(corruptions={"people": CORRUPTIONS})),
     "no score": _changed(
         lambda r: r.update(ood={"in": {"a": 1}, "out": {"b": 1}, "by": {}, "interval": "none"})
@@ -147,7 +144,7 @@ KEYS = {
     "a list without end": "later",
     "curves of different lengths": "reject.people.0",
     "a curve without numbers": "reject.people.0",
-    "a convention that is none": "reject.people.0.convention",
+    "a set of pairs that is none": "reject.people.0.pairs",
     "severities without numbers": "corruptions.people",
     "no score": "ood.by",
     "a name of characters that do not exist": "verification",

@@ -190,7 +190,7 @@ def test_nothing_is_downloaded_offline(
 ) -> None:
     monkeypatch.setenv("FACERTS_OFFLINE", setting)
     for get in (find_or_download, pull):
-        with pytest.raises(ModelError, match="tiny is not on this machine, and --offline or FACERTS_OFFLINE"):
+        with pytest.raises(ModelError, match="tiny is not on this machine, and FACERTS_OFFLINE forbids"):
             get("tiny")
     (tmp_path / "copied").write_bytes(CONTENT)
     assert pull("tiny", tmp_path / "copied") == find_or_download("tiny") == pull("tiny")
@@ -466,7 +466,7 @@ def test_the_commands_download_list_and_find_models(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models", "list") == 0
-    assert re.search(r"tiny +detector +yes +0\.2 MB +to pull", capsys.readouterr().out)
+    assert re.search(r"tiny +detector +yes +0\.2 MB +not run +to pull", capsys.readouterr().out)
     assert run("models", "path", "tiny") == 2
     assert "the model tiny is not downloaded: run facerts models pull tiny" in capsys.readouterr().err
     assert run("models", "pull", "other") == 2
@@ -479,7 +479,7 @@ def test_the_commands_download_list_and_find_models(
     assert f'"file": "{cache_folder() / FILE}"' in capsys.readouterr().out
     assert server.requests == {"/first": 1}
     assert run("models", "list", "--json") == 0
-    (tiny,) = [entry for entry in json.loads(capsys.readouterr().out) if not entry["ships"]]
+    (tiny,) = [entry for entry in json.loads(capsys.readouterr().out)["models"] if not entry["ships"]]
     assert tiny["path"] == str(cache_folder() / FILE)
     assert run("models", "path", "tiny") == 0
     assert capsys.readouterr().out == f"{cache_folder() / FILE}\n"

@@ -16,12 +16,13 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
-from facerts.export import channel_order as checking
-from facerts.export.channel_order import ChannelOrder, channel_order
+from facerts.evaluation import channel_probe
+from facerts.evaluation.channel_probe import ChannelOrder
 from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
 from facerts.hub.installed import find_installed, install, uninstall, use_model, used_model
+from facerts.hub.registry import HashedFile
 from tests.command import run
 from tests.foreign import write_embedder
 
@@ -54,7 +55,8 @@ def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(folder))
     # The check takes seconds, and has its own test.
-    monkeypatch.setattr(checking, "channel_order", lambda _: ChannelOrder(2.0, 1.0, 1.0))
+    order = ChannelOrder(2, (2.0, 1.0), (1.0, 1.0), -9.0)
+    monkeypatch.setattr(channel_probe, "drawn_channel_order", lambda _: order)
     yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
 
@@ -122,7 +124,7 @@ def test_the_model_in_use_is_every_commands_default(
     assert run("models", "path") == 0
     assert capsys.readouterr().out == f"{pulled['file']}\n"
     assert run("models", "list", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["name"] == "theirs"
+    assert json.loads(capsys.readouterr().out)["models"][0]["name"] == "theirs"
     # Back to the one that ships.
     assert run("models", "remove", "theirs") == 0
     assert "the default model is the one that ships again" in capsys.readouterr().err
@@ -138,6 +140,21 @@ def test_the_model_in_use_is_every_commands_default(
         find_model("yunet")
     assert run("models", "use", "facerts-smal") == 2
     assert "did you mean 'facerts-small'" in capsys.readouterr().err
+
+
+def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed() -> dict[str, Any]:
+        assert run("models", "list", "--json") == 0
+        (entry,) = (one for one in json.loads(capsys.readouterr().out)["models"] if one["name"] == "theirs")
+        return {key: entry[key] for key in ("where", "path")}
+
+    # In the folder of models, without its description.
+    assert listed() == {"where": "--from FILE", "path": None}
+    path = install("theirs")
+    monkeypatch.setattr(HashedFile, "mismatch", lambda *_: pytest.fail("a file was hashed"))
+    assert listed() == {"where": "pulled", "path": str(path)}
 
 
 def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
@@ -189,33 +206,6 @@ def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Pat
     assert (recognizer.name, recognizer(CROPS).shape) == ("pack", (4, 128))
 
 
-def test_swapped_channels_are_noticed() -> None:
-    small = load_embedder(find_model("facerts-small"))
-    order = channel_order(small)
-    assert order.is_right
-    spec = small.description.input.model_copy(update={"color": "BGR"})
-    wrong = load_embedder(
-        find_model("facerts-small"), description=small.description.model_copy(update={"input": spec})
-    )
-    swapped = channel_order(wrong)
-    assert swapped.is_wrong
-    np.testing.assert_allclose(
-        [swapped.swapped, swapped.described], [order.described, order.swapped], rtol=1e-4
-    )
-
-
-def test_separation_is_that_of_a_loop_over_pairs() -> None:
-    small = load_embedder(find_model("facerts-small"))
-    crops = [draw_face(person, number) for person in range(48) for number in range(4)]
-    embedding = small(np.stack(crops)).embedding.astype(np.float64)
-    same, other = [], []
-    for i in range(len(crops)):
-        for j in range(i):
-            (same if i // 4 == j // 4 else other).append(float(embedding[i] @ embedding[j]))
-    expected = (np.mean(same) - np.mean(other)) / np.sqrt((np.var(same) + np.var(other)) / 2)
-    assert channel_order(small).described == pytest.approx(expected, rel=1e-5)
-
-
 def test_the_catalog_that_ships_is_complete() -> None:
     models = Catalog.model_validate_json(catalog.CATALOG.read_bytes()).models
     assert len(models) >= 30
@@ -224,5 +214,6 @@ def test_the_catalog_that_ships_is_complete() -> None:
         if model.name.startswith("adaface"):
             assert model.description is not None
             assert model.description.input.color == "BGR"
+        assert "time" not in model.measured or model.measured_with
         if model.kind == "pack" or "w600k" in model.name:
             assert model.commercial == "no"

@@ -179,7 +179,7 @@ def test_the_list_command_shows_the_default_model_first(
     shipped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models", "list", "--json") == 0
-    listed = [model for model in json.loads(capsys.readouterr().out) if model["ships"]]
+    listed = [model for model in json.loads(capsys.readouterr().out)["models"] if model["ships"]]
     assert [(model["name"], model["default"]) for model in listed] == [("tiny-small", True), ("large", False)]
     assert listed[0]["bytes"] == (shipped / "tiny-small.onnx").stat().st_size
     assert run("models", "list") == 0
@@ -197,7 +197,7 @@ def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.Capt
     flip_a_byte(shipped / "large.onnx")
     assert run("models", "verify", "--json") == 2
     captured = capsys.readouterr()
-    assert [(model["name"], model["ok"]) for model in json.loads(captured.out)] == [
+    assert [(model["name"], model["ok"]) for model in json.loads(captured.out)["models"]] == [
         ("large", False),
         ("tiny-small", True),
     ]

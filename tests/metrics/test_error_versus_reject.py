@@ -17,9 +17,7 @@ from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import (
     FINE_RATES,
     RATES,
-    Convention,
     ErrorVersusReject,
-    Unit,
     error_versus_reject,
     pair_quality,
 )
@@ -28,8 +26,6 @@ from facerts.metrics.resample import pair_weights, subject_counts
 
 PEOPLE, IMAGES = 14, 4
 FMRS = (0.05, 0.01)
-UNITS: tuple[Unit, ...] = ("pairs", "images")
-CONVENTIONS: tuple[Convention, ...] = ("fixed", "per_rate")
 SOME = RATES[::5]
 
 
@@ -119,35 +115,6 @@ def test_areas_of_rejected_pairs_by_hand() -> None:
     assert areas[0.3].interval() is None
 
 
-def test_areas_with_thresholds_per_rate_by_hand() -> None:
-    """Errors are the pairs of quality 9 and 10, until the threshold falls below 0.35.
-
-    One of four impostors may be accepted at FMR 0.3, none of three or fewer. So the threshold is just above 0.4 until
-    the impostor pairs that score 0.5 and 0.4 are rejected, then just above 0.3.
-    """
-    pairs, quality = two_images_each([9, 10]), {"q": QUALITY}
-    # Two of four impostor pairs are rejected from 1/2 on, five of ten genuine pairs are left.
-    found = error_versus_reject(pairs, quality, [0.3], convention="per_rate")[0.3]
-    steps = [2 / 10, 2 / 9, 2 / 8, 2 / 7, 2 / 6, 0]
-    area = [0.09 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.by["q"].area[0.2].value == pytest.approx(sum(area[:2]) / 0.2 / 0.2)
-    assert found.by["q"].area[0.3].value == pytest.approx(sum(area[:3]) / 0.3 / 0.2)
-    assert found.by["q"].area[0.95].value == pytest.approx(sum(area) / 0.95 / 0.2)
-    assert list(found.by) == ["q"]
-    # The image of quality 3, the third of twenty, takes along the impostor pair that scores 0.4, that of quality 7 the
-    # last one.
-    found = error_versus_reject(pairs, quality, [0.3], unit="images", convention="per_rate")[0.3]
-    steps = [2 / 10, 2 / 9, 2 / 8, 0]
-    area = [0.04 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.by["q"].area[0.2].value == pytest.approx(sum(area) / 0.2 / 0.2)
-    assert found.by["q"].area[0.3].value == pytest.approx(sum(area) / 0.3 / 0.2)
-    assert [rate for rate, fnmr in zip(RATES, found.by["q"].fnmr, strict=True) if np.isnan(fnmr)] == [
-        pytest.approx(step / 100) for step in range(35, 96)
-    ]
-    fixed = error_versus_reject(pairs, quality, [0.3], unit="images", replicates=0)[0.3]
-    assert fixed.by["q"].fnmr[15] == pytest.approx(2 / 7)
-
-
 def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected() -> None:
     impostors = [0.5, 0.4, 0.3, 0.2]
     genuine = [score for limit in impostors for score in (limit, np.nextafter(limit, 1))]
@@ -170,21 +137,17 @@ def slow_curve(
     pairs: ComparedPairs,
     quality: NDArray[np.float64],
     fmr: float,
-    weights: tuple[Any, Any, Any],
+    weights: tuple[Any, Any],
     *,
-    unit: Unit,
-    convention: Convention,
     whole: bool,
     rates: Sequence[float] = SOME,
 ) -> list[float]:
-    """FNMR by rate, image by image and pair by pair.
+    """FNMR by rate, pair by pair.
 
-    ``weights`` are those of genuine pairs, impostor pairs and images. Of equal ranks each is rejected by the same part;
-    with ``whole``, whole pairs or images are rejected.
+    ``weights`` are those of genuine and of impostor pairs. Of equal ranks each is rejected by the same part; with
+    ``whole``, whole pairs are rejected.
     """
     genuine_ranks = [min(quality[row] for row in pair) for pair in pairs.genuine_pairs]
-    impostor_ranks = [min(quality[row] for row in pair) for pair in pairs.tail_pairs]
-    image_ranks = [quality[row] for row in pairs.images]
 
     def parts(ranks: Sequence[float], of: Any, share: float) -> dict[float, float]:
         """The part of each rank that is left."""
@@ -201,38 +164,23 @@ def slow_curve(
             left[rank] = 1 - gone / size if size else 1.0
         return left
 
-    def limit(left: dict[float, float] | None) -> float:
-        """The highest impostor score that is rejected; NaN without impostors."""
-        rows = [k for k, rank in enumerate(impostor_ranks) if left is None or left[rank] > 1e-9]
-        allowed = fmr * sum(weights[1][row] for row in rows) + 1e-9
-        for row in rows:
-            allowed -= weights[1][row]
-            if allowed < 0:
-                return float(pairs.tail[row])
-        return float("nan")
-
+    # The highest impostor score that is rejected.
+    beyond = np.cumsum(weights[1]) > fmr * sum(weights[1]) + 1e-9
+    highest = float(pairs.tail[np.flatnonzero(beyond)[0]])
     curve = []
     for share in rates:
-        rejected = (genuine_ranks, weights[0]) if unit == "pairs" else (image_ranks, weights[2])
-        left = parts(*rejected, share)
-        impostors = None if convention == "fixed" else left
-        if convention == "per_rate" and unit == "pairs":
-            impostors = parts(impostor_ranks, weights[1], share)
-        highest = limit(impostors)
+        left = parts(genuine_ranks, weights[0], share)
         kept = [left[rank] * weight for rank, weight in zip(genuine_ranks, weights[0], strict=True)]
         wrong = sum(part for part, score in zip(kept, pairs.genuine, strict=True) if score <= highest)
-        known = sum(kept) > 1e-9 and not np.isnan(highest)
-        curve.append(wrong / sum(kept) if known else float("nan"))
+        curve.append(wrong / sum(kept))
     return curve
 
 
 def slow_fixed(
-    pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any, Any], unit: Unit
+    pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any]
 ) -> list[float]:
-    """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs and images may be rejected."""
-    return slow_curve(
-        pairs, quality, fmr, weights, unit=unit, convention="fixed", whole=False, rates=FINE_RATES[:201]
-    )
+    """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs may be rejected."""
+    return slow_curve(pairs, quality, fmr, weights, whole=False, rates=FINE_RATES[:201])
 
 
 def slow_area(curve: Sequence[float]) -> float:
@@ -240,46 +188,39 @@ def slow_area(curve: Sequence[float]) -> float:
     return sum((one + other) / 2 * 0.001 for one, other in pairwise(curve)) / 0.2 / curve[0]
 
 
-def once(pairs: ComparedPairs) -> tuple[Any, Any, Any]:
-    return tuple(np.ones(count) for count in (len(pairs.genuine), pairs.impostors, len(pairs.images)))  # type: ignore[return-value]
+def once(pairs: ComparedPairs) -> tuple[Any, Any]:
+    return np.ones(len(pairs.genuine)), np.ones(pairs.impostors)
 
 
-def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, Any, Any]:
+def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, Any]:
     """Weights if each person was drawn so often."""
     assert pairs.people is not None
     drawn = counts.astype(np.float64)[pairs.people]
-    return (drawn[pairs.genuine_pairs[:, 0]], drawn[pairs.tail_pairs].prod(axis=1), drawn[pairs.images])
+    return drawn[pairs.genuine_pairs[:, 0]], drawn[pairs.tail_pairs].prod(axis=1)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("label", ["good", "coarse"])
 def test_a_curve_is_that_of_a_slow_loop(
     every: ComparedPairs,
     people: NDArray[np.int64],
     qualities: dict[str, Any],
-    unit: Unit,
-    convention: Convention,
     label: str,
 ) -> None:
     quality = {label: qualities[label]}
-    found = error_versus_reject(every, quality, FMRS, unit=unit, convention=convention, replicates=0)
+    found = error_versus_reject(every, quality, FMRS, replicates=0)
     for fmr in FMRS:
-        slow = slow_curve(
-            *(every, qualities[label], fmr, once(every)), unit=unit, convention=convention, whole=True
-        )
+        slow = slow_curve(*(every, qualities[label], fmr, once(every)), whole=True)
         np.testing.assert_allclose(found[fmr].by[label].fnmr[::5], slow, atol=1e-9)
         assert found[fmr].fnmr.value == pytest.approx(slow[0])
 
 
-@pytest.mark.parametrize("unit", UNITS)
 def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
+    every: ComparedPairs, qualities: dict[str, Any]
 ) -> None:
-    found = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=2, seed=3)
+    found = error_versus_reject(every, qualities, FMRS, replicates=2, seed=3)
     for replicate, counts in enumerate(subject_counts(PEOPLE, 2, 3)):
         fmr, label = (0.05, "good") if replicate else (0.01, "coarse")
-        slow = slow_fixed(every, qualities[label], fmr, as_drawn(every, counts), unit)
+        slow = slow_fixed(every, qualities[label], fmr, as_drawn(every, counts))
         curve = found[fmr].by[label]
         assert found[fmr].fnmr.replicates[replicate] == pytest.approx(slow[0])
         assert curve.pauc[0.2].replicates[replicate] == pytest.approx(slow_area(slow) * slow[0])
@@ -308,22 +249,19 @@ def test_intervals_of_a_curve_are_those_of_its_replicates(
     np.testing.assert_allclose(found, np.quantile(curves, [0.025, 0.975], axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_people_the_bootstrap_draws_pairs(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
-) -> None:
+def test_without_people_the_bootstrap_draws_pairs(every: ComparedPairs, qualities: dict[str, Any]) -> None:
     listed = as_list(every, None)
     assert (listed.unit, as_list(every, every.people).unit, every.unit) == ("pairs", "subjects", "subjects")
     quality = {"good": qualities["good"]}
-    found = error_versus_reject(listed, quality, [0.05], unit=unit, replicates=1, seed=4)[0.05]
+    found = error_versus_reject(listed, quality, [0.05], replicates=1, seed=4)[0.05]
     same = np.arange(len(every.genuine) + every.impostors) >= every.impostors
     # The list of as_list, whose impostors compare_listed has sorted.
     shuffled = np.random.default_rng(9).permutation(every.impostors)
     for replicate, drawn in enumerate(pair_weights(same, None, replicates=1, seed=4)):
         of_impostors = np.empty(every.impostors)
         of_impostors[shuffled] = drawn[~same]
-        weights = (drawn[same].astype(np.float64), of_impostors, np.ones(len(every.images)))
-        slow = slow_fixed(every, qualities["good"], 0.05, weights, unit)
+        weights = (drawn[same].astype(np.float64), of_impostors)
+        slow = slow_fixed(every, qualities["good"], 0.05, weights)
         assert found.fnmr.replicates[replicate] == pytest.approx(slow[0])
         assert found.by["good"].area[0.2].replicates[replicate] == pytest.approx(slow_area(slow))
 
@@ -347,44 +285,15 @@ def assert_same_estimate(one: Estimate, other: Estimate) -> None:
     np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_list_of_all_pairs_gives_what_all_pairs_give(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
+    every: ComparedPairs, qualities: dict[str, Any]
 ) -> None:
     both = [
-        error_versus_reject(pairs, qualities, FMRS, unit=unit, convention=convention, replicates=30, seed=1)
+        error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
         for pairs in (every, as_list(every, every.people))
     ]
     for fmr in FMRS:
         assert_equal(both[0][fmr], both[1][fmr])
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_impostor_pairs_below_the_tail_are_counted_without_scores(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
-) -> None:
-    half = every.impostors // 2
-    short = replace(every, tail=every.tail[:half], tail_pairs=every.tail_pairs[:half])
-    whole, found = (
-        error_versus_reject(pairs, qualities, FMRS, unit=unit, convention="per_rate")
-        for pairs in (every, short)
-    )
-    for fmr in FMRS:
-        for label, by_quality in found[fmr].by.items():
-            curve = by_quality.fnmr
-            known = np.isfinite(curve)
-            assert known.sum() > 60
-            np.testing.assert_array_equal(curve[known], whole[fmr].by[label].fnmr[known])
-    # A quality that rejects all pairs of a short tail first: no score of the pairs that remain is known.
-    shortest = replace(every, tail=every.tail[:120], tail_pairs=every.tail_pairs[:120])
-    quality = {"tail": -np.bincount(shortest.tail_pairs.ravel(), minlength=len(every.images))}
-    curve = (
-        error_versus_reject(shortest, quality, [0.05], unit=unit, convention="per_rate")[0.05].by["tail"].fnmr
-    )
-    full = error_versus_reject(every, quality, [0.05], unit=unit, convention="per_rate")[0.05].by["tail"].fnmr
-    assert 2 < np.argmax(np.isnan(curve)) < 60
-    assert np.isnan(curve).sum() > np.isnan(full).sum()
 
 
 def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
@@ -418,13 +327,12 @@ def test_means_and_ratios_are_of_each_replicate() -> None:
     assert Estimate(0.0, np.array([np.nan, np.nan])).interval() is None
 
 
-@pytest.mark.parametrize("unit", UNITS)
 def test_replicates_are_the_same_however_many_fit_into_memory(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, monkeypatch: pytest.MonkeyPatch
+    every: ComparedPairs, qualities: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=10)
-    monkeypatch.setattr(module, "CHUNK", 3 * (len(every.genuine) + len(every.images)))
-    parts = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=10)
+    whole = error_versus_reject(every, qualities, FMRS, replicates=10)
+    monkeypatch.setattr(module, "CHUNK", 3 * 2 * len(every.genuine))
+    parts = error_versus_reject(every, qualities, FMRS, replicates=10)
     for fmr in FMRS:
         assert_equal(whole[fmr], parts[fmr])
 
@@ -479,8 +387,6 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int6
         ({"qualities": {"q": np.arange(55)}}, r"q: qualities are \(55,\), but there are 56 images"),
         ({"qualities": {"q": np.arange(57)}}, r"q: qualities are \(57,\), but there are 56 images"),
         ({"qualities": {"q": [np.nan, *range(55)]}}, "q: the quality of image 0 is not finite"),
-        ({"unit": "faces"}, "no unit 'faces'"),
-        ({"convention": "adaptive"}, "the convention 'adaptive'"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
@@ -493,8 +399,6 @@ def test_what_cannot_be_measured_is_refused(
 
 def test_thresholds_come_from_the_same_pairs(every: ComparedPairs, people: NDArray[np.int64]) -> None:
     quality = {"q": np.arange(len(people))}
-    with pytest.raises(ValueError, match="cannot be chosen again per rate"):
-        error_versus_reject(every, quality, [0.05], convention="per_rate", thresholds_on=replace(every))
     for other in (as_list(every, None), replace(every, genuine_pairs=every.genuine_pairs[::-1])):
         with pytest.raises(ValueError, match="the same pairs of other images"):
             error_versus_reject(every, quality, [0.05], thresholds_on=other)
@@ -509,7 +413,7 @@ def test_a_list_must_agree_with_its_people() -> None:
 
 
 def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
-    """Of 22 images two are in no pair: one that would be the first to be rejected, and has no finite quality."""
+    """Of 22 images two are in no pair, one of which has no finite quality."""
     pairs = two_images_each([1, 2, 10])
     listed = np.concatenate([pairs.genuine_pairs, pairs.tail_pairs]) + 1
     more = compare_listed(
@@ -519,7 +423,7 @@ def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
         np.array([99, *np.repeat(range(10), 2), 98]),
     )
     one, other = (
-        error_versus_reject(each, {"q": quality}, [0.3], unit="images", replicates=20)
+        error_versus_reject(each, {"q": quality}, [0.3], replicates=20)
         for each, quality in ((pairs, QUALITY), (more, [np.nan, *QUALITY, -5]))
     )
     assert_equal(one[0.3], other[0.3])

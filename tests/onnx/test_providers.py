@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from facerts.detection import Detector, open_detector
+from facerts.detection import OpenDetector, open_detector
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.errors import ModelError
 from facerts.onnx.providers import (
@@ -148,7 +148,7 @@ def test_a_provider_that_computes_something_else_is_not_chosen(
             raise ModelError("out of memory")
         return load_embedder(tmp_path / "wrong.onnx" if providers == [OPENVINO] else model, **options)
 
-    def detector_for(model: Path, *, providers: list[str], **options: Any) -> Detector:
+    def detector_for(model: Path, *, providers: list[str], **options: Any) -> OpenDetector:
         return open_detector(deaf if providers == [ROCM] else model, threshold=0.1, **options)
 
     monkeypatch.setattr(provider_times, "load_embedder", load_for)

@@ -47,7 +47,7 @@ def rejected(
         "pairs": "benchmark", "fmr": 0.001, "genuine": 3000, "impostors": 3000,
         "impostors_accepted": 3, "threshold": 0.4, "rejected": shares, "fnmr": [before, after, after],
         "oracle_fnmr": [before, 0.0, 0.0], "area": {"0.2": after, "0.95": after}, "random_area": before,
-        "oracle_area": {"0.2": 0.0, "0.95": 0.0}, "convention": "fixed",
+        "oracle_area": {"0.2": 0.0, "0.95": 0.0},
     }  # fmt: skip
     if ends is not None:
         curve["fnmr_ci95"] = [[end] * 3 for end in ends]

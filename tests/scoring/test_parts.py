@@ -12,7 +12,7 @@ import pytest
 
 import facerts
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.embedding import FaceOutputs, OnnxModel
+from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.scoring.prepare import PreparedImage
@@ -23,20 +23,6 @@ QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
 CROPS = np.stack([draw_face(person, 0) for person in range(3)])
 # Not arrays, whose order of channels is checked with a second forward pass.
 FILES = [encode_png(crop) for crop in CROPS]
-
-
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Number of crops that passed through each model."""
-    counts: Counter[str] = Counter()
-    tensors = OnnxModel.tensors
-
-    def counting(self: OnnxModel, crops: np.ndarray) -> dict[str, np.ndarray]:
-        counts[self.name] += len(crops)
-        return tensors(self, crops)
-
-    monkeypatch.setattr(OnnxModel, "tensors", counting)
-    return counts
 
 
 def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(

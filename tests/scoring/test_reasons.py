@@ -15,7 +15,6 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.export.join_quality import join_quality
-from facerts.export.non_face_probe import add_non_face_probe
 from facerts.hub.find import find_model
 from facerts.images import fit_crop
 from facerts.images.align import TEMPLATE, align
@@ -24,6 +23,7 @@ from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
 from facerts.scoring.score_job import Block, read_block, write_block
+from tests.scripts import load_script
 from tests.shipped import write_model
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -112,7 +112,7 @@ def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
 def probed(path: Path) -> Path:
     """A small model with a probe that takes bright images for non-faces."""
     write_model(path)
-    add_non_face_probe(path, path, ["bright"], np.ones(1), 0.0)
+    load_script("non_face_probe").add_non_face_probe(path, path, ["bright"], np.ones(1), 0.0)
     return path
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from facerts.training.classifier_scores.classifier import load_classifier
+from facerts.training.classifier import load_classifier
 from facerts.training.loader import TrainingData
 from facerts.training.methods.rts import RTSConfig
 from tests.scripts import EVAL, cells_of, load_script, run_script

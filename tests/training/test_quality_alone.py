@@ -12,7 +12,7 @@ import torch
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error
 from facerts.training.checkpoint import load_network
 from facerts.training.distillation.teachers import TeacherEnsemble
@@ -56,7 +56,7 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16").parity
     assert parity.cosine is None
     assert parity.quality_error is not None
-    exported = load_quality(tmp_path / "q.onnx")
+    exported = OnnxQuality(tmp_path / "q.onnx")
     assert set(exported.description.outputs) == {"quality", "uncertainty", "log_scale"}
     assert exported.description.embedding_size is None
     expected = NetworkEmbedder(trained.network, trained.method)(crops).quality
@@ -87,7 +87,7 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(
         assert "embedding.0.weight" not in trained.state_dict()
         trunks.append(trained.state_dict()["trunk.stem.0.weight"])
         export_run(tmp_path / str(number), tmp_path / f"{number}.onnx", precision="fp32")
-        assert "embedding" not in load_quality(tmp_path / f"{number}.onnx").description.outputs
+        assert "embedding" not in OnnxQuality(tmp_path / f"{number}.onnx").description.outputs
     # What it learns to embed changes the trunk.
     assert not torch.allclose(*trunks)
 

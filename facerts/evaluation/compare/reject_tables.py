@@ -70,9 +70,7 @@ def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: Reje
 
 
 def _curves(run: SavedResult, name: str, pairs: PairSet) -> list[RejectResult]:
-    """Those with a fixed threshold, by the model's own scores."""
+    """Those by the model's own scores."""
     return [
-        curve
-        for curve in run.content.reject.get(name, [])
-        if curve.convention == "fixed" and curve.pairs == pairs and curve.by in OWN_SCORES
+        curve for curve in run.content.reject.get(name, []) if curve.pairs == pairs and curve.by in OWN_SCORES
     ]

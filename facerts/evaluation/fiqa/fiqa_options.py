@@ -20,7 +20,6 @@ class FiqaOptions:
         groups: groups of images whose acceptance and errors are compared; None for no groups.
         keep: share of faces that each quality's threshold keeps, for groups.
         keep_on: faces that determine these thresholds; None for the images that are in the groups.
-        all_conventions: also reject images, and choose thresholds per rate.
     """
 
     fmrs: tuple[float, ...] | None = None
@@ -31,5 +30,4 @@ class FiqaOptions:
     groups: Groups | None = None
     keep: float = 0.95
     keep_on: Source | None = None
-    all_conventions: bool = False
     cost: bool = True

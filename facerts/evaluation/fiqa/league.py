@@ -162,7 +162,6 @@ def _add_areas(
         replicates=fiqa.replicates,
         seed=fiqa.seed,
         thresholds_on=originals,
-        all_conventions=fiqa.all_conventions,
     )
     first = next(iter(pairs.values()))
     section.pairs = "all" if isinstance(first, AllPairs) else "benchmark"

@@ -13,12 +13,11 @@ import numpy as np
 
 from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
-from facerts.detection.detector import Detector
-from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
+from facerts.detection.detector import OpenDetector
+from facerts.embedding import EmbeddingTable, OnnxEmbedder, OnnxQuality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
-from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
-from facerts.embedding.recognizer_scores.froq import LayerNorms
+from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, open_recognizer_scores
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
@@ -188,7 +187,7 @@ def open_qualities(
     texts: Sequence[str],
     *,
     descriptions: Sequence[str] = (),
-    detector: Detector | None = None,
+    detector: OpenDetector | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
@@ -213,7 +212,7 @@ def open_qualities(
             continue
         path = find_model(value)
         file = described.pop(label or path.stem, None)
-        model = load_quality(
+        model = OnnxQuality(
             path,
             description=None if file is None else read_description(Path(file)),
             providers=providers,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,10 @@ from facerts.evaluation.results.fiqa_result import (
     FiqaConsistency,
     FiqaIntervals,
     FiqaOperatingPoint,
-    RejectedUnit,
 )
-from facerts.evaluation.results.reject_result import Convention
 from facerts.io.progress import track
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.error_versus_reject import (
-    ENDS,
     ORACLE,
     RATES,
     ErrorVersusReject,
@@ -32,26 +28,10 @@ from facerts.metrics.error_versus_reject import (
 from facerts.metrics.intervals import Estimate, mean_estimate
 from facerts.metrics.rank_consistency import rank_consistency
 
-# What is rejected and which threshold is used; the first is the one that tables show.
-CONVENTIONS: tuple[tuple[RejectedUnit, Convention], ...] = (
-    ("pairs", "fixed"),
-    ("images", "fixed"),
-    ("pairs", "per_rate"),
-    ("images", "per_rate"),
-)
 END = 0.3
-NAMES = {0.2: "0.2", 0.3: "0.3", 0.95: "0.95"}
+NAMES = {0.2: "0.2", 0.3: "0.3"}
 
 ByEnd = Mapping[float, Estimate]
-
-
-class _Key(NamedTuple):
-    """One table of areas: all qualities on one recognizer."""
-
-    recognizer: str
-    unit: RejectedUnit
-    convention: Convention
-    fmr: float
 
 
 @dataclass(frozen=True)
@@ -79,49 +59,38 @@ def measure_areas(
     replicates: int,
     seed: int,
     thresholds_on: Mapping[str, ComparedPairs] | None = None,
-    all_conventions: bool = False,
 ) -> MeasuredAreas:
     """Measure every quality on every recognizer.
 
     Args:
         qualities: ``(N,)`` qualities by recognizer and label, higher is better; a recognizer's own are among them.
         thresholds_on: pairs of other images of the same people that determine the thresholds.
-        all_conventions: measure all of ``CONVENTIONS``, not only the first.
     """
-    tables: dict[_Key, ErrorVersusReject] = {}
-    conventions = [
-        (unit, convention)
-        for unit, convention in (CONVENTIONS if all_conventions else CONVENTIONS[:1])
-        if convention == "fixed" or thresholds_on is None
-    ]
-    for recognizer, (unit, convention) in track(
-        [(name, each) for name in pairs for each in conventions], "rejecting pairs", unit="curves"
-    ):
-        by_fmr = error_versus_reject(
+    tables = {
+        recognizer: error_versus_reject(
             pairs[recognizer],
             qualities[recognizer],
             fmrs,
-            unit=unit,
-            convention=convention,
             replicates=replicates,
             seed=seed,
             thresholds_on=None if thresholds_on is None else thresholds_on[recognizer],
         )
-        tables.update({_Key(recognizer, unit, convention, fmr): table for fmr, table in by_fmr.items()})
-    entries, curves = [], []
-    for key, table in tables.items():
-        reference = table.by[against].area if against in table.by else None
-        for label, curve in table.by.items():
-            entries.append(_entry(label, key.recognizer, key, curve.area, curve.pauc, reference))
-            curves.append(curve.fnmr)
-    points = {
-        name: {_rate(fmr): _point(tables[_Key(name, *CONVENTIONS[0], fmr)]) for fmr in fmrs} for name in pairs
+        for recognizer in track(list(pairs), "rejecting pairs", unit="recognizers")
     }
-    means = list(_means(tables, list(pairs), fmrs, against)) if len(pairs) > 1 else []
+    entries, curves = [], []
+    for recognizer, by_fmr in tables.items():
+        for fmr, table in by_fmr.items():
+            reference = table.by[against].area if against in table.by else None
+            for label, curve in table.by.items():
+                entries.append(_entry(label, recognizer, fmr, curve.area, reference))
+                curves.append(curve.fnmr)
+    points = {
+        name: {_rate(fmr): _point(table) for fmr, table in by_fmr.items()} for name, by_fmr in tables.items()
+    }
+    several = fmrs if len(pairs) > 1 else ()
+    means = list(_means(tables, several, against))
     consistency = {
-        _rate(fmr): _consistency({name: tables[_Key(name, *CONVENTIONS[0], fmr)] for name in pairs})
-        for fmr in fmrs
-        if len(pairs) > 1
+        _rate(fmr): _consistency({name: by_fmr[fmr] for name, by_fmr in tables.items()}) for fmr in several
     }
     stored = np.array(curves, dtype=np.float32).reshape(-1, len(RATES))
     return MeasuredAreas(
@@ -130,45 +99,35 @@ def measure_areas(
 
 
 def _means(
-    tables: Mapping[_Key, ErrorVersusReject], recognizers: Sequence[str], fmrs: Sequence[float], against: str
+    tables: Mapping[str, Mapping[float, ErrorVersusReject]], fmrs: Sequence[float], against: str
 ) -> Iterator[FiqaArea]:
     """Means over the recognizers, of the qualities that all of them have."""
-    for unit, convention in CONVENTIONS:
-        for fmr in fmrs:
-            keys = [_Key(name, unit, convention, fmr) for name in recognizers]
-            if keys[0] not in tables:
-                continue
-            first, *others = (tables[key].by for key in keys)
-            curves = {
-                label: [curve, *(by[label] for by in others)]
-                for label, curve in first.items()
-                if all(label in by for by in others)
-            }
-            areas = {label: _mean(each, "area") for label, each in curves.items()}
-            for label, each in curves.items():
-                yield _entry(label, None, keys[0], areas[label], _mean(each, "pauc"), areas.get(against))
+    for fmr in fmrs:
+        first, *others = (by_fmr[fmr].by for by_fmr in tables.values())
+        curves = {
+            label: [curve, *(by[label] for by in others)]
+            for label, curve in first.items()
+            if all(label in by for by in others)
+        }
+        areas = {label: _mean(each) for label, each in curves.items()}
+        for label, area in areas.items():
+            yield _entry(label, None, fmr, area, areas.get(against))
 
 
-def _mean(curves: Sequence[RejectCurve], kind: Literal["area", "pauc"]) -> ByEnd:
-    return {end: mean_estimate([getattr(curve, kind)[end] for curve in curves]) for end in ENDS}
+def _mean(curves: Sequence[RejectCurve]) -> ByEnd:
+    return {end: mean_estimate([curve.area[end] for curve in curves]) for end in NAMES}
 
 
-def _entry(
-    label: str, recognizer: str | None, key: _Key, areas: ByEnd, raw: ByEnd, reference: ByEnd | None
-) -> FiqaArea:
-    fixed = key.convention == "fixed"
-    differences = None if reference is None else {end: areas[end].minus(reference[end]) for end in ENDS}
+def _entry(label: str, recognizer: str | None, fmr: float, areas: ByEnd, reference: ByEnd | None) -> FiqaArea:
+    differences = None if reference is None else {end: areas[end].minus(reference[end]) for end in NAMES}
     return FiqaArea(
         quality=label,
         recognizer=recognizer,
-        fmr=key.fmr,
-        unit=key.unit,
-        convention=key.convention,
+        fmr=fmr,
         area=_values(areas),
-        raw_area=_values(raw),
-        ci95=_intervals(areas) if fixed else None,
+        ci95=_intervals(areas),
         difference=None if differences is None else _values(differences),
-        difference_ci95=_intervals(differences) if fixed and differences is not None else None,
+        difference_ci95=None if differences is None else _intervals(differences),
     )
 
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.evaluation.results.ood_result import OodNumbers
-from facerts.evaluation.results.reject_result import Convention, PairSet
+from facerts.evaluation.results.reject_result import PairSet
 from facerts.evaluation.results.result_part import (
     ByRate,
     ByScore,
@@ -19,13 +19,10 @@ from facerts.evaluation.results.result_part import (
     ResultPart,
 )
 
-FiqaEnd = Literal["0.2", "0.3", "0.95"]
-RejectedUnit = Literal["pairs", "images"]
+FiqaEnd = Literal["0.2", "0.3"]
 # None where there are no errors that could be rejected.
-FiqaAreas = TypedDict("FiqaAreas", {"0.2": float | None, "0.3": float | None, "0.95": float | None})
-FiqaIntervals = TypedDict(
-    "FiqaIntervals", {"0.2": Interval | None, "0.3": Interval | None, "0.95": Interval | None}
-)
+FiqaAreas = TypedDict("FiqaAreas", {"0.2": float | None, "0.3": float | None})
+FiqaIntervals = TypedDict("FiqaIntervals", {"0.2": Interval | None, "0.3": Interval | None})
 QualityKind = Literal["model", "table", "crop", "recognizer", "bound"]
 
 
@@ -77,29 +74,24 @@ class FiqaQuality(ResultPart):
 
 
 class FiqaArea(ResultPart):
-    """Error versus reject of one quality on one recognizer, as one number for each range of rejection."""
+    """Error versus reject of one quality on one recognizer, as one number for each range of rejection.
+
+    Genuine pairs are rejected by the lower quality of their two images, at a threshold that stays.
+    """
 
     quality: str = Field(description="Label of the quality.")
     recognizer: str | None = Field(description="Label of the recognizer; null for the mean over all.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
-    unit: RejectedUnit = Field(
-        description="What is rejected: genuine `pairs` by the lower quality of their two images, or `images` with all "
-        "of their pairs."
-    )
-    convention: Convention = Field(
-        description="Whether the threshold is `fixed`, or chosen again for each share rejected, `per_rate`."
-    )
     area: FiqaAreas = Field(
-        description="Mean FNMR from nothing rejected to 20%, 30% and 95%, divided by FNMR without rejection: 1 for "
+        description="Mean FNMR from nothing rejected to 20% and 30%, divided by FNMR without rejection: 1 for "
         "a random order, lower is better."
     )
-    raw_area: FiqaAreas = Field(description="The same, not divided: pAUC.")
-    ci95: FiqaIntervals | None = Field(default=None, description="95% intervals of `area`; only for `fixed`.")
+    ci95: FiqaIntervals | None = Field(default=None, description="95% intervals of `area`.")
     difference: FiqaAreas | None = Field(
         default=None, description="`area` minus that of the quality `against`, on the same pairs."
     )
     difference_ci95: FiqaIntervals | None = Field(
-        default=None, description="95% intervals of `difference`, paired; only for `fixed`."
+        default=None, description="95% intervals of `difference`, paired."
     )
 
 
@@ -166,13 +158,11 @@ class FiqaSection(ResultPart):
         """The rate that people look at first: 0.001, or the nearest that was measured; None without pairs."""
         return min({one.fmr for one in self.areas}, key=lambda fmr: abs(math.log10(fmr) + 3), default=None)
 
-    def areas_of(
-        self, fmr: float, unit: RejectedUnit = "pairs", convention: Convention = "fixed"
-    ) -> dict[str | None, dict[str, FiqaArea]]:
+    def areas_of(self, fmr: float) -> dict[str | None, dict[str, FiqaArea]]:
         """Areas by recognizer and quality; under None their means, or those of the only recognizer."""
         areas: dict[str | None, dict[str, FiqaArea]] = {}
         for entry in self.areas:
-            if (entry.fmr, entry.unit, entry.convention) == (fmr, unit, convention):
+            if entry.fmr == fmr:
                 areas.setdefault(entry.recognizer, {})[entry.quality] = entry
         if len(self.recognizers) == 1 and areas:
             areas[None] = next(iter(areas.values()))

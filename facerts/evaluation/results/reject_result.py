@@ -17,14 +17,13 @@ from facerts.evaluation.results.result_part import (
 )
 
 AreaEnd = Literal["0.2", "0.95"]
-Convention = Literal["fixed", "per_rate"]
 PairSet = Literal["benchmark", "all"]
 Areas = TypedDict("Areas", {"0.2": float, "0.95": float})
 AreaIntervals = TypedDict("AreaIntervals", {"0.2": Interval, "0.95": Interval})
 
 
 class RejectResult(ResultPart):
-    """A curve of error versus reject: one for each score, set of pairs and convention."""
+    """A curve of error versus reject: one for each score and set of pairs."""
 
     by: str = Field(
         description="Score that rejects: `quality`, `norm`, a baseline, or a score of a run's classifier."
@@ -50,14 +49,10 @@ class RejectResult(ResultPart):
     area: Areas = Field(description="pAUC: the mean of `fnmr` from nothing rejected to 20% and to 95%.")
     random_area: float = Field(description="The same for an uninformative score: `fnmr` without rejection.")
     oracle_area: Areas = Field(description="The same for `oracle_fnmr`.")
-    convention: Convention = Field(
-        description="Whether the threshold is `fixed`, chosen once on all impostor pairs, or chosen again for "
-        "each rate, `per_rate`."
-    )
-    ci95: AreaIntervals | None = Field(default=None, description="95% intervals of `area`; only for `fixed`.")
+    ci95: AreaIntervals | None = Field(default=None, description="95% intervals of `area`.")
     fnmr_ci95: Annotated[tuple[Numbers, Numbers], Field(strict=False)] | None = Field(
         default=None,
-        description="Lower and upper ends of the 95% interval of each `fnmr`; only for `fixed`.",
+        description="Lower and upper ends of the 95% interval of each `fnmr`.",
     )
     interval: str | None = Field(default=None, description="Unit that the intervals resample, as text.")
 

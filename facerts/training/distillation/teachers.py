@@ -13,7 +13,7 @@ from facerts.datasets import Source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import IN_FLIGHT, embed_source
-from facerts.embedding.onnx_embedder import OnnxQuality, load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.hub.find import find_model
 from facerts.training.recipe import QualityTeacher
@@ -66,7 +66,7 @@ class TeacherEnsemble:
 def open_qualities(teachers: Sequence[QualityTeacher]) -> list[OnnxQuality]:
     """The models whose quality is learned."""
     return [
-        load_quality(find_model(teacher.model), description=teacher.description, threads=_threads())
+        OnnxQuality(find_model(teacher.model), description=teacher.description, threads=_threads())
         for teacher in teachers
     ]
 

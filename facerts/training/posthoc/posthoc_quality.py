@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets import Source, Subset, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
@@ -41,6 +41,8 @@ from facerts.version import __version__
 
 # The shipped model whose quality a new head is compared with.
 REFERENCE = "facerts-small"
+# The beginning of settings of the views.
+OF_VIEWS = "augmentation."
 
 
 @dataclass(frozen=True)
@@ -87,26 +89,29 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
     """Parse settings of a method, of the form ``key=value``."""
     if name not in METHODS:
         raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
-    method = METHODS[name]
-    fields: dict[str, Any] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
-        known = method.Config.model_fields
-        if key not in known:
-            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
-        fields[key] = parse_yaml(value, f"{override!r}")
-    try:
-        config = method.Config(**fields)
-    except ValidationError as error:
-        raise Error(f"{name}: {problems_text(error.errors())}") from error
+    config = _parse(METHODS[name].Config, name, overrides)
     if not _learns(name, config):
         suitable = [known for known in METHODS if _learns(known, METHODS[known].Config())]
         raise Error(
             f"{name} trains only the embedding, which does not change post hoc; use one of {', '.join(suitable)}"
         )
     return config
+
+
+def _parse(section: type[BaseModel], name: str, overrides: Sequence[str], **fields: Any) -> Any:
+    """A section of settings, of which some are changed by ``key=value``."""
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
+        known = section.model_fields
+        if key not in known:
+            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
+        fields[key] = parse_yaml(value, f"{override!r}")
+    try:
+        return section(**fields)
+    except ValidationError as error:
+        raise Error(f"{name}: {problems_text(error.errors())}") from error
 
 
 def _learns(name: str, config: Any) -> bool:
@@ -122,7 +127,6 @@ def add_quality(
     overrides: Sequence[str] = (),
     settings: HeadSettings | None = None,
     views: int | None = None,
-    augmentation: Augmentation | None = None,
     tap: str | None = None,
     cache: str | Path | None = None,
     terms: str = "",
@@ -137,9 +141,9 @@ def add_quality(
         model: an ONNX embedder with its description, or a model pack.
         data: labeled images, in any layout that ``open_source`` accepts.
         out: path of the .onnx file; written only if it passes the parity check.
-        overrides: settings of the method, of the form ``key=value``.
+        overrides: settings of the method, of the form ``key=value``, and of the augmentation of the views, of the form
+            ``augmentation.key=value``, where they are to differ from ``features.AUGMENTATION``.
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
-        augmentation: augmentation of the views; by default ``features.AUGMENTATION``.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
@@ -150,7 +154,10 @@ def add_quality(
         raise MissingExtraError("grafting needs onnx: pip install 'facerts[train]'") from error
     out = Path(out)
     settings = settings or HeadSettings()
-    config = configure(method, overrides)
+    of_views = [text for text in overrides if text.startswith(OF_VIEWS)]
+    config = configure(method, [text for text in overrides if text not in of_views])
+    changes = [text.removeprefix(OF_VIEWS) for text in of_views]
+    augmentation = _parse(Augmentation, "augmentation", changes, **AUGMENTATION.model_dump())
     source = _with_identities(data)
     with scratch_folder() as scratch:
         file, pack_description = (
@@ -171,7 +178,7 @@ def add_quality(
         feature_embedder,
         source,
         features_cache,
-        _views(built, views, augmentation or AUGMENTATION, settings.seed),
+        _views(built, views, augmentation, settings.seed),
     )
     assert source.labels is not None
     trained = train_heads(built, features, source.labels, settings)
@@ -205,9 +212,7 @@ def add_quality(
             source.labels,
             trained.measured,
             feature_embedder,
-            load_quality(
-                find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size
-            ),
+            OnnxQuality(find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size),
             features_cache,
             has_norm=_has_norm(description),
             seed=settings.seed,

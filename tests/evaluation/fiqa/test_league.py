@@ -10,9 +10,9 @@ import pytest
 
 from facerts.datasets import open_source
 from facerts.datasets.changed import degradation, degraded_at_random
-from facerts.embedding import load_embedder, load_quality, read_description
+from facerts.embedding import OnnxQuality, load_embedder, read_description
 from facerts.embedding.embed import embed_source, score_source
-from facerts.embedding.recognizer_scores.froq import LayerNorms
+from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
@@ -39,7 +39,7 @@ def folder(
     models: Path, scores: Path, drawn_faces: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     out = tmp_path_factory.mktemp("league")
-    more = ["--quality", scores, "--out-of", non_faces, "--degraded", "--all-conventions"]
+    more = ["--quality", scores, "--out-of", non_faces, "--degraded"]
     assert league(models, drawn_faces, out, *more, "--fmr", "0.01", "--fmr", "0.1") == 0
     return out
 
@@ -50,11 +50,7 @@ def section(folder: Path) -> FiqaSection:
 
 
 def entries(section: FiqaSection, recognizer: str | None, fmr: float = FMR) -> dict[str, FiqaArea]:
-    return {
-        one.quality: one
-        for one in section.areas
-        if (one.recognizer, one.fmr, one.unit, one.convention) == (recognizer, fmr, "pairs", "fixed")
-    }
+    return {one.quality: one for one in section.areas if (one.recognizer, one.fmr) == (recognizer, fmr)}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +58,7 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
     """Of the second recognizer, from its parts."""
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False)
-    alone = load_quality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
+    alone = OnnxQuality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
     computed = score_source(source, {"Alone": alone, "sharpness": sharpness})
     assert source.labels is not None
     assert outputs.norm is not None
@@ -77,10 +73,9 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
 def test_areas_are_those_of_each_recognizer(section: FiqaSection, expected: ErrorVersusReject) -> None:
     found = entries(section, "second")
     for label in ("Alone", "sharpness", "norm", "oracle"):
-        for end, name in ((0.2, "0.2"), (0.3, "0.3"), (0.95, "0.95")):
-            area, pauc = expected.by[label].area[end], expected.by[label].pauc[end]
+        for end, name in ((0.2, "0.2"), (0.3, "0.3")):
+            area = expected.by[label].area[end]
             assert found[label].area[name] == pytest.approx(area.value)
-            assert found[label].raw_area[name] == pytest.approx(pauc.value)
             assert found[label].ci95[name] == pytest.approx(area.interval())
     point = section.recognizers["second"].at_fmr["0.01"]
     assert (point.threshold, point.fnmr) == pytest.approx((expected.threshold, expected.fnmr.value))
@@ -112,9 +107,7 @@ def test_means_are_over_the_recognizers(section: FiqaSection) -> None:
     assert one["norm"].area["0.3"] != two["norm"].area["0.3"]
 
 
-def test_every_convention_is_measured(section: FiqaSection, folder: Path) -> None:
-    kinds = {(one.unit, one.convention, one.fmr) for one in section.areas}
-    assert len(kinds) == 8
+def test_every_area_has_its_curve(section: FiqaSection, folder: Path) -> None:
     on_recognizers = [area for area in section.areas if area.recognizer is not None]
     curves = load_result(folder)[1][f"fiqa/{NAME}/fnmr"]
     for area, curve in zip(on_recognizers, curves, strict=True):
@@ -130,7 +123,6 @@ def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, s
         for fmr, point in recognizer.at_fmr.items():
             assert point.threshold == original.at_fmr[fmr].threshold
             assert point.fnmr != original.at_fmr[fmr].fnmr
-    assert {one.convention for one in degraded.areas} == {"fixed"}
     assert degraded.non_faces is None
 
 
@@ -287,7 +279,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
         expected.by["froq"].area[0.3].value
     )
     # Kept scores need no forward pass; other faces make another quality, for which there is another folder.
-    monkeypatch.setattr("facerts.embedding.recognizer_scores.froq.pseudo_quality", None)
+    monkeypatch.setattr("facerts.embedding.recognizer_scores.pseudo_quality", None)
     assert judge(non_faces) == 0
     assert judge(drawn_faces) == 2
     (tmp_path / "out" / "result.json").unlink()
@@ -376,7 +368,10 @@ def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) 
 def test_groups_need_neither_recognizers_nor_non_faces(
     drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--data", drawn_faces, "--groups", r"number=(\d)\.jpg", "--out", tmp_path, "--no-cost"]
+    source, table = open_source(drawn_faces), tmp_path / "numbers.csv"
+    lines = [f"{key},{Path(key).stem[-1]}" for key in map(source.key, range(len(source)))]
+    table.write_text("\n".join(["image,number", *lines]))
+    arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, "--no-cost"]
     assert run("evaluate", "fiqa", *arguments) == 0
     section = load_result(tmp_path)[0].fiqa[NAME]
     assert (section.areas, section.non_faces) == ([], None)

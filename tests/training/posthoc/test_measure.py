@@ -17,7 +17,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import FaceOutputs
 from facerts.embedding.embed import embed_source
-from facerts.embedding.onnx_embedder import load_quality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
 from facerts.training.posthoc import posthoc_quality
@@ -82,7 +82,7 @@ def measured(
     source, model = open_source(faces), SharpEmbedder()
     assert source.labels is not None
     features = features_of(embed_source(model, source, flip=False))
-    reference = load_quality(write_model(tmp_path / "shipped.onnx"))
+    reference = OnnxQuality(write_model(tmp_path / "shipped.onnx"))
     return measure_head(
         quality_of,
         features,

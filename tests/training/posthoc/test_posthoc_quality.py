@@ -22,7 +22,6 @@ from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.training.posthoc import GraftResult, HeadSettings, add_quality, posthoc_quality
 from facerts.training.posthoc.features import Views
-from facerts.training.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 
 SHORT = HeadSettings(hidden=16, epochs=2, batch_size=16, holdout=0.25)
@@ -216,7 +215,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
     others: list[dict[str, Any]] = [
         {"views": 2},
         {"tap": "flat"},
-        {"augmentation": Augmentation(corruption=0.5)},
+        {"overrides": ["augmentation.corruption=0.6"]},
         {"settings": HeadSettings(16, 2, 16, holdout=0.25, seed=1)},
     ]
     for other in others:
@@ -262,7 +261,13 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
         ("tau", {"views": 1}, "tau compares 2 views of each image; --views must be 2 or more"),
         ("tempnet", {"tap": "flat"}, "tempnet uses only the unit embedding"),
         ("tempnet", {"settings": HeadSettings(norm=True)}, "tempnet uses only the unit embedding"),
-        ("rts", {"augmentation": Augmentation(flip=False)}, "--views 2 or more"),
+        ("rts", {"overrides": ["augmentation.flip=false"]}, "--views 2 or more"),
+        (
+            "rts",
+            {"overrides": ["augmentation.flop=false"]},
+            "augmentation has no setting 'flop', did you mean 'flip'",
+        ),
+        ("rts", {"overrides": ["augmentation.shift=wide"]}, "augmentation: shift: .*number"),
         ("rts", {"overrides": ["kl_wieght=3"]}, "rts has no setting 'kl_wieght', did you mean 'kl_weight'"),
         ("rts", {"overrides": ["margin"]}, "key=value"),
         ("rts", {"overrides": ["margin=["]}, "valid YAML"),
@@ -303,7 +308,10 @@ def test_too_few_held_out_people_to_contrast_are_refused(
 def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     cache, out = tmp_path / "cache", tmp_path / "a.onnx"
     files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
-    options = "--views 2 --no-flip --scale 0 --shift 0 --rotation 0 --corruption 0"
+    plain = " ".join(
+        f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "corruption")
+    )
+    options = f"{plain} --views 2"
     short = "--hidden 8 --epochs 1 --train-batch 16 --holdout 0.25 --norm --json"
     ran = CliRunner().invoke(build_app(), f"posthoc tau tau_min=0.2 {files} {options} {short}".split())
     assert ran.exit_code == 0, ran.output

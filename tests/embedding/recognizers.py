@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +27,27 @@ def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> NodePr
     return helper.make_node(kind, inputs, [output], **attributes)
 
 
-def tensors() -> list[TensorProto]:
-    arrays = {
-        "matrix": weights(),
-        "transposed": weights().T,
-        "half": weights().astype(np.float16),
-        "pointwise": weights().T[:, :, None, None],
-        "kernel": BLUR,
-        "bias": BIAS,
-        "scale": NORM[0],
-        "shift": NORM[1],
-        "mean": NORM[2],
-        "variance": NORM[3],
-        "one row": np.array([1, SIZE]),
-        "four axes": np.array([0, 147, 1, 1]),
-        "size": np.array([SIZE]),
-        "axis": np.array([1]),
-        "tiny": np.array(1e-12, dtype=np.float32),
-        "few": np.ones((3, SIZE), dtype=np.float32),
-        "quantized": np.clip(weights() * 40, -127, 127).astype(np.int8),
-        "step": np.array(1 / 40, dtype=np.float32),
-        "double": weights().astype(np.float64),
-    }
-    return [numpy_helper.from_array(np.ascontiguousarray(values), name) for name, values in arrays.items()]
+TENSORS = {
+    "matrix": weights(),
+    "transposed": weights().T,
+    "half": weights().astype(np.float16),
+    "pointwise": weights().T[:, :, None, None],
+    "kernel": BLUR,
+    "bias": BIAS,
+    "scale": NORM[0],
+    "shift": NORM[1],
+    "mean": NORM[2],
+    "variance": NORM[3],
+    "one row": np.array([1, SIZE]),
+    "four axes": np.array([0, 147, 1, 1]),
+    "size": np.array([SIZE]),
+    "axis": np.array([1]),
+    "tiny": np.array(1e-12, dtype=np.float32),
+    "few": np.ones((3, SIZE), dtype=np.float32),
+    "quantized": np.clip(weights() * 40, -127, 127).astype(np.int8),
+    "step": np.array(1 / 40, dtype=np.float32),
+    "double": weights().astype(np.float64),
+}
 
 
 # From the pooled image, (N, 3, 7, 7), to "vector".
@@ -140,22 +139,34 @@ MODELS: dict[str, list[NodeProto]] = {
 }
 
 
-def write_model(path: Path, name: str) -> Path:
-    batch: int | str = 1 if name == "one image" else "N"
+def write_recognizer(
+    path: Path,
+    nodes: list[NodeProto],
+    tensors: Mapping[str, NDArray[Any]],
+    batch: int | str = "N",
+    **described: Any,
+) -> OnnxEmbedder:
+    read = {name for each in nodes for name in each.input}
     graph = helper.make_graph(
-        MODELS[name],
+        nodes,
         "recognizer",
         [helper.make_tensor_value_info("face", TensorProto.FLOAT, [batch, 3, 112, 112])],
         [helper.make_tensor_value_info("vector", TensorProto.FLOAT, None)],
-        [tensor for tensor in tensors() if any(tensor.name in each.input for each in MODELS[name])],
+        [
+            numpy_helper.from_array(np.ascontiguousarray(values), name)
+            for name, values in tensors.items()
+            if name in read
+        ],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
-    write_description(path, **({"input_batch": 1} if batch == 1 else {}))
-    return path
+    write_description(path, **described, **({"input_batch": batch} if isinstance(batch, int) else {}))
+    return load_embedder(path)
 
 
 def open_model(folder: Path, name: str, **options: Any) -> OnnxEmbedder:
-    return load_embedder(write_model(folder / "m.onnx", name), **options)
+    path = folder / "m.onnx"
+    write_recognizer(path, MODELS[name], TENSORS, 1 if name == "one image" else "N")
+    return load_embedder(path, **options)
 
 
 def flat_pixels(crops: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -164,3 +175,10 @@ def flat_pixels(crops: NDArray[np.uint8]) -> NDArray[np.float64]:
     pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4))
     flat: NDArray[np.float64] = pooled.transpose(0, 3, 1, 2).reshape(len(x), -1)
     return flat
+
+
+def drawn_crops(count: int, seed: int) -> NDArray[np.uint8]:
+    """Crops of 7 x 7 squares of any color and contrast."""
+    random = np.random.default_rng(seed)
+    squares = random.integers(0, 256, (count, 7, 7, 3)) * random.random((count, 1, 1, 1))
+    return np.repeat(np.repeat(squares, 16, axis=1), 16, axis=2).astype(np.uint8)

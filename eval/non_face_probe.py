@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from facerts.embedding.onnx_embedder import OnnxModel
 from facerts.errors import ModelError
 from facerts.export.merge_graphs import tensor_names, unused
-from facerts.onnx.contract import METADATA_KEY, find_description
+from facerts.io.files import atomic_write
+from facerts.onnx.contract import METADATA_KEY, Description, find_description
 from facerts.onnx.graph_edit import load_graph
-from facerts.onnx.metadata import read_entry, replace_entry
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -38,13 +38,13 @@ def probe_inputs(model: str | Path, tensors: Sequence[str], crops: NDArray[np.ui
 
     path = Path(model)
     graph = _graph_with(path, tensors)
+    description = _description(path, graph)
     given = {output.name for output in graph.graph.output}
     graph.graph.output.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in tensors if name not in given
     )
-    metadata = {entry.key: entry.value for entry in graph.metadata_props}
     roles = {f"input {number}": name for number, name in enumerate(tensors)}
-    description = find_description(path, metadata).model_copy(update={"outputs": roles, "quality": "none"})
+    description = description.model_copy(update={"outputs": roles, "quality": "none"})
     values = OnnxModel(path, content=graph.SerializeToString(), description=description).tensors(crops)
     return np.hstack([values[role].reshape(len(crops), -1) for role in roles]).astype(np.float64)
 
@@ -64,13 +64,8 @@ def add_non_face_probe(
     from onnx import TensorProto, helper, numpy_helper
 
     path, out = Path(model), Path(out)
-    entry = read_entry(path, METADATA_KEY)
-    if entry is None:
-        raise ModelError(
-            f"{path}: contains no description; {PURPOSE} is for models written by facerts export"
-        )
     graph = _graph_with(path, tensors)
-    description = find_description(path, {METADATA_KEY: entry})
+    description = _description(path, graph)
     _remove(graph, description.outputs.get(ROLE))
     output = unused(ROLE, tensor_names(graph).__contains__)
     shapes = {f"{output}/row": np.array([0, -1]), f"{output}/column": np.array([-1])}
@@ -99,12 +94,19 @@ def add_non_face_probe(
     shape = [batch.dim_value or batch.dim_param or "N"]
     graph.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, shape))
     described = description.model_copy(update={"outputs": {**description.outputs, ROLE: output}})
-    part = out.with_name(f".{out.name}.part")
-    try:
-        part.write_bytes(graph.SerializeToString())
-        replace_entry(part, out, METADATA_KEY, described.to_json())
-    finally:
-        part.unlink(missing_ok=True)
+    (entry,) = (entry for entry in graph.metadata_props if entry.key == METADATA_KEY)
+    entry.value = described.to_json()
+    with atomic_write(out) as file:
+        file.write(graph.SerializeToString())
+
+
+def _description(path: Path, model: ModelProto) -> Description:
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    if METADATA_KEY not in metadata:
+        raise ModelError(
+            f"{path}: contains no description; {PURPOSE} is for models written by facerts export"
+        )
+    return find_description(path, metadata)
 
 
 def _graph_with(path: Path, tensors: Sequence[str]) -> ModelProto:

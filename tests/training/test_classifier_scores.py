@@ -1,4 +1,4 @@
-"""A training run as an embedder: scores against explicit loops over the network, and errors."""
+"""The scores of a run's classifier against loops over its network and finite differences, and errors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from facerts.embedding.embed import embed_crops
 from facerts.errors import Error, ModelError
 from facerts.evaluation.baselines import CLASSIFIER_SCORES as RESULT_NAMES
 from facerts.training.checkpoint import FILE, save_checkpoint
-from facerts.training.classifier_scores import CLASSIFIER_SCORES, parse_score
-from facerts.training.classifier_scores.classifier import Classifier, load_classifier
-from facerts.training.classifier_scores.classifier_embedder import ClassifierEmbedder, load_run
-from facerts.training.classifier_scores.ensemble import SoftmaxEnsemble
-from facerts.training.classifier_scores.max_softmax import MaxSoftmax
-from facerts.training.classifier_scores.mc_dropout import DEFAULT_RATE, keyed_masks
-from facerts.training.classifier_scores.odin import perturbed
+from facerts.training.classifier import Classifier, load_classifier
+from facerts.training.classifier_scores import (
+    CLASSIFIER_SCORES,
+    DEFAULT_RATE,
+    ClassifierEmbedder,
+    ensemble_of,
+    keyed_masks,
+    load_run,
+    log_max_softmax,
+    max_softmax,
+    mean_softmax,
+    negative_energy,
+    parse_score,
+    perturbed,
+)
 from facerts.training.learner import Learner
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
@@ -136,7 +145,7 @@ def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, 
     trained = recipe.model_copy(update={"backbone": recipe.backbone.model_copy(update={"dropout": 0.2})})
 
     def ser_fiq(text: str, recipe: Recipe) -> NDArray[np.float32]:
-        embedder = ClassifierEmbedder(replace(classifier, recipe=recipe), [parse_score(text)])
+        embedder = ClassifierEmbedder(replace(classifier, recipe=recipe), dict([parse_score(text)]))
         return embedder(crops).extras["ser_fiq"]
 
     own = ser_fiq("ser_fiq:passes=4", trained)
@@ -166,7 +175,8 @@ def test_an_ensemble_is_the_mean_over_its_members(classifier: Classifier, crops:
     other = load_classifier(classifier.path)
     with torch.no_grad():
         other.network.embedding[0].weight += 0.05 * torch.randn_like(other.network.embedding[0].weight)
-    embedder = ClassifierEmbedder(classifier, [MaxSoftmax()], SoftmaxEnsemble([classifier, other]))
+    scores = {"max_softmax": max_softmax, "ensemble": ensemble_of([classifier, other])}
+    embedder = ClassifierEmbedder(classifier, scores)
     parts = [
         softmax(logits_of(member, head(member, features_of(member, crops)))) for member in (classifier, other)
     ]
@@ -182,12 +192,12 @@ def test_an_ensemble_over_other_classes_is_refused(classifier: Classifier) -> No
         return replace(classifier, recipe=classifier.recipe.model_copy(update=update))
 
     with pytest.raises(Error, match=r"must have the same classes.*8 identities of 'others'"):
-        SoftmaxEnsemble([classifier, member(name="others")])
+        ensemble_of([classifier, member(name="others")])
     with pytest.raises(Error, match="2 held out by seed 9"):
-        SoftmaxEnsemble([member(holdout_identities=2), member(seed=9, holdout_identities=2)])
-    SoftmaxEnsemble([member(holdout_identities=2)] * 2)
+        ensemble_of([member(holdout_identities=2), member(seed=9, holdout_identities=2)])
+    ensemble_of([member(holdout_identities=2)] * 2)
     # Without held-out identities, the seed does not change the classes.
-    SoftmaxEnsemble([classifier, member(seed=9)])
+    ensemble_of([classifier, member(seed=9)])
 
 
 def test_flipping_does_not_change_scores(trained_run: Path, crops: Crops) -> None:
@@ -252,3 +262,72 @@ def test_duplicate_and_impossible_scores_are_refused(trained_run: Path) -> None:
     message = f"rho 3 must be below {math.log(8):.4g}, the logarithm of the 8 identities"
     with pytest.raises(Error, match=message):
         load_run(trained_run, ["newton_temperature:rho=3"])
+
+
+def drawn_logits(seed: int = 0, rows: int = 7, classes: int = 20, scale: float = 5.0) -> Tensor:
+    return scale * torch.randn(rows, classes, generator=torch.Generator().manual_seed(seed))
+
+
+def test_max_softmax_separates_values_that_are_1_in_float32() -> None:
+    sure = torch.tensor([[60.0, 0.0], [64.0, 0.0]])
+    assert torch.softmax(sure, dim=1).max(dim=1).values.tolist() == [1.0, 1.0]
+    first, second = log_max_softmax(sure).float().tolist()
+    assert first < second < 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_negative_energy_against_a_loop(scale: float) -> None:
+    for temperature in (0.5, 1.0, 10.0):
+        expected = []
+        for row in drawn_logits(scale=scale).tolist():
+            top = max(row)
+            summed = math.fsum(math.exp((value - top) / temperature) for value in row)
+            expected.append(top + temperature * math.log(summed))
+        actual = negative_energy(drawn_logits(scale=scale), temperature)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_masks_are_fixed_and_keep_their_share() -> None:
+    masks = keyed_masks(100, 400, 0.3)
+    assert masks.float().mean().item() == pytest.approx(0.7, abs=0.01)
+    assert torch.equal(keyed_masks(7, 400, 0.3), masks[:7])
+    # Independent of one another: two masks agree where both keep or both drop.
+    agreement = (masks[0] == masks[1:]).float().mean(dim=1)
+    assert agreement.mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.01)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1000.0])
+def test_odins_step_against_finite_differences(temperature: float) -> None:
+    random = torch.Generator().manual_seed(5)
+    inner, outer, images = (
+        torch.randn(*shape, generator=random).double() for shape in ((48, 12), (12, 5), (3, 3, 4, 4))
+    )
+    inner.requires_grad_()
+
+    def network(images: Tensor) -> Tensor:
+        return torch.tanh(images.flatten(1) @ inner / 7) @ outer
+
+    def score(images: Tensor) -> Tensor:
+        return log_max_softmax(network(images), temperature)
+
+    def log_probability(image: Tensor, label: int) -> float:
+        scores = (network(image[None])[0] / temperature).tolist()
+        return scores[label] - math.log(sum(math.exp(score) for score in scores))
+
+    classes, expected = network(images).argmax(dim=1).tolist(), images.clone()
+    for row in range(len(images)):
+        for place in np.ndindex(3, 4, 4):
+            step = torch.zeros(3, 4, 4, dtype=torch.float64)
+            step[place] = 1e-5
+            up, down = (log_probability(images[row] + sign * step, classes[row]) for sign in (1, -1))
+            expected[row][place] += 0.25 * math.copysign(1.0, up - down)
+    moved = perturbed(score, images, 0.25)
+    torch.testing.assert_close(moved, expected)
+    assert not moved.requires_grad
+    assert inner.grad is None
+    assert torch.equal(perturbed(score, images, 0.0), images)
+
+
+def test_no_members_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="at least one member"):
+        mean_softmax([])

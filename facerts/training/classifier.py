@@ -1,19 +1,11 @@
-"""A training run as a classifier (network, class centers and logits), and the base of the scores that it gives.
-
-A classifier trained on C identities computes, for each image, the logits f = γ cos θ to its class centers. Its
-confidence is a measure of quality that needs no training. Higher is better for all scores. Probabilities are returned
-as logarithms, which rank images in the same way but do not saturate at 1 in float32.
-"""
+"""A training run as a classifier: network, class centers and logits."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from facerts.errors import Error
@@ -55,14 +47,19 @@ class Classifier:
         """The device of the network."""
         return self.centers.weight.device
 
-    def check_classifies(self) -> None:
-        """Check that the method trains a softmax over the class centers."""
+    def cosines(self, embedding: Tensor) -> Tensor:
+        """Cosines ``(B, C)`` of embeddings ``(B, d)`` of any norm to the class centers.
+
+        Raises:
+            Error: the method trains no softmax over them.
+        """
         if not hasattr(self.method.config, "logit_scale"):
             raise Error(
                 f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "
                 "there are no logits; use a run of a classification method such as arcface, or a score that needs "
                 "only the embedding (ser_fiq)"
             )
+        return self.centers.cosines(embedding)
 
     def logits(self, embedding: Tensor) -> Tensor:
         """Logits γ cos θ ``(B, C)`` of embeddings ``(B, d)`` of any norm, without margin.
@@ -70,7 +67,8 @@ class Classifier:
         Temperatures that the method predicts for an image (RTS, relaxed softmax, GODIN) are left out, because they are
         the method's own quality.
         """
-        return float(self.method.config.logit_scale) * self.centers.cosines(embedding)
+        cosines = self.cosines(embedding)
+        return float(self.method.config.logit_scale) * cosines
 
     def image_logits(self, images: Tensor) -> Tensor:
         """Logits ``(B, C)`` of network inputs ``(B, 3, 112, 112)``."""
@@ -92,33 +90,3 @@ def load_classifier(run: str | Path) -> Classifier:
     for module in (trained.network, centers, trained.method.state):
         module.eval().requires_grad_(False).to(device)
     return Classifier(path, trained.network, trained.method, trained.recipe, centers)
-
-
-@dataclass(frozen=True)
-class Activations:
-    """Input and intermediate outputs of a network for a batch.
-
-    Attributes:
-        images: ``(B, 3, 112, 112)`` network inputs.
-        features: ``(B, F)`` outputs of the trunk.
-        embedding: ``(B, d)``, of any norm.
-    """
-
-    images: Tensor
-    features: Tensor
-    embedding: Tensor
-
-
-class ClassifierScore(BaseModel, ABC):
-    """A score with its options; ``name`` is its name in results and on the command line."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    name: ClassVar[str]
-
-    def check(self, classifier: Classifier) -> None:
-        """Check that a run can give this score."""
-        classifier.check_classifies()
-
-    @abstractmethod
-    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
-        """The scores ``(B,)`` of a batch; higher is better."""

@@ -1,0 +1,68 @@
+"""A recognizer and the quality of another file as one embedder, which evaluations measure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding.onnx_embedder import OnnxQuality
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.hub.find import find_or_pull
+
+
+@dataclass(frozen=True)
+class CombinedEmbedder:
+    """The embeddings of a recognizer with the quality of another model; see ``Embedder``."""
+
+    recognizer: Embedder
+    quality: OnnxQuality
+
+    @property
+    def name(self) -> str:
+        return f"{self.recognizer.name} with {self.quality.name}"
+
+    @property
+    def method(self) -> str:
+        return self.recognizer.method
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the hashes of both files."""
+        return hashlib.sha256(f"{self.recognizer.sha256} {self.quality.sha256}".encode()).hexdigest()
+
+    @property
+    def identity(self) -> str | None:
+        own = getattr(self.recognizer, "identity", None)
+        return None if own is None else f"{own}\n{self.quality.identity}"
+
+    @property
+    def thread_safe(self) -> bool:
+        return getattr(self.recognizer, "thread_safe", False)
+
+    @property
+    def without_scores(self) -> Embedder:
+        without: Embedder = getattr(self.recognizer, "without_scores", self.recognizer)
+        return without
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """All outputs of the recognizer, but the quality and uncertainty of the other model."""
+        scored = self.quality.outputs(crops)
+        return replace(self.recognizer(crops), quality=scored.quality, uncertainty=scored.uncertainty)
+
+
+def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: Any) -> Embedder:
+    """A recognizer with the quality of another model.
+
+    Args:
+        quality: name or .onnx file; None, "own", or the recognizer's own file for the recognizer as it is.
+        runtime: as for ``OnnxQuality``.
+    """
+    if quality is None or quality == "own":
+        return recognizer
+    opened = OnnxQuality(find_or_pull(quality), **runtime)
+    return recognizer if opened.sha256 == recognizer.sha256 else CombinedEmbedder(recognizer, opened)
