@@ -336,7 +336,12 @@ def read_findings(path: Path) -> list[Listed]:
 
 
 def _csv_rows(file: IO[str]) -> list[Any]:
+    rows = csv.reader(file)
+    header = next(rows, [])
+    # A hostile table has thousands of columns, which are not read for each row.
+    columns = {name: header.index(name) for name in Listed._fields if name in header}
     return [
-        {name: from_cell(cell) for name in Listed._fields if (cell := row.get(name)) is not None}
-        for row in csv.DictReader(file)
+        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
+        for row in rows
+        if row
     ]

@@ -91,7 +91,9 @@ class ArrayFormat(NamedTuple):
 
     def write(self, path: Path, owner: object) -> None:
         """Write the attributes that are called as the arrays; the file appears only when it is complete."""
-        arrays: dict[str, Any] = {name: getattr(owner, name) for name in self.types}
+        arrays: dict[str, Any] = {
+            name: np.asarray(getattr(owner, name), dtype=kind.dtype) for name, kind in self.types.items()
+        }
         with atomic_write(path) as file:
             np.savez(file, format=np.array(self.name), **arrays)
 

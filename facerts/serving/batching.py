@@ -21,9 +21,10 @@ Model = Callable[[Crops], FaceOutputs]
 
 @dataclass(frozen=True)
 class _Job:
-    """The crops of one caller, and the future that it awaits."""
+    """The crops of one caller, what runs them, and the future that it awaits."""
 
     crops: Crops
+    model: Model
     outputs: asyncio.Future[FaceOutputs]
 
 
@@ -34,7 +35,7 @@ class Batcher:
     once if they fill it, otherwise after a short wait in which more may arrive.
 
     Args:
-        model: crops to outputs, row by row; called in threads.
+        model: crops to outputs, row by row, where a caller names no other; called in threads.
         batch_size: maximum number of crops in a batch. A caller with more gets a batch of its own.
         wait: seconds that an idle model waits for a batch to fill up, so that callers whose crops were in the last one
             can come back with their next.
@@ -61,18 +62,19 @@ class Batcher:
         self._closing = False
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="network")
 
-    async def __call__(self, crops: Crops) -> FaceOutputs:
+    async def __call__(self, crops: Crops, model: Model | None = None) -> FaceOutputs:
         """The model's outputs for these crops; a caller that is cancelled while it waits takes no place in a batch.
 
         Args:
             crops: ``(N, 112, 112, 3) uint8`` RGB, N at least 1.
+            model: runs these crops instead; crops of one model share a batch.
 
         Raises:
             Exception: what the model raises for these crops, never what it raises for those of other callers.
         """
         if self._closing:
             raise RuntimeError("the batcher is closed")
-        job = _Job(crops, asyncio.get_running_loop().create_future())
+        job = _Job(crops, model or self._model, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         if self._timer is None or self.waiting >= self._batch_size:
             self._start()
@@ -115,7 +117,7 @@ class Batcher:
                 self._jobs.popleft()
                 continue
             crops += len(job.crops)
-            if taken and crops > maximum:
+            if taken and (crops > maximum or job.model != taken[0].model):
                 break
             taken.append(self._jobs.popleft())
         return taken
@@ -151,4 +153,4 @@ class Batcher:
         crops = np.concatenate([job.crops for job in jobs])
         if self._on_batch is not None:
             self._on_batch(len(crops))
-        return self._model(crops)
+        return jobs[0].model(crops)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -21,6 +22,7 @@ from facerts.galleries import Gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
+from facerts.scoring.parts import FaceModel
 from facerts.scoring.prepare import prepare
 from facerts.serving import schemas
 from facerts.serving.batching import Batcher
@@ -63,6 +65,8 @@ class Service:
         self.settings = settings
         self.metrics = metrics
         model = scorer.model()
+        # What a request runs that asks for no embeddings.
+        self._scoring_model = scorer.model(embed=False) if len(model.models) > 1 else model
         # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         outputs = scorer.embed(black)
@@ -152,6 +156,8 @@ class Service:
         its place; if none can, the response is 422 with the same list.
         """
         row_builder = self.row_builder_for(options)
+        if not options.embeddings:
+            row_builder = replace(row_builder, model=self._scoring_model)
         images = [image for image, _ in await self._score_usable(uploads, row_builder, options)]
         return schemas.Scores(**self.header(row_builder), images=images)
 
@@ -227,10 +233,9 @@ class Service:
 
     def header(self, row_builder: RowBuilder) -> dict[str, Any]:
         """What every answer says of the model."""
-        recognizer = self.scorer.recognizer
         return {
-            "model": recognizer.name,
-            "model_sha256": recognizer.sha256,
+            "model": row_builder.model.name,
+            "model_sha256": row_builder.model.sha256,
             "min_quality": row_builder.min_quality,
         }
 
@@ -294,13 +299,17 @@ class Service:
             min_face_size=self.scorer.min_face_size,
         )
 
+        model = row_builder.model
+        assert isinstance(model, FaceModel)
+
         async def score_one(upload: Upload, where: str) -> ScoredImage:
             load = partial(
                 decode, upload.data, where=where, max_pixels=self.settings.max_pixels, pillow=False
             )
             async with self._slots:
                 image = await self._in_thread(prepare_one, LazyImage(where, load))
-                outputs = await self._batcher(np.stack(image.crops)) if image.crops else None
+                crops = np.stack(image.crops) if image.crops else None
+                outputs = None if crops is None else await self._batcher(crops, model)
             faces = row_builder.rows(image, outputs)
             height, width = image.size or (None, None)
             result = schemas.ImageResult(

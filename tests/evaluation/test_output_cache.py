@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.detection.detector import Detection
-from facerts.embedding import load_embedder, load_quality
+from facerts.embedding import OnnxQuality, load_embedder
 from facerts.embedding.embed import score_source
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.benchmark_runs import run_pairs
@@ -101,7 +101,7 @@ def test_each_part_runs_once_for_each_crop(
     assert passes("two", "--quality", quality) == {}, "the cache has the outputs of both"
     if kind == "ood":
         (_, of_own), (two, of_two) = (load_result(tmp_path / name) for name in ("own", "two"))
-        expected = score_source(open_source(command[5]), {"q": load_quality(quality)})["q"]
+        expected = score_source(open_source(command[5]), {"q": OnnxQuality(quality)})["q"]
         np.testing.assert_allclose(of_two["ood/faces/quality"], expected, atol=1e-5)
         assert not np.allclose(of_own["ood/faces/quality"], expected)
         assert two.model.name == "model with alone"

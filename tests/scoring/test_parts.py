@@ -11,13 +11,18 @@ import numpy as np
 import pytest
 
 import facerts
+from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
+from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
+from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.scoring.prepare import PreparedImage
+from facerts.serving import Settings
 from tests.color_people import ColorEmbedder
 from tests.command import run
+from tests.serving.conftest import post, running
 
 QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
 CROPS = np.stack([draw_face(person, 0) for person in range(3)])
@@ -50,6 +55,26 @@ def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(
         status = run(*arguments)
         assert status != 2, capsys.readouterr().err
         assert +passed == Counter({name: count * crops for name, count in each.items() if crops}), arguments
+
+
+def test_a_video_and_a_request_run_each_part_once_for_each_face(passed: Counter[str], tmp_path: Path) -> None:
+    scorer = facerts.load()
+    scorer.detector = lambda frame: [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE, 0.9)]
+    assert [track.faces for track in scorer.video([CROPS[0]] * 5, min_quality=-9)] == [5]
+    assert passed == {QUALITY: 5, RECOGNIZER: 5}
+    scorer = facerts.load(detector="none")
+    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
+    facerts.Gallery.create(tmp_path / "g.npz", scorer, open_source(tmp_path / "people"), min_quality=-9)
+    with running(scorer, Settings(gallery=tmp_path / "g.npz")) as client:
+        for to, images, each, options in [
+            ("score", 3, {QUALITY: 1}, {}),
+            ("score", 3, {QUALITY: 1, RECOGNIZER: 1}, {"embeddings": True}),
+            ("verify", 2, {QUALITY: 1, RECOGNIZER: 1}, {}),
+            ("search", 1, {QUALITY: 1, RECOGNIZER: 1}, {}),
+        ]:
+            passed.clear()
+            assert post(client, *FILES[:images], to=to, **options).is_success, to
+            assert +passed == Counter({name: count * images for name, count in each.items()}), to
 
 
 def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[str]) -> None:

@@ -80,6 +80,22 @@ async def answers(model: Numbers, *jobs: Crops, **options: Any) -> list[Any]:
 
 
 @in_loop
+async def test_crops_of_two_models_share_no_batch() -> None:
+    first, second = Numbers(), Numbers()
+    batcher = Batcher(first, batch_size=8)
+    first.free.clear()
+    waiting = [asyncio.ensure_future(batcher(crops(0)))]
+    await until(lambda: first.runs)
+    for number, model in ((1, None), (2, None), (3, second), (4, second), (5, None)):
+        waiting.append(asyncio.ensure_future(batcher(crops(number), model)))
+    await until(lambda: batcher.waiting == 5)
+    first.free.set()
+    assert [numbers_of(outputs) for outputs in await asyncio.gather(*waiting)] == [[n] for n in range(6)]
+    assert (first.runs, second.runs) == ([[0], [1, 2], [5]], [[3, 4]])
+    await batcher.close()
+
+
+@in_loop
 async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
     model = Numbers()
     batcher = Batcher(model, batch_size=7, concurrency=2)
