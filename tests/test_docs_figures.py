@@ -73,5 +73,5 @@ def test_the_people_of_the_figures_are_those_who_were_drawn(tmp_path: Path) -> N
     drawn = {next(iter(each)) for each in owners.values()}
     assert len(drawn) == len(owners)
     assert drawn >= {f"person_{number:04d}" for number in range(12)}
-    assert {person.name for person in made.persons} - {""} == set(people.NAMES)
+    assert {person.name for person in made.persons} - {""} == {*people.NAMES, ".stranger"}
     assert (made.folder / "index.html").is_file()
