@@ -106,7 +106,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
         name = f"{ours} --quality {quality}" if quality else ours
         candidates[name] = partial(_timed, scorer, shard, scratch / "rows.csv")
     rates = measure(candidates, len(source), options.rounds, "crops")
-    for name in candidates:
+    for name in (name for name in candidates if name != ours):
         print(f"{ours} / {name}: {spread(ratios(rates[ours], rates[name]))}")
 
 

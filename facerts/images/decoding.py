@@ -38,15 +38,8 @@ _BEGINNINGS = {
     b"GIF8": "GIF",
     b"%PDF": "PDF",
 }
-# Within containers: RIFF, and ISO base media.
-_BRANDS = {
-    b"WEBP": "WebP",
-    b"heic": "HEIC",
-    b"heix": "HEIC",
-    b"mif1": "HEIC",
-    b"msf1": "HEIC",
-    b"avif": "AVIF",
-}
+# Of ISO base media files.
+_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
 
 
 def decode(
@@ -98,7 +91,12 @@ def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
 
 
 def _format(data: bytes) -> str:
-    """The format of an encoded image; empty if it is none that is known."""
-    if data[:4] == b"RIFF" or data[4:8] == b"ftyp":
-        return _BRANDS.get(data[8:12], "")
+    """The format of an encoded image; empty if it is none that is known.
+
+    What OpenCV would take for a format must be checked as that format.
+    """
+    if data[4:8] == b"ftyp" and data[8:12] in _BRANDS:
+        return _BRANDS[data[8:12]]
+    if data[:4] == b"RIFF":
+        return "WebP" if data[8:12] == b"WEBP" else ""
     return next((name for beginning, name in _BEGINNINGS.items() if data.startswith(beginning)), "")

@@ -247,6 +247,21 @@ def test_an_image_whose_size_differs_from_its_header_is_refused(
         decode(data, where="x")
 
 
+@pytest.mark.parametrize(
+    ("data", "known"),
+    [
+        (b"RIFF\0\0\0\0WEBP", "WebP"),
+        (b"RIFF\0\0\0\0heic", ""),
+        (b"BM\0\0ftypWEBP", "BMP"),
+        (b"\xff\xd8\xff\xe0ftypWEBP", "JPEG"),
+        (b"\0\0\0\x18ftypavif", "AVIF"),
+        (b"\0\0\0\x18ftypWEBP", ""),
+    ],
+)
+def test_a_file_is_checked_as_the_format_that_the_decoder_takes_it_for(data: bytes, known: str) -> None:
+    assert decoding._format(data) == known
+
+
 def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
     face: Image8, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
