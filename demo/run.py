@@ -33,7 +33,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.io.progress import track
 
 TRAIN_IDENTITIES, TRAIN_IMAGES = 400, 10
@@ -151,12 +151,12 @@ def write_real_images(folder: Path) -> None:
     face = align(np.ascontiguousarray(skimage.data.astronaut()), ASTRONAUT_POINTS)
     images = {
         "astronaut": face,
-        "astronaut_blurred": degrade(face, "blur", 0.6),
-        "astronaut_covered": degrade(face, "occlusion", 0.8),
+        "astronaut_blurred": apply_change(face, "blur", 0.6),
+        "astronaut_covered": apply_change(face, "occlusion", 0.8),
         "astronaut_dark": (0.03 * face).astype(np.uint8),
-        "astronaut_noisy": degrade(face, "noise", 0.8),
-        "astronaut_soft": degrade(face, "blur", 0.3),
-        "astronaut_tiny": degrade(face, "low_resolution", 1.0),
+        "astronaut_noisy": apply_change(face, "noise", 0.8),
+        "astronaut_soft": apply_change(face, "blur", 0.3),
+        "astronaut_tiny": apply_change(face, "low_resolution", 1.0),
         "cat": center_square(skimage.data.chelsea()),
         "cup": center_square(skimage.data.coffee()),
         "rocket": center_square(skimage.data.rocket()),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
-from facerts.images.corruptions import DOWNSCALING, KINDS, small_face
+from facerts.images.changes import DOWNSCALING, CHANGES, small_face
 from facerts.scoring import reasons
 
 Image = NDArray[np.uint8]
@@ -212,20 +212,20 @@ def _uint8(image: NDArray[np.floating]) -> Image:
 
 
 CHOSEN_ON: dict[str, tuple[str, Degradation]] = {
-    "Gaussian blur": (reasons.BLURRED, KINDS["blur"]),
-    "low resolution, averaged": (reasons.BLURRED, KINDS["low_resolution"]),
+    "Gaussian blur": (reasons.BLURRED, CHANGES["blur"].apply),
+    "low resolution, averaged": (reasons.BLURRED, CHANGES["low_resolution"].apply),
     "low resolution, some pixelated": (reasons.BLURRED, low_resolution),
     "dark": (reasons.UNDER_EXPOSED, dark),
     "bright": (reasons.OVER_EXPOSED, bright),
-    "noise": (reasons.NOISY, KINDS["noise"]),
-    "rectangle": (OCCLUDED, KINDS["occlusion"]),
+    "noise": (reasons.NOISY, CHANGES["noise"].apply),
+    "rectangle": (OCCLUDED, CHANGES["occlusion"].apply),
     "textured rectangle": (OCCLUDED, textured_rectangle),
     "textured ellipse": (OCCLUDED, textured_ellipse),
     "one side covered": (OCCLUDED, one_side),
-    "JPEG": (COMPRESSED, KINDS["jpeg"]),
+    "JPEG": (COMPRESSED, CHANGES["jpeg"].apply),
 }
 CONFIRMED_ON: dict[str, tuple[str, Degradation]] = {
-    "Gaussian blur": (reasons.BLURRED, KINDS["blur"]),
+    "Gaussian blur": (reasons.BLURRED, CHANGES["blur"].apply),
     "motion blur": (reasons.BLURRED, motion_blur),
     "defocus": (reasons.BLURRED, defocus),
     "enlarged": (reasons.BLURRED, enlarged),
@@ -235,10 +235,10 @@ CONFIRMED_ON: dict[str, tuple[str, Degradation]] = {
     "dark midtones": (reasons.UNDER_EXPOSED, dark_midtones),
     "bright": (reasons.OVER_EXPOSED, bright),
     "veiled by light": (reasons.OVER_EXPOSED, veiled),
-    "noise": (reasons.NOISY, KINDS["noise"]),
+    "noise": (reasons.NOISY, CHANGES["noise"].apply),
     "photon noise": (reasons.NOISY, photon_noise),
     "film grain": (reasons.NOISY, film_grain),
-    "rectangle": (OCCLUDED, KINDS["occlusion"]),
+    "rectangle": (OCCLUDED, CHANGES["occlusion"].apply),
     "sunglasses": (OCCLUDED, sunglasses),
     "mask": (OCCLUDED, mask),
     "hand": (OCCLUDED, hand),

@@ -30,7 +30,7 @@ import facerts
 from facerts.datasets import Source, open_source
 from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.galleries import Enrollments, Gallery, Limits, Listed, Reason, check_images
-from facerts.images.corruptions import KINDS, degrade
+from facerts.images.changes import DEGRADATIONS, apply_change
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
 from facerts.metrics.intervals import percentile_interval
@@ -138,8 +138,8 @@ def embeddings(scorer: Scorer, source: Source, options: argparse.Namespace) -> d
 
 
 def degraded(source: Source, index: int, seed: int) -> Crop:
-    kind, severity = corruption(index, seed, KINDS)
-    return degrade(source.crop(index), kind, severity, (seed, index))
+    kind, severity = corruption(index, seed, DEGRADATIONS)
+    return apply_change(source.crop(index), kind, severity, (seed, index))
 
 
 def further(source: Source, index: int, seed: int) -> Crop:
@@ -205,7 +205,7 @@ def measure(
     owner = person[enrolled]
     count_reasons(clean, owner, rates)
     before = random.bit_generator.state
-    for pool_name, kinds in (("further", FURTHER), ("degraded", KINDS)):
+    for pool_name, kinds in (("further", FURTHER), ("degraded", DEGRADATIONS)):
         random.bit_generator.state = before
         changed = pools[f"{pool_name} {seed}"].take(enrolled)
         poor = is_poor(scorer, changed, clean)
@@ -352,7 +352,7 @@ def print_tables(results: list[tuple[Rates, Rates]]) -> None:
     table(
         "found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"], 0
     )
-    for name, kinds in (("degraded", KINDS), ("further", FURTHER)):
+    for name, kinds in (("degraded", DEGRADATIONS), ("further", FURTHER)):
         table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds], 0)
     alarms = [f"false alarms{end}" for end in ("", ", people", ", clean gallery")]
     table("flagged though correct, %", alarms, 0)

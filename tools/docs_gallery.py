@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.scoring import Row
 from facerts.scoring.reasons import in_words
 from facerts.scoring.sinks import from_cell
@@ -52,11 +52,11 @@ def crops() -> dict[str, NDArray[np.uint8]]:
     face = align(skimage.data.astronaut(), POINTS)
     return {
         "original": face,
-        "JPEG": degrade(face, "jpeg", 0.75),
-        "noise": degrade(face, "noise", 0.5),
-        "blur": degrade(face, "blur", 0.75),
-        "overexposed": degrade(face, "light", 0.75),
-        "covered": degrade(face, "occlusion", 0.75),
+        "JPEG": apply_change(face, "jpeg", 0.75),
+        "noise": apply_change(face, "noise", 0.5),
+        "blur": apply_change(face, "blur", 0.75),
+        "overexposed": apply_change(face, "bright", 0.75),
+        "covered": apply_change(face, "occlusion", 0.75),
         "cat": fit_crop(np.ascontiguousarray(skimage.data.chelsea()[:300, 75:375])),
         "cup": fit_crop(np.ascontiguousarray(skimage.data.coffee()[:400, 100:500])),
     }

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source, WrappedSource
 from facerts.images import encode_png
-from facerts.images.corruptions import degrade
+from facerts.images.changes import DEGRADATIONS, apply_change
 
 # A crop and its index in the source to the changed crop.
 Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
 
-# A list of its own, so that kinds of corruption that are added later do not change earlier results.
-DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
 # Separates the random numbers of the choice from those of the degradation.
 _CHOICE, _DEGRADATION = 0xF19A, 0xF19B
 
@@ -44,7 +42,7 @@ class ChangedCrops(WrappedSource):
 
 
 def degraded_at_random(source: Source, seed: int = 0, share: float = 1.0) -> Source:
-    """Aligned faces of which a share is degraded by one of ``DEGRADED_BY`` at a uniformly random severity.
+    """Aligned faces of which a share is degraded by one of ``DEGRADATIONS`` at a uniformly random severity.
 
     Whether and how an image is degraded depends only on the seed and its position in the source. With half of the
     images degraded, many pairs have one poor image, as in XQLFW (Knoche et al., "Cross-quality LFW", FG 2021).
@@ -52,7 +50,7 @@ def degraded_at_random(source: Source, seed: int = 0, share: float = 1.0) -> Sou
 
     def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
         kind, severity = degradation(index, seed, share)
-        return degrade(crop, kind, severity, (seed, index, _DEGRADATION)) if severity else crop
+        return apply_change(crop, kind, severity, (seed, index, _DEGRADATION)) if severity else crop
 
     name = {0.5: "half degraded", 1.0: "degraded"}.get(share, f"{share:g} degraded")
     return ChangedCrops(source, name, change, f"{name}, seed {seed}")
@@ -62,5 +60,5 @@ def degradation(index: int, seed: int, share: float = 1.0) -> tuple[str, float]:
     """Kind and severity of an image's degradation, a severity of 0 for none."""
     random = np.random.default_rng((seed, index, _CHOICE))
     if random.random() >= share:
-        return DEGRADED_BY[0], 0.0
-    return DEGRADED_BY[random.integers(len(DEGRADED_BY))], float(1.0 - random.random())
+        return DEGRADATIONS[0], 0.0
+    return DEGRADATIONS[random.integers(len(DEGRADATIONS))], float(1.0 - random.random())

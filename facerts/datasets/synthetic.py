@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.images import CROP_SIZE, encode_jpeg
-from facerts.images.corruptions import KINDS, degrade
+from facerts.images.changes import DEGRADATIONS, apply_change
 
 ImageArray = NDArray[np.uint8]
 Color = tuple[float, float, float]
@@ -159,8 +159,8 @@ def write_synthetic_faces(
             image = draw_face(identity, number, seed=seed)
             random = np.random.default_rng((seed, identity, number, _DEGRADATION_KEY))
             if random.random() < degraded:
-                kind = random.choice(list(KINDS))
-                image = degrade(image, kind, random.uniform(), int(random.integers(2**31)))
+                kind = random.choice(list(DEGRADATIONS))
+                image = apply_change(image, kind, random.uniform(), int(random.integers(2**31)))
             (person / f"{number:04d}.jpg").write_bytes(encode_jpeg(image, 90))
 
 
@@ -327,5 +327,5 @@ def _photograph(canvas: NDArray[np.float64], random: np.random.Generator) -> Ima
     image: ImageArray = np.clip(np.rint(small), 0, 255).astype(np.uint8)
     if random.random() < 0.25:
         kind = ("blur", "low_resolution", "noise")[random.integers(3)]
-        image = degrade(image, kind, random.uniform(0.1, 0.7), int(random.integers(2**31)))
+        image = apply_change(image, kind, random.uniform(0.1, 0.7), int(random.integers(2**31)))
     return image

@@ -36,7 +36,7 @@ from facerts.evaluation.results.corruptions_result import (
     CorruptionResult,
     Percentiles,
 )
-from facerts.images.corruptions import KINDS, degrade
+from facerts.images.changes import KINDS, apply_change
 from facerts.io.progress import track
 from facerts.metrics.verification import auroc, pair_cosine
 
@@ -137,7 +137,7 @@ def _corrupted(
     for start in range(0, len(rows), batch_size):
         batch = {int(row): source.crop(int(row)) for row in rows[start : start + batch_size]}
         if kind != "clean":
-            batch = {row: degrade(crop, kind, severity, (seed, row)) for row, crop in batch.items()}
+            batch = {row: apply_change(crop, kind, severity, (seed, row)) for row, crop in batch.items()}
         crops = np.stack(list(batch.values()))
         outputs = embedder(crops)
         scores = {name: score(crops) for name, score in also.items()}

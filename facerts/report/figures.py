@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from facerts.evaluation.labeled import Measured
 from facerts.evaluation.results.groups_result import AttributeGroups
 from facerts.evaluation.results.reject_result import PairSet
-from facerts.images.corruptions import MAX_BLUR
+from facerts.images.changes import MAX_BLUR
 from facerts.report.drawing import (
     GENUINE,
     IMPOSTOR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Protocol
 
 import cv2
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE, similarity_transform
-from facerts.images.corruptions import KINDS, degrade, gaussian_blur, small_face
+from facerts.images.changes import CHANGES, EYE_DISTANCE, apply_change, gaussian_blur, small_face
+from facerts.images.transforms import read_pipeline
 from facerts.training.recipe import Augmentation
 
 Key = tuple[int, ...]
@@ -23,16 +25,13 @@ _KEPT_SEED = 1
 # Separates whether a kept view is mirrored from how it was augmented.
 _MIRROR_KEY = 0x3B_0B1E
 
-EYE_DISTANCE = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
 LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
 CROP_CENTER = np.full(2, (CROP_SIZE - 1) / 2)
 MAX_SMALL_SIDE = 56
-MAX_LOOSE, MAX_TIGHT = 1.5, 3.0
-# A mask's corners in the crop, from the bridge of the nose around the chin, and how far each and all move, in pixels.
-MASK_OUTLINE = np.array(
-    [[56, 62], [78, 70], [97, 66], [93, 92], [76, 112], [56, 118], [36, 112], [19, 92], [15, 66], [34, 70]]
-)
-MASK_NOISE, MASK_RISE = 2.0, 8.0
+# A change of this severity or more covers what it covers.
+COVERING = 0.5
+# The order in which changes come in the world: what is worn, how it is lit and taken, how it is stored, cut and framed.
+FAMILIES = "occlusion", "photometric", "quality", "geometric", "framing"
 
 
 class Transform(Protocol):
@@ -68,6 +67,21 @@ class Augmenter:
     def __init__(self, transforms: list[Transform]) -> None:
         self._transforms = transforms
 
+    def covers(self, key: Key) -> bool | None:
+        """Whether the changes of that key cover a part of the face; None where it is not clear."""
+        for transform, random in self._keyed(key):
+            if isinstance(transform, Changes):
+                kinds = [(CHANGES[kind], severity) for kind, severity, _ in transform.drawn(random)]
+                if any(kind.covers and severity >= COVERING for kind, severity in kinds):
+                    return True
+                return None if any(kind.family == "occlusion" for kind, _ in kinds) else False
+        return False
+
+    def _keyed(self, key: Key) -> Iterator[tuple[Transform, np.random.Generator]]:
+        """The transforms, each with its random numbers: with a common seed, these would be correlated."""
+        seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
+        return zip(self._transforms, (np.random.default_rng(int(seed)) for seed in seeds), strict=True)
+
     def __call__(self, image: NDArray[np.uint8], key: Key, *, zoom: bool = True) -> NDArray[np.uint8]:
         """Augment one crop.
 
@@ -78,10 +92,8 @@ class Augmenter:
         """
         if not self._transforms:
             return image
-        seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
-        for transform, seed in zip(self._transforms, seeds, strict=True):
-            # With a common seed, the random numbers of the transforms would be correlated.
-            image = transform(image, np.random.default_rng(int(seed)), zoom=zoom)
+        for transform, random in self._keyed(key):
+            image = transform(image, random, zoom=zoom)
         return image
 
 
@@ -111,6 +123,10 @@ class KeptViews:
     ) -> NDArray[np.uint8]:
         """A view of the image of that index, as ``Augmenter`` makes it, not mirrored."""
         return self._augment(image, (_KEPT_SEED, number, index), zoom=zoom) if number else image
+
+    def covers(self, number: int, index: int) -> bool | None:
+        """Whether a view covers a part of its face; None where it is not clear."""
+        return self._augment.covers((_KEPT_SEED, number, index)) if number else False
 
     def shown(self, image: NDArray[np.uint8], epoch: int, index: int, view: int = 0) -> NDArray[np.uint8]:
         """The view that ``number_of`` says of the image of that index."""
@@ -206,36 +222,6 @@ class _Mirror(_Sometimes):
         return cv2.flip(image, 1).astype(np.uint8, copy=False)
 
 
-class _NoFace(_Sometimes):
-    """Cuts crops out of their image anywhere, at any angle and of any size."""
-
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        scale = np.exp(random.uniform(-np.log(MAX_LOOSE), np.log(MAX_TIGHT)))
-        angle = random.uniform(-np.pi, np.pi)
-        pivot = random.uniform(0, CROP_SIZE, 2)
-        matrix = _compose(scale, angle, pivot, CROP_CENTER, np.eye(2, 3))
-        cut = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101)
-        return cut.astype(np.uint8, copy=False)
-
-
-class _Masks(_Sometimes):
-    """Draws a face mask, of one color with shaded folds."""
-
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        outline = MASK_OUTLINE + random.normal(scale=MASK_NOISE, size=MASK_OUTLINE.shape)
-        outline[:, 1] += random.uniform(-MASK_RISE, MASK_RISE)
-        cover = np.zeros(image.shape[:2], np.uint8)
-        cv2.fillPoly(cover, [outline.round().astype(np.int32)], 255, lineType=cv2.LINE_AA)
-        share = cv2.GaussianBlur(cover, (0, 0), 0.7)[:, :, None] / np.float32(255)
-        folds = np.sin(np.arange(CROP_SIZE) * random.uniform(0.1, 0.8) + random.uniform(0, 6))
-        across = np.cos((np.arange(CROP_SIZE) - CROP_CENTER[0]) / random.uniform(30, 60))
-        shade = random.uniform(0, 0.12) * folds[:, None] + across
-        color = random.integers(0, 256, 3) if random.random() < 0.5 else np.array([225, 235, 240])
-        drawn = np.clip(color * shade[:, :, None], 0, 255)
-        masked: NDArray[np.uint8] = np.rint(image * (1 - share) + drawn * share).astype(np.uint8)
-        return masked
-
-
 class _SmallFaces(_Sometimes):
     """Degrades faces as if they had been small in their photos."""
 
@@ -247,28 +233,62 @@ class _SmallFaces(_Sometimes):
         return small_face(image, int(random.integers(self._side, MAX_SMALL_SIDE, endpoint=True)), random)
 
 
-class _Corruptions(_Sometimes):
-    """Corrupts images, in a random kind and severity, both drawn uniformly."""
+class Changes:
+    """Changes images by kinds of ``facerts.images.changes``, of severities drawn uniformly.
 
-    def __init__(self, probability: float, max_severity: float) -> None:
-        super().__init__(probability)
-        self._max_severity = max_severity
+    Args:
+        settings: of which ``change``, ``more_changes``, ``kinds`` and ``max_severity`` are read.
+    """
 
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        kind = list(KINDS)[random.integers(len(KINDS))]
-        severity = random.uniform(0.0, self._max_severity)
-        return degrade(image, kind, severity, int(random.integers(2**31)))
+    def __init__(self, settings: Augmentation) -> None:
+        self._settings = settings
+        self._kinds = settings.kinds or [name for name, kind in CHANGES.items() if not kind.held_out]
+
+    def drawn(self, random: np.random.Generator) -> list[tuple[str, float, int]]:
+        """Kind, severity and seed of each change, in the order of ``FAMILIES``."""
+        settings, count = self._settings, 0
+        while count < len(self._kinds) and random.random() < (
+            settings.more_changes if count else settings.change
+        ):
+            count += 1
+        kinds = [self._kinds[row] for row in random.permutation(len(self._kinds))[:count]]
+        kinds.sort(key=lambda kind: FAMILIES.index(CHANGES[kind].family))
+        return [
+            (kind, random.uniform(0.0, settings.max_severity), int(random.integers(2**31))) for kind in kinds
+        ]
+
+    def __call__(
+        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
+    ) -> NDArray[np.uint8]:
+        for kind, severity, seed in self.drawn(random):
+            image = apply_change(image, kind, severity, seed)
+        return image
+
+
+class _Pipeline:
+    """Runs the albumentations pipeline of a file."""
+
+    def __init__(self, path: str) -> None:
+        self._run = read_pipeline(path)
+
+    def __call__(
+        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
+    ) -> NDArray[np.uint8]:
+        return self._run(image, int(random.integers(2**31)))
 
 
 def build_augmentation(settings: Augmentation) -> Augmenter:
-    """The augmentation of a recipe: mirroring, masks, geometry, no face, small faces, corruptions, in this order."""
+    """The augmentation of a recipe: mirroring, geometry, small faces, changes, a pipeline, in this order."""
     moves = (settings.scale, settings.shift, settings.rotation, settings.points_jitter, settings.zoom)
-    transforms: list[tuple[bool | float, Transform]] = [
-        (settings.flip, _Mirror(0.5)),
-        (settings.mask, _Masks(settings.mask)),
-        (any(moves), Geometry(settings)),
-        (settings.no_face, _NoFace(settings.no_face)),
-        (settings.small, _SmallFaces(settings.small, settings.small_side)),
-        (settings.corruption, _Corruptions(settings.corruption, settings.max_severity)),
-    ]
-    return Augmenter([transform for wanted, transform in transforms if wanted])
+    transforms: list[Transform] = []
+    if settings.flip:
+        transforms.append(_Mirror(0.5))
+    if any(moves):
+        transforms.append(Geometry(settings))
+    if settings.small:
+        transforms.append(_SmallFaces(settings.small, settings.small_side))
+    if settings.change:
+        transforms.append(Changes(settings))
+    if settings.albumentations is not None:
+        transforms.append(_Pipeline(settings.albumentations))
+    return Augmenter(transforms)

@@ -13,8 +13,8 @@ AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 # What a CPU that computes in bf16 calls it, as in ``torch.cpu.get_capabilities``. ARM's was not timed.
 BF16_UNITS = ("amx_bf16", "avx512_bf16")
 
-# Crops, labels, data set indices and view numbers of a step.
-CropBatch = tuple[Tensor, Tensor, Tensor, Tensor]
+# Crops, labels, data set indices and view numbers of a step, and whether something covers the faces.
+CropBatch = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def choose_device(name: str) -> torch.device:
@@ -62,9 +62,9 @@ def on_device(batches: Iterable[CropBatch], device: torch.device) -> Iterator[Cr
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def copied(batch: CropBatch) -> CropBatch:
-        crops, labels, samples, views = batch
+        crops, labels, *others = batch
         with torch.cuda.stream(stream):
-            return to_device(crops, device), to_device(labels, device), samples, views
+            return to_device(crops, device), to_device(labels, device), *others
 
     iterator = iter(batches)
     upcoming = next(iterator, None)

@@ -21,6 +21,7 @@ from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.training.distillation.losses import Distillation
 from facerts.training.distributed.collectives import Processes, average_gradients
+from facerts.training.face_heads import COVERED, NOT_A_FACE, face_losses
 from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
@@ -195,7 +196,7 @@ class Learner:
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self._loss(outputs, batch, teachers_views)
+        loss = self._loss_with_face_heads(outputs, batch, teachers_views)
         detached = replace(loss, total=loss.total.detach())
         broken = self.processes.all_reduce_sum((~detached.total.isfinite()).int())
         report = StepReport(batch.step, learning_rate, batch.ramp, detached, broken)
@@ -209,6 +210,31 @@ class Learner:
         # system and must be fetched again: on a CPU, a small network then trained 3 to 10% fewer images per second.
         self._last_total = loss.total
         return report
+
+    def _loss_with_face_heads(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
+        """The loss of the faces, and, if there are non-faces at the end of the batch, that of the heads about both."""
+        non_faces = self.recipe.non_face_size
+        if not non_faces:
+            return self._loss(outputs, batch, teachers_views)
+        faces = len(batch.labels) - non_faces
+        own = self._loss(
+            {name: values[:faces] for name, values in outputs.items()},
+            replace(
+                batch,
+                labels=batch.labels[:faces],
+                samples=batch.samples[:faces],
+                views=None if batch.views is None else batch.views[:faces],
+            ),
+            teachers_views[:faces],
+        )
+        assert batch.covered is not None
+        parts = face_losses(outputs, batch.labels, to_device(batch.covered, batch.labels.device))
+        parts["non_face_quality"] = self.method.non_face_loss(
+            {name: values[faces:] for name, values in outputs.items()}
+        )
+        share = non_faces / len(batch.labels)
+        total = own.total + parts[NOT_A_FACE] + parts[COVERED] + share * parts["non_face_quality"]
+        return Loss(total, {**own.parts, **{k: v.detach() for k, v in parts.items()}}, own.per_image)
 
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
         if self.teacher is None:

@@ -23,12 +23,10 @@ from facerts.images import CROP_SIZE
 from facerts.training.augment import Augmenter, Corruption, KeptViews, build_augmentation
 from facerts.training.device import CropBatch
 from facerts.training.distributed.collectives import Processes
+from facerts.training.face_heads import NON_FACE, UNCLEAR, UNKNOWN
 from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.methods import METHODS
 from facerts.training.recipe import Recipe
-
-# Label of an image without identity.
-UNKNOWN = -1
 
 SAMPLE_SIZE = 256
 
@@ -81,10 +79,19 @@ class TrainingData:
             )
         self.source = source
         self.unlabeled = open_source(recipe.data.unlabeled) if recipe.data.unlabeled else None
-        self._images = source if self.unlabeled is None else Joined([source, self.unlabeled])
-        unknown = np.full(len(self._images) - len(source), UNKNOWN, dtype=np.int64)
         assert source.labels is not None
-        self._labels = np.concatenate([source.labels, unknown])
+        sources, labels, self._others = [source], [source.labels], []
+        non_faces = open_source(recipe.data.non_faces) if recipe.data.non_faces else None
+        for images, label, size in (
+            (self.unlabeled, UNKNOWN, recipe.unlabeled_size),
+            (non_faces, NON_FACE, recipe.non_face_size),
+        ):
+            if images is not None:
+                self._others.append((len(images), size))
+                sources.append(images)
+                labels.append(np.full(len(images), label, dtype=np.int64))
+        self._images = source if len(sources) == 1 else Joined(sources)
+        self._labels = np.concatenate(labels)
         self._corrupt = Corruption(
             len(self._images),
             fraction=recipe.data.corrupt_fraction,
@@ -128,10 +135,11 @@ class TrainingData:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
-            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``, and which of
-            the recipe's ``views`` the crops are, ``(B,) int64``; without these, the epochs. B is the batch size times
-            the method's number of views, divided by the number of processes; all first views come first. Images
-            without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
+            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``, which of the
+            recipe's ``views`` the crops are, ``(B,) int64``, without these the epochs, and whether something covers the
+            face, ``(B,) int64``, 1, 0 or ``UNCLEAR``. B is the batch size times the method's number of views, divided
+            by the number of processes; all first views come first. Faces without identity and then non-faces are at the
+            end of the batch, with labels ``UNKNOWN`` and ``NON_FACE`` and indices after those of all labeled images.
             If the teachers are asked in every step and do not see the zoom, crops are ``(B, 2, 112, 112, 3)``: the
             network's view and the teachers'.
         """
@@ -156,7 +164,7 @@ class TrainingData:
                 views=self._method.views,
                 per_identity=by_identity,
                 share=self._processes.own_rows(recipe.labeled_size),
-                unlabeled=(len(self._images) - len(self.source), recipe.unlabeled_size),
+                others=tuple(self._others),
             ),
             num_workers=recipe.data.workers,
             # Without its own generator, the loader would draw from the global one that a resumed run has just restored.
@@ -187,8 +195,8 @@ class StepSampler(Sampler[list[SampleKey]]):
         views: views of each image.
         per_identity: images of each identity in a batch; None draws images regardless of identity.
         share: the images of a step that this process loads.
-        unlabeled: total number of images without identity, whose indices start at N, and their number per step. They
-            have their own order, in which all of them come before any comes again.
+        others: of each set of images without identity, their total number and that of a step; their indices follow each
+            other from N on. Each set has its own order, in which all of them come before any comes again.
     """
 
     labels: NDArray[np.int64]
@@ -198,7 +206,7 @@ class StepSampler(Sampler[list[SampleKey]]):
     views: int
     per_identity: int | None
     share: slice
-    unlabeled: tuple[int, int]
+    others: tuple[tuple[int, int], ...]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -206,7 +214,11 @@ class StepSampler(Sampler[list[SampleKey]]):
     def __iter__(self) -> Iterator[list[SampleKey]]:
         per_epoch = len(self.labels) // self.batch_size
         order, order_epoch = np.empty(0, dtype=np.int64), -1
-        without_identity = self._without_identity()
+        starts = np.cumsum([len(self.labels), *(count for count, _ in self.others)])
+        without_identity = [
+            (self._without_identity(number, int(start), *other), other[1])
+            for number, (start, other) in enumerate(zip(starts, self.others, strict=False))
+        ]
         for step in self.steps:
             epoch, position = divmod(step, per_epoch)
             if epoch != order_epoch:
@@ -218,17 +230,14 @@ class StepSampler(Sampler[list[SampleKey]]):
                 (epoch, index, view + self.views * repeat)
                 for view in range(self.views)
                 for index, repeat in zip(images[self.share], repeats[self.share], strict=True)
-            ] + list(islice(without_identity, self.unlabeled[1]))
+            ] + [key for keys, size in without_identity for key in islice(keys, size)]
 
-    def _without_identity(self) -> Iterator[SampleKey]:
-        """The images without identity from the first step on, in epochs of their own."""
-        count, size = self.unlabeled
-        if not count:
-            return
+    def _without_identity(self, number: int, start: int, count: int, size: int) -> Iterator[SampleKey]:
+        """One set of images without identity, from the first step on, in epochs of its own."""
         epoch, position = divmod(self.steps.start * size, count)
         while True:
-            order = epoch_order(count, self.seed, epoch, UNLABELED)
-            yield from ((epoch, len(self.labels) + int(index), 0) for index in order[position:])
+            order = epoch_order(count, self.seed, epoch, UNLABELED + number)
+            yield from ((epoch, start + int(index), 0) for index in order[position:])
             epoch, position = epoch + 1, 0
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
@@ -272,14 +281,18 @@ class CropDataset(Dataset[CropBatch]):
 
     def _batch(self, keys: list[SampleKey]) -> CropBatch:
         crops = np.empty((len(keys), 1 + self.pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+        covered = np.empty(len(keys), dtype=np.int64)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
             key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
             image = self.corrupt(self.source.crop(index), index)
             if self.kept is not None:
                 crops[row, 0] = self.kept.shown(image, epoch, index, view)
-                continue
-            crops[row, 0] = self.augment(image, key)
+                covers = self.kept.covers(self.kept.number_of(epoch, index, view), index)
+            else:
+                crops[row, 0] = self.augment(image, key)
+                covers = self.augment.covers(key)
+            covered[row] = UNCLEAR if covers is None else covers
             if self.pairs:
                 crops[row, 1] = self.augment(image, key, zoom=False)
         crops = crops if self.pairs else crops[:, 0]
@@ -291,6 +304,7 @@ class CropDataset(Dataset[CropBatch]):
             torch.from_numpy(self.labels[indices]),
             torch.from_numpy(indices.copy()),
             torch.from_numpy(epochs.copy()),
+            torch.from_numpy(covered),
         )
 
 

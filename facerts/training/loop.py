@@ -176,7 +176,12 @@ class _Run:
             )
 
     def _train_step(
-        self, crops: torch.Tensor, labels: torch.Tensor, samples: torch.Tensor, views: torch.Tensor
+        self,
+        crops: torch.Tensor,
+        labels: torch.Tensor,
+        samples: torch.Tensor,
+        views: torch.Tensor,
+        covered: torch.Tensor,
     ) -> None:
         optim, position, per_epoch = self._recipe.optim, self.pace.position, self._summary.steps_per_epoch
         rate = learning_rate(
@@ -190,7 +195,7 @@ class _Run:
         )
         ramp = margin_ramp(position, self.pace.total, optim.margin_ramp)
         labels = to_device(labels, self._learner.device)
-        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes, views)
+        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes, views, covered)
         self._learner.step(crops, batch, rate)
         self.step += 1
         self.pace.advance(self.step)

@@ -20,8 +20,10 @@ from pydantic import (
 
 from facerts.errors import RecipeError, did_you_mean, field_name, problem_text, problems_text
 from facerts.images import CROP_SIZE
+from facerts.images.changes import CHANGES
 from facerts.onnx.contract import Description
 from facerts.training.compose import compose
+from facerts.training.face_heads import FACE_HEADS
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.training.schedule import Schedule
@@ -58,11 +60,12 @@ class Augmentation(Section):
         small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
             small faces in photos are.
         small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
-        corruption: probability of a corruption of random kind and severity.
-        max_severity: maximum severity of that corruption, 0 to 1.
-        mask: probability of a face mask, drawn over nose and mouth of the template.
-        no_face: probability that the crop is cut out of its image anywhere, at any angle and of any size, as where a
-            detector was wrong; only for methods whose teachers see the views.
+        change: probability of a change of a kind from ``facerts.images.changes``, drawn uniformly.
+        more_changes: probability of a second one, of another kind, and after each of one more.
+        kinds: kinds to draw from; none for all that are not held out for the corruption benchmark.
+        max_severity: maximum severity of a change, 0 to 1; the severity is drawn uniformly.
+        albumentations: file of a pipeline that runs after all these, as ``albumentations.save(pipeline, file,
+            data_format="yaml")`` writes it. It must keep the size of the image.
     """
 
     views: int | None = Field(None, ge=1)
@@ -76,10 +79,19 @@ class Augmentation(Section):
     black_border: float = Field(0.0, ge=0, le=1)
     small: float = Field(0.0, ge=0, le=1)
     small_side: int = Field(16, ge=4, le=56)
-    corruption: float = Field(0.0, ge=0, le=1)
+    change: float = Field(0.0, ge=0, le=1)
+    more_changes: float = Field(0.0, ge=0, lt=1)
+    kinds: list[str] = []
     max_severity: float = Field(1.0, gt=0, le=1)
-    mask: float = Field(0.0, ge=0, le=1)
-    no_face: float = Field(0.0, ge=0, le=1)
+    albumentations: str | None = None
+
+    @field_validator("kinds")
+    @classmethod
+    def known(cls, kinds: list[str]) -> list[str]:
+        for kind in kinds:
+            if kind not in CHANGES:
+                raise ValueError(f"no change {kind!r}{did_you_mean(kind, CHANGES)}")
+        return kinds
 
 
 class Data(Section):
@@ -91,6 +103,9 @@ class Data(Section):
         train: sources with identities, joined.
         unlabeled: sources without identities, joined; used only to learn from the teachers.
         unlabeled_share: share of unlabeled images in every batch.
+        non_faces: sources of crops that show no face, joined. The network then gets two further outputs:
+            ``not_a_face``, which tells them from all others, and ``covered``, which tells what covers a face.
+        non_face_share: share of them in every batch.
         holdout_identities: number of identities, chosen by the seed, that are held out of training for validation;
             below 1, their share, of which there are then at least four.
         augmentation: see ``Augmentation``.
@@ -110,6 +125,8 @@ class Data(Section):
     train: Paths
     unlabeled: Paths = []
     unlabeled_share: float = Field(0.2, gt=0, lt=1)
+    non_faces: Paths = []
+    non_face_share: float = Field(0.1, gt=0, lt=1)
     holdout_identities: int | float = Field(0, ge=0)
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
@@ -444,9 +461,10 @@ class Recipe(Section):
                 "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
                 "teacher.method_embedding: teachers"
             )
-        if self.backbone.weights is not None:
+        if self.backbone.weights is not None and self.learned_embedding_size:
             raise ValueError(
-                "backbone.embedding false starts from random weights: leave out backbone.weights"
+                "backbone.weights of a network without embedding has none to go on learning: set teacher.cosine and "
+                "teacher.similarities to 0"
             )
         method = self.build_method()
         if not method.heads():
@@ -484,23 +502,25 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def unlabeled_images_have_a_teacher(self) -> Recipe:
-        if not self.data.unlabeled:
-            return self
-        method = METHODS[self.method["name"]]
-        if self.teacher is None:
+    def images_without_identity_fit(self) -> Recipe:
+        method, size = METHODS[self.method["name"]], self.optim.batch_size
+        for name, paths, share, images in (
+            ("unlabeled", self.data.unlabeled, self.data.unlabeled_share, self.unlabeled_size),
+            ("non_face", self.data.non_faces, self.data.non_face_share, self.non_face_size),
+        ):
+            if paths and (method.views > 1 or self.compute.accumulate > 1):
+                raise ValueError(
+                    f"images without identity go with one view of each image and compute.accumulate 1, not with "
+                    f"{method.views} views and {self.compute.accumulate} parts"
+                )
+            if paths and not (images and self.labeled_size > 1):
+                raise ValueError(
+                    f"data.{name}_share {share:g} of optim.batch_size {size} must leave room for one image without "
+                    "identity and two labeled images"
+                )
+        if self.data.unlabeled and self.teacher is None:
             raise ValueError(
                 "data.unlabeled: images without identity learn from teachers; set teacher.models"
-            )
-        if method.views > 1 or self.compute.accumulate > 1:
-            raise ValueError(
-                f"data.unlabeled goes with one view of each image and compute.accumulate 1, not with {method.views} "
-                f"views and {self.compute.accumulate} parts"
-            )
-        if not 0 < self.unlabeled_size < self.optim.batch_size - 1:
-            raise ValueError(
-                f"data.unlabeled_share {self.data.unlabeled_share:g} of optim.batch_size {self.optim.batch_size} must "
-                "leave room for one unlabeled and two labeled images"
             )
         return self
 
@@ -512,13 +532,18 @@ class Recipe(Section):
 
     @property
     def unlabeled_size(self) -> int:
-        """How many images of a batch, its last ones, are without identity."""
+        """How many images of a batch, after the labeled ones, are faces without identity."""
         return round(self.data.unlabeled_share * self.optim.batch_size) if self.data.unlabeled else 0
+
+    @property
+    def non_face_size(self) -> int:
+        """How many images of a batch, after those, show no face."""
+        return round(self.data.non_face_share * self.optim.batch_size) if self.data.non_faces else 0
 
     @property
     def labeled_size(self) -> int:
         """How many images of a batch have an identity."""
-        return self.optim.batch_size - self.unlabeled_size
+        return self.optim.batch_size - self.unlabeled_size - self.non_face_size
 
     @property
     def learned_embedding_size(self) -> int:
@@ -536,6 +561,8 @@ class Recipe(Section):
     def build_network(self, method: Method) -> FaceNetwork:
         """The network that this recipe trains, with the heads of its method and random weights."""
         backbone, heads = self.backbone, method.heads()
+        if self.data.non_faces:
+            heads = {**heads, **FACE_HEADS}
         if not backbone.embedding:
             # The trained network has none, though it may learn one in training.
             heads = {name: replace(spec, reads="features") for name, spec in heads.items()}

@@ -20,7 +20,7 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
 from facerts.evaluation import evaluate_verification
-from facerts.images.corruptions import KINDS, degrade
+from facerts.images.changes import DEGRADATIONS, apply_change
 from facerts.io.console import warn
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
@@ -166,7 +166,7 @@ class DegradedFaces:
     def __init__(self, source: Source, images: int) -> None:
         self.name = source.name
         self._indices = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
-        degraded = {f"{kind}/{SEVERITY:g}": _degraded(source, kind) for kind in KINDS}
+        degraded = {f"{kind}/{SEVERITY:g}": _degraded(source, kind) for kind in DEGRADATIONS}
         self._sets: dict[str, Source] = {"clean": source, **degraded}
 
     def __len__(self) -> int:
@@ -192,6 +192,6 @@ class DegradedFaces:
 
 def _degraded(source: Source, kind: str) -> Source:
     def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        return degrade(crop, kind, SEVERITY, seed=index)
+        return apply_change(crop, kind, SEVERITY, seed=index)
 
     return ChangedCrops(source, kind, change)

@@ -12,7 +12,7 @@ from facerts.embedding import load_table
 from facerts.errors import Error
 from facerts.evaluation.corruption_benchmark import PERCENTILES, SEVERITIES, corruptions_of, run_corruptions
 from facerts.evaluation.result_folder import load_result
-from facerts.images.corruptions import KINDS, degrade
+from facerts.images.changes import KINDS, apply_change
 from tests.evaluation.conftest import Plain
 
 STEPS = [0.0, *SEVERITIES]
@@ -54,7 +54,7 @@ def test_a_step_is_each_image_degraded_and_measured_by_itself(
     rows = np.linspace(0, len(source) - 1, 7).astype(int).tolist()
     assert rows[0] == 0
     assert rows[-1] == len(source) - 1
-    worse = plain(np.stack([degrade(source.crop(row), kind, 0.6, (5, row)) for row in rows]))
+    worse = plain(np.stack([apply_change(source.crop(row), kind, 0.6, (5, row)) for row in rows]))
     clean = plain(np.stack([source.crop(row) for row in rows]))
     assert worse.quality is not None
     assert clean.quality is not None

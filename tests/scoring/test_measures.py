@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.scoring.reasons import FACE_REGION, measure_crop
 
 
@@ -43,7 +43,7 @@ def smooth(image: NDArray[np.float64], sigma: float, radius: int) -> NDArray[np.
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_sharpness_and_noise_compare_the_variances_of_details(noise: float) -> None:
-    crop = degrade(draw_face(5, 1), "noise", noise)
+    crop = apply_change(draw_face(5, 1), "noise", noise)
     gray_levels = np.rint(crop[24:108, 16:96] @ [0.299, 0.587, 0.114])
     at_1 = smooth(gray_levels, 0.7, 1)
     at_2 = smooth(at_1, 2, 8)

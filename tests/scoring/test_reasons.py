@@ -18,7 +18,7 @@ from facerts.export.join_quality import join_quality
 from facerts.hub.find import find_model
 from facerts.images import fit_crop
 from facerts.images.align import TEMPLATE, align
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
@@ -61,9 +61,9 @@ class OneFace:
     [
         (lambda face: face // 10, ("under_exposed",)),
         (lambda face: np.clip(face * 6.0, 0, 255).astype(np.uint8), ("over_exposed",)),
-        (lambda face: degrade(face, "blur", 0.8), ("blurred",)),
-        (lambda face: degrade(face, "noise", 0.8), ("noisy",)),
-        (lambda face: degrade(face, "blur", 0.8) // 6, ("under_exposed",)),
+        (lambda face: apply_change(face, "blur", 0.8), ("blurred",)),
+        (lambda face: apply_change(face, "noise", 0.8), ("noisy",)),
+        (lambda face: apply_change(face, "blur", 0.8) // 6, ("under_exposed",)),
         (lambda face: face, ()),
     ],
     ids=["dark", "bright", "blurred", "noisy", "dark and blurred", "clean"],

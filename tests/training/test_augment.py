@@ -20,7 +20,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.images.align import TEMPLATE
-from facerts.images.corruptions import KINDS, gaussian_blur, small_face
+from facerts.images.changes import DEGRADATIONS, gaussian_blur, small_face
 from facerts.training import augment as module
 from facerts.training.augment import Augmenter, Corruption, Geometry, build_augmentation
 from facerts.training.loader import TrainingData
@@ -184,15 +184,15 @@ def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
 def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[str, float, int]] = []
     monkeypatch.setattr(
-        module, "degrade", lambda image, kind, severity, seed: drawn.append((kind, severity, seed)) or image
+        module, "apply_change", lambda image, kind, severity, seed: drawn.append((kind, severity, seed)) or image
     )
     corrupt = augmenter(corruption=1.0, max_severity=0.4)
     for n in range(600):
         corrupt(FACE, (2, 0, n))
     kinds, severities, seeds = zip(*drawn, strict=True)
     shares = np.unique(kinds, return_counts=True)
-    assert set(shares[0]) == set(KINDS)
-    assert shares[1] / 600 == pytest.approx(np.full(len(KINDS), 1 / len(KINDS)), abs=0.05)
+    assert set(shares[0]) == set(DEGRADATIONS)
+    assert shares[1] / 600 == pytest.approx(np.full(len(DEGRADATIONS), 1 / len(DEGRADATIONS)), abs=0.05)
     assert np.quantile(severities, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(
         [0, 0.1, 0.2, 0.3, 0.4], abs=0.03
     )
@@ -298,10 +298,10 @@ def test_random_choices_are_independent() -> None:
 
 def test_degradation_comes_after_one_interpolation_of_all_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    warp, small, degrade = cv2.warpAffine, module.small_face, module.degrade
+    warp, small, degrade = cv2.warpAffine, module.small_face, module.apply_change
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
     monkeypatch.setattr(module, "small_face", lambda *a: order.append("small") or small(*a))
-    monkeypatch.setattr(module, "degrade", lambda *a: order.append("corruption") or degrade(*a))
+    monkeypatch.setattr(module, "apply_change", lambda *a: order.append("corruption") or apply_change(*a))
     augmenter(flip=True, scale=0.1, points_jitter=0.1, zoom=1.0, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
     assert order == ["warp", "small", "corruption"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.training.loop import train
 from facerts.training.validation import DegradedFaces
 from tests.training.conftest import MakeRecipe
@@ -59,7 +59,7 @@ def test_the_same_pixels_are_measured_every_time(drawn_faces: Path) -> None:
         for place, index in enumerate([0, 15, 31, 47, 63]):
             crop = source.crop(index)
             kind = name.partition("/")[0]
-            expected = crop if name == "clean" else degrade(crop, kind, 0.8, index)
+            expected = crop if name == "clean" else apply_change(crop, kind, 0.8, index)
             np.testing.assert_array_equal(before[place], expected)
         means, maxima = before.mean(axis=(1, 2, 3)), before.max(axis=(1, 2, 3))
         for percent in (5, 50, 95):

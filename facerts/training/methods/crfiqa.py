@@ -93,6 +93,14 @@ class CRFIQA(ClassificationMethod):
             return own
         return torch.lerp(own, outputs["expected"], outputs["expected_share"])
 
+    def non_face_loss(self, outputs: Outputs) -> Tensor:
+        """Non-faces resemble no one: λ times the regression loss against 0."""
+        r = outputs[self._target].squeeze(1)
+        loss: Tensor = self.config.regression_weight * F.smooth_l1_loss(
+            r, torch.zeros_like(r), beta=self.config.beta
+        )
+        return loss
+
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         r = outputs[self._target].squeeze(1)
         return self.scored(outputs, quality=r, uncertainty=-r)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.training.distributed.collectives import Processes
+from facerts.training.face_heads import FACE_HEADS
 from facerts.training.methods.margin import MarginGradient, additive_angular
 from facerts.training.nn.twin_heads import HeadSpec
 
@@ -37,6 +38,7 @@ class Batch:
         ramp: share of its margin that a method applies at this step, 0 to 1.
         processes: the processes of the run, each with its own batch; for statistics over all of them.
         views: ``(B,) int64``, which of the recipe's keyed views the images are.
+        covered: ``(B,) int64``, whether something covers the face; see ``facerts.training.face_heads``.
     """
 
     labels: Tensor
@@ -46,6 +48,7 @@ class Batch:
     ramp: float = 1.0
     processes: Processes = field(default_factory=Processes)
     views: Tensor | None = None
+    covered: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,10 @@ class Method(ABC):
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """The loss of one step, from the network's outputs: ``embedding`` ``(B, d)`` and the method's heads."""
 
+    def non_face_loss(self, outputs: Outputs) -> Tensor:
+        """The loss of what the method's own heads say of non-faces, whose outputs are given; by default none."""
+        return torch.zeros((), device=outputs["embedding"].device)
+
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         """The exported outputs, computed from the network's outputs in evaluation mode.
 
@@ -159,10 +166,11 @@ class Method(ABC):
 
     @staticmethod
     def scored(outputs: Outputs, **scores: Tensor) -> dict[str, Tensor]:
-        """Further scores with the unit embedding and the norm before normalization, which every method returns."""
+        """Further scores with the unit embedding, the norm before normalization and the face heads if there are any."""
         embedding = outputs["embedding"]
         norm = torch.linalg.vector_norm(embedding, dim=1)
-        return {"embedding": F.normalize(embedding, dim=1), "norm": norm, **scores}
+        of_face = {name: outputs[name].squeeze(1) for name in FACE_HEADS if name in outputs}
+        return {"embedding": F.normalize(embedding, dim=1), "norm": norm, **scores, **of_face}
 
 
 class MarginConfig(MethodConfig):

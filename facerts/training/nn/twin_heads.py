@@ -20,18 +20,22 @@ class HeadSpec:
     Attributes:
         reads: what it is computed from: the "features" of the trunk, as the embedding is, or the "embedding" before
             normalization. A network whose embedding is dropped has heads on features alone.
+        hidden: size of a hidden layer; 0 for none.
     """
 
     size: int
     batch_norm: bool = False
+    hidden: int = 0
     reads: Literal["features", "embedding"] = "features"
 
 
 class FeatureHead(nn.Sequential):
-    """A linear layer, followed by a BatchNorm if the spec says so."""
+    """A linear layer, after a hidden layer and before a BatchNorm if the spec says so."""
 
     def __init__(self, inputs: int, spec: HeadSpec) -> None:
-        layers: list[nn.Module] = [nn.Linear(inputs, spec.size)]
+        layers: list[nn.Module] = [nn.Linear(spec.hidden or inputs, spec.size)]
+        if spec.hidden:
+            layers[:0] = [nn.Linear(inputs, spec.hidden), nn.ReLU()]
         if spec.batch_norm:
             layers.append(nn.BatchNorm1d(spec.size))
         super().__init__(*layers)

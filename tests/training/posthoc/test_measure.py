@@ -115,7 +115,7 @@ def test_a_head_that_knows_the_blur_is_better_and_what_was_computed_is_cached(
     def refuse(*_: object) -> None:
         raise AssertionError("images were degraded")
 
-    monkeypatch.setattr("facerts.datasets.changed.degrade", refuse)
+    monkeypatch.setattr("facerts.datasets.changed.apply_change", refuse)
     poor, _ = measured(lambda _: person, faces, tmp_path)
     assert poor.better == "no"
     assert {**poor.areas, "head": 0} == {**clean.areas, "head": 0}

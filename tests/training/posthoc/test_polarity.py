@@ -18,7 +18,7 @@ from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.hub.find import find_model
-from facerts.images.corruptions import degrade
+from facerts.images.changes import apply_change
 from facerts.metrics.separation import separation
 from facerts.training.posthoc import HeadSettings
 from facerts.training.posthoc.features import Views, cached_features, features_of
@@ -40,7 +40,7 @@ def faces(facerts_data: Path) -> dict[str, NDArray[np.uint8]]:
     rows = np.linspace(0, len(source) - 1, STRANGERS).astype(int)
     clean = np.stack([source.crop(row) for row in rows])
     worse = {
-        kind: np.stack([degrade(crop, kind, STRENGTH, row) for row, crop in enumerate(clean)])
+        kind: np.stack([apply_change(crop, kind, STRENGTH, row) for row, crop in enumerate(clean)])
         for kind in KINDS
     }
     return {"clean": clean, **worse}

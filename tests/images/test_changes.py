@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from facerts.datasets.synthetic import draw_face
-from facerts.images.corruptions import KINDS, degrade, gaussian_blur
+from facerts.images.changes import KINDS, apply_change, gaussian_blur
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -12,7 +12,7 @@ def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: st
     faces = [draw_face(identity, 0) for identity in range(6)]
 
     def change(severity: float) -> float:
-        degraded = [degrade(face, kind, severity, seed) for seed, face in enumerate(faces)]
+        degraded = [apply_change(face, kind, severity, seed) for seed, face in enumerate(faces)]
         return float(
             np.mean([np.abs(d.astype(float) - f).mean() for d, f in zip(degraded, faces, strict=True)])
         )
@@ -27,7 +27,7 @@ def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: st
 def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str) -> None:
     face = draw_face(2, 1)
     before = face.copy()
-    first, second = degrade(face, kind, 0.7, (3, 4)), degrade(face, kind, 0.7, (3, 4))
+    first, second = apply_change(face, kind, 0.7, (3, 4)), apply_change(face, kind, 0.7, (3, 4))
     assert np.array_equal(first, second)
     assert first.shape == face.shape
     assert first.dtype == np.uint8
@@ -36,7 +36,7 @@ def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str
 
 def test_a_severity_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="not between 0 and 1"):
-        degrade(draw_face(0, 0), "blur", 1.2)
+        apply_change(draw_face(0, 0), "blur", 1.2)
 
 
 def test_blur_spreads_a_point_by_its_radius() -> None:

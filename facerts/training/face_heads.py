@@ -1,0 +1,40 @@
+"""Outputs beside a method's: whether an image shows a face at all, and whether something covers the face.
+
+Both are logits, learned from the trunk's features by binary cross-entropy. A poor face is still a face: everything but
+``data.non_faces`` counts as one, however it is changed. What covers a face is known from how its view was made
+(``facerts.images.changes``); where that does not say, the image does not count.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.training.nn.twin_heads import HeadSpec
+
+NOT_A_FACE, COVERED = "not_a_face", "covered"
+FACE_HEADS = {NOT_A_FACE: HeadSpec(1, hidden=64), COVERED: HeadSpec(1, hidden=32)}
+# Labels of images without identity: a face of an unknown person, and no face.
+UNKNOWN, NON_FACE = -1, -2
+# Of ``covered``: where it is not known.
+UNCLEAR = -1
+
+
+def face_losses(outputs: dict[str, Tensor], labels: Tensor, covered: Tensor) -> dict[str, Tensor]:
+    """The mean loss of each head, scalars.
+
+    Args:
+        outputs: ``(B, 1)`` logits of each head.
+        labels: ``(B,) int64``, of which only ``NON_FACE`` matters.
+        covered: ``(B,) int64``, 1, 0 or ``UNCLEAR``.
+    """
+    non_face = labels == NON_FACE
+    known = ((covered != UNCLEAR) & ~non_face).float()
+    covering = F.binary_cross_entropy_with_logits(
+        outputs[COVERED].squeeze(1), (covered == 1).float(), reduction="none"
+    )
+    return {
+        NOT_A_FACE: F.binary_cross_entropy_with_logits(outputs[NOT_A_FACE].squeeze(1), non_face.float()),
+        COVERED: (covering * known).sum() / torch.clamp_min(known.sum(), 1.0),
+    }
