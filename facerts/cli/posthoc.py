@@ -117,7 +117,7 @@ def head(
         data: Aligned images with identities; may be repeated.
         out: Path of the .onnx file to write.
         overrides: Settings of the method, e.g. kl_weight=30, and of the augmented views as in recipes, e.g.
-            augmentation.corruption=0.8
+            augmentation.change=0.8
         tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
         cache: Folder that keeps the outputs of the embedder for the next run; by default beside --out.
         norm: Use the logarithm of the embedding norm as another input of the head; by default if there is one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from tests.training.conftest import MakeRecipe
 
 pytest.importorskip("torch")
 
+import albumentations
 import cv2
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
-from facerts.errors import Error
+from facerts.errors import DataError, Error
 from facerts.images.align import TEMPLATE
-from facerts.images.changes import DEGRADATIONS, gaussian_blur, small_face
+from facerts.images.changes import CHANGES, DEGRADATIONS, gaussian_blur, small_face
 from facerts.training import augment as module
 from facerts.training.augment import Augmenter, Corruption, Geometry, build_augmentation
 from facerts.training.loader import TrainingData
@@ -184,9 +186,11 @@ def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
 def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[str, float, int]] = []
     monkeypatch.setattr(
-        module, "apply_change", lambda image, kind, severity, seed: drawn.append((kind, severity, seed)) or image
+        module,
+        "apply_change",
+        lambda image, kind, severity, seed: drawn.append((kind, severity, seed)) or image,
     )
-    corrupt = augmenter(corruption=1.0, max_severity=0.4)
+    corrupt = augmenter(change=1.0, kinds=list(DEGRADATIONS), max_severity=0.4)
     for n in range(600):
         corrupt(FACE, (2, 0, n))
     kinds, severities, seeds = zip(*drawn, strict=True)
@@ -213,7 +217,7 @@ EVERYTHING: dict[str, Any] = {
     "zoom": 0.3,
     "black_border": 0.3,
     "small": 0.4,
-    "corruption": 0.4,
+    "change": 0.4,
 }
 
 
@@ -289,7 +293,7 @@ def test_random_choices_are_independent() -> None:
     zoomed = np.array([not np.array_equal(zoom(FACE, key), flip(FACE, key)) for key in keys])
     both = augmenter(flip=True, zoom=0.5, small=0.5)
     small = np.array([not np.array_equal(both(FACE, key), zoom(FACE, key)) for key in keys])
-    everything = augmenter(flip=True, zoom=0.5, small=0.5, corruption=0.5)
+    everything = augmenter(flip=True, zoom=0.5, small=0.5, change=0.5)
     worse = np.array([not np.array_equal(everything(FACE, key), both(FACE, key)) for key in keys])
     assert [flipped.mean(), worse.mean()] == pytest.approx([0.5, 0.5], abs=0.07)
     related = np.corrcoef([flipped, zoomed, small, worse])
@@ -298,12 +302,12 @@ def test_random_choices_are_independent() -> None:
 
 def test_degradation_comes_after_one_interpolation_of_all_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    warp, small, degrade = cv2.warpAffine, module.small_face, module.apply_change
+    warp, small, apply_change = cv2.warpAffine, module.small_face, module.apply_change
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
     monkeypatch.setattr(module, "small_face", lambda *a: order.append("small") or small(*a))
-    monkeypatch.setattr(module, "apply_change", lambda *a: order.append("corruption") or apply_change(*a))
-    augmenter(flip=True, scale=0.1, points_jitter=0.1, zoom=1.0, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
-    assert order == ["warp", "small", "corruption"]
+    monkeypatch.setattr(module, "apply_change", lambda *a: order.append("change") or apply_change(*a))
+    augmenter(flip=True, scale=0.1, points_jitter=0.1, zoom=1.0, small=1.0, change=1.0)(FACE, (0, 0, 0))
+    assert order == ["warp", "small", "change"]
 
 
 def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
@@ -333,7 +337,7 @@ def test_black_borders_have_their_probability_regardless_of_geometry(options: di
 
 
 def test_a_view_without_zoom_has_all_other_changes() -> None:
-    options = {"points_jitter": 0.05, "scale": 0.1, "shift": 0.05, "rotation": 5.0, "corruption": 0.5}
+    options = {"points_jitter": 0.05, "scale": 0.1, "shift": 0.05, "rotation": 5.0, "change": 0.5}
     augment, never = augmenter(flip=True, zoom=0.5, **options), augmenter(flip=True, **options)
     keys = [(0, 0, n) for n in range(40)]
     for key in keys:
@@ -342,31 +346,77 @@ def test_a_view_without_zoom_has_all_other_changes() -> None:
     assert 10 < zoomed < 30
 
 
-def test_a_mask_covers_the_mouth_and_never_the_eyes() -> None:
-    image = np.full((112, 112, 3), 7, np.uint8)
-    augment = augmenter(flip=False, mask=0.5)
-    masked = [augment(image, (0, 0, n)) for n in range(80)]
-    covered = np.array([(crop != image).any(axis=2) for crop in masked if not np.array_equal(crop, image)])
-    assert 25 < len(covered) < 55
-    eyes, mouth = TEMPLATE[:2].round().astype(int), TEMPLATE[3:].round().astype(int)
-    assert not covered[:, eyes[:, 1], eyes[:, 0]].any()
-    assert covered[:, mouth[:, 1], mouth[:, 0]].all()
-    assert 0.2 < covered.mean() < 0.6
-    assert np.array_equal(augment(image, (0, 0, 3)), masked[3])
-    assert len({crop.tobytes() for crop in masked}) > 25
+def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[list[str]] = []
+    monkeypatch.setattr(
+        module, "apply_change", lambda image, kind, severity, seed: drawn[-1].append(kind) or image
+    )
+    change = augmenter(change=0.8, more_changes=0.5)
+    for n in range(1000):
+        drawn.append([])
+        change(FACE, (2, 0, n))
+    counts = np.bincount([len(kinds) for kinds in drawn], minlength=4) / len(drawn)
+    assert counts[:4] == pytest.approx([0.2, 0.4, 0.2, 0.1], abs=0.04)
+    seen = {kind for kinds in drawn for kind in kinds}
+    assert seen == {name for name, kind in CHANGES.items() if not kind.held_out}
+    for kinds in drawn:
+        assert len(set(kinds)) == len(kinds)
+        places = [module.FAMILIES.index(CHANGES[kind].family) for kind in kinds]
+        assert places == sorted(places)
 
 
-def test_a_crop_without_a_face_is_cut_out_anywhere() -> None:
-    """Where a marked point of the image comes to lie is spread over the crop and beyond."""
-    image = np.zeros((112, 112, 3), np.uint8)
-    image[50:62, 50:62] = 255
-    augment = augmenter(flip=False, no_face=0.5)
-    cut = [crop for n in range(200) if not np.array_equal(crop := augment(image, (0, 0, n)), image)]
-    assert 70 < len(cut) < 130
-    shares = np.array([(crop > 127).mean() for crop in cut])
-    # Twelve pixels of 112 a side: up to three times as large; absent, or several times by reflection.
-    assert (shares == 0).any()
-    assert 0.05 < shares.max() < 0.11
+def test_what_covers_a_face_is_known_where_it_is_clear() -> None:
+    """A mask covers the mouth, a tint does not count, and a rectangle may lie anywhere."""
+    masks = augmenter(change=0.5, kinds=["mask"])
+    mouth = TEMPLATE[3:].round().astype(int)
+    for n in range(60):
+        changed = (masks(FACE, (0, 0, n)) != FACE).any(axis=2)
+        covers = masks.covers((0, 0, n))
+        assert (covers is False) == (not changed.any())
+        if covers:
+            assert changed[mouth[:, 1], mouth[:, 0]].all()
+    assert {masks.covers((0, 0, n)) for n in range(60)} == {True, False, None}
+    assert not any(augmenter(change=1.0, kinds=["tint"]).covers((0, 0, n)) for n in range(20))
+    assert all(augmenter(change=1.0, kinds=["occlusion"]).covers((0, 0, n)) is None for n in range(20))
+
+
+def test_a_pipeline_of_albumentations_runs_keyed_and_keeps_the_size(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    albumentations.save(
+        albumentations.Compose([albumentations.ToGray(p=0.5), albumentations.Rotate(limit=20, p=1.0)]),
+        file,
+        data_format="yaml",
+    )
+    augment, again = augmenter(albumentations=str(file)), augmenter(albumentations=str(file))
+    made = [augment(FACE, (1, 0, n)) for n in range(30)]
+    assert all(np.array_equal(image, again(FACE, (1, 0, n))) for n, image in reversed(list(enumerate(made))))
+    gray = [np.ptp(image.astype(int), axis=2).max() == 0 for image in made]
+    assert 5 < sum(gray) < 25
+    assert len({image.tobytes() for image in made}) == 30
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("transform: {__class_fullname__: Sharpness, p: 1}", "has no transform 'Sharpness'"),
+        ("- 3", "not a pipeline written by albumentations"),
+        ("{: ", "not a pipeline written by albumentations"),
+        (None, "cannot be read (No such file"),
+        (
+            "transform: {__class_fullname__: Resize, height: 50, width: 50, p: 1.0}",
+            "leave out what changes the size",
+        ),
+    ],
+)
+def test_a_wrong_pipeline_is_refused_by_name(tmp_path: Path, content: str | None, problem: str) -> None:
+    file = tmp_path / "pipeline.yaml"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(DataError, match=re.escape(problem)) as caught:
+        augmenter(albumentations=str(file))
+    assert str(caught.value).startswith(f"{file}: ")
 
 
 def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> NDArray[np.bool_]:
@@ -391,7 +441,7 @@ def test_the_share_of_corrupted_images_is_the_fraction_and_depends_only_on_seed_
 def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
     """Every training image of an epoch of four batches, by index."""
     images: dict[int, NDArray[np.uint8]] = {}
-    for crops, _, samples, _ in TrainingData(recipe).batches(4 * epoch, 4 * (epoch + 1)):
+    for crops, _, samples, *_ in TrainingData(recipe).batches(4 * epoch, 4 * (epoch + 1)):
         images.update(zip(samples.tolist(), crops.numpy(), strict=True))
     assert sorted(images) == list(range(64))
     return images

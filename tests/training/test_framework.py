@@ -75,7 +75,7 @@ def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: M
     recipe = make_recipe(
         "method.name=two_views", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}"
     )
-    crops, labels, samples, _ = next(TrainingData(recipe).batches(0, 1))
+    crops, labels, samples, *_ = next(TrainingData(recipe).batches(0, 1))
     assert crops.shape == (32, 112, 112, 3)
     assert labels[:16].tolist() == labels[16:].tolist()
     assert samples[:16].tolist() == samples[16:].tolist()
@@ -89,7 +89,7 @@ def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: M
     one_view = make_recipe(
         "method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64"
     )
-    all_crops, _, all_samples, _ = next(TrainingData(one_view).batches(0, 1))
+    all_crops, _, all_samples, *_ = next(TrainingData(one_view).batches(0, 1))
     position = all_samples.tolist().index(int(samples[0]))
     assert torch.equal(all_crops[position], crops[0])
 

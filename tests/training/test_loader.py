@@ -42,7 +42,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
             *NAMED,
             f"data.workers={workers}",
             "data.augmentation.rotation=10",
-            "data.augmentation.corruption=0.5",
+            "data.augmentation.change=0.5",
         )
         return list(TrainingData(recipe).batches(start, STEPS))
 
@@ -54,7 +54,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
     alone = batches(0)
     assert len(alone) == STEPS
     for epoch in (alone[:4], alone[4:8]):
-        assert sorted(torch.cat([indices for _, _, indices, _ in epoch]).tolist()) == list(range(64))
+        assert sorted(torch.cat([indices for _, _, indices, *_ in epoch]).tolist()) == list(range(64))
     assert not torch.equal(alone[0][2], alone[4][2])
     for workers in (1, 2, 4):
         assert_same(batches(workers), alone)

@@ -197,7 +197,7 @@ def test_the_teachers_embeddings_train_the_head_alone(recipe: Recipe, tmp_path: 
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, None, tmp_path)
     learner = Learner(recipe, data.identities, distillation)
-    crops, labels, samples, views = next(data.batches(0, 1))
+    crops, labels, samples, views, *_ = next(data.batches(0, 1))
     batch = Batch(labels, samples, 0, recipe.seed, views=views)
     loss = learner.step(crops, batch, 0.0)
     # The loss of the method itself, on what the teachers saw.

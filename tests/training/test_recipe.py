@@ -222,7 +222,7 @@ def test_a_file_covers_the_file_of_the_method_that_it_chooses(write: Write) -> N
     assert (mine.name, mine.optim.epochs, mine.optim.lr) == ("mine", 3, 0.01)
     assert mine.backbone.weights == "runs/faces_small_arcface"
     mine = load_recipe(write("mine.yaml", base="faces_small", method={"name": "tempnet", "tau_max": 0.1}))
-    assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.corruption) == (5, 0.1, 0.5)
+    assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.change) == (5, 0.1, 0.5)
 
 
 def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(

@@ -16,6 +16,7 @@ from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.embed import concatenate, embed_source
 from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.errors import ModelError
+from facerts.images.changes import DEGRADATIONS
 from facerts.training.augment import Augmenter, build_augmentation
 from facerts.training.recipe import Augmentation
 
@@ -29,7 +30,9 @@ TAP = "facerts_tap"
 # Number of views by default, for methods that compare views.
 DEFAULT_VIEWS = 4
 # As in the recipes of the methods that compare views.
-AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, corruption=0.5)
+AUGMENTATION = Augmentation(
+    flip=True, scale=0.15, shift=0.04, rotation=8.0, change=0.5, kinds=list(DEGRADATIONS)
+)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_autograd_detects_updated_rows() -> None:
 def learn(recipe: Recipe, steps: int = 3) -> Learner:
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities)
-    for step, (crops, labels, samples, _) in enumerate(data.batches(0, steps)):
+    for step, (crops, labels, samples, *_) in enumerate(data.batches(0, steps)):
         learner.step(crops, Batch(labels, samples, step, recipe.seed, 0.8), 0.05)
     return learner
 

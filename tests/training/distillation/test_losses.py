@@ -159,7 +159,7 @@ def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, tor
     """The data, a learner with its teachers, and the first batch's crops and keys."""
     data = TrainingData(recipe)
     teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
-    crops, labels, samples, views = next(data.batches(0, 1))
+    crops, labels, samples, views, *_ = next(data.batches(0, 1))
     return (
         data,
         Learner(recipe, data.identities, teacher),
@@ -243,13 +243,13 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
     data = TrainingData(recipe)
-    rows = [samples.tolist() for _, _, samples, _ in data.batches(0, 5)]
+    rows = [samples.tolist() for _, _, samples, *_ in data.batches(0, 5)]
     seen = [row for batch in rows for row in batch[12:]]
     labeled = len(data)
     assert sorted(seen[:10]) == sorted(seen[10:20]) == list(range(labeled, labeled + 10))
     assert seen[:10] != seen[10:20]
     assert all(row < labeled for batch in rows for row in batch[:12])
-    assert [samples.tolist() for _, _, samples, _ in data.batches(3, 5)] == rows[3:]
+    assert [samples.tolist() for _, _, samples, *_ in data.batches(3, 5)] == rows[3:]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
             "one view of each image",
         ),
         (("teacher={models: [t.onnx]}", "compute.accumulate=2"), "compute.accumulate 1"),
-        (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one unlabeled"),
+        (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one image without"),
         (("teacher={models: [t.onnx], zoom: false}",), "set target to view or method_embedding to teachers"),
         (("teacher={models: m.onnx, cosin: 3}",), r"teacher\.cosin.*teacher\.cosine"),
     ],
@@ -280,7 +280,7 @@ def test_teachers_embed_each_view_independently(
     recipe = make_recipe(
         f"teacher={{{models}, target: view, method_embedding: teachers}}",
         *SHORT,
-        "data.augmentation.corruption=1",
+        "data.augmentation.change=1",
     )
     _, learner, crops, batch = first_step(recipe, tmp_path)
     outputs = {

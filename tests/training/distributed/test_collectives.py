@@ -136,7 +136,7 @@ def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
     """Weights after a few steps in float64, with fixed BatchNorm statistics, which are not shared between processes."""
     data = TrainingData(recipe, processes)
     learner = Learner(recipe, data.identities, processes=processes)
-    for step, (crops, labels, samples, _) in enumerate(data.batches(0, STEPS)):
+    for step, (crops, labels, samples, *_) in enumerate(data.batches(0, STEPS)):
         learner.step(crops, Batch(labels, samples, step, recipe.seed, 0.8, processes), 0.01)
     state = learner.state_dict()
     network = {f"network.{name}": value for name, value in state["network"].items()}
@@ -295,7 +295,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
         data = TrainingData(recipe)
         learner = Learner(recipe, data.identities)
         trained = [*learner.network.double().parameters(), *learner.centers.double().parameters()]
-        crops, labels, samples, _ = next(iter(data.batches(0, 1)))
+        crops, labels, samples, *_ = next(iter(data.batches(0, 1)))
         learner.step(crops, Batch(labels, samples, 0, recipe.seed), 0.01)
         found.append([p.grad for p in trained if p.grad is not None])
     for mine, expected in zip(*found, strict=True):
@@ -316,7 +316,7 @@ def test_an_average_of_the_weights_is_what_is_validated(make_recipe: MakeRecipe)
     learner = Learner(recipe, data.identities)
     name, weight = next(iter(learner.network.named_parameters()))
     expected = weight.detach().clone()
-    for step, (crops, labels, samples, _) in enumerate(data.batches(0, 3)):
+    for step, (crops, labels, samples, *_) in enumerate(data.batches(0, 3)):
         learner.step(crops, Batch(labels, samples, step, recipe.seed), 0.05)
         now = learner.network.get_parameter(name).detach()
         # The first update copies the weights.
