@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
-from facerts.images.changes import DOWNSCALING, CHANGES, small_face
+from facerts.images.changes import CHANGES, DOWNSCALING
 from facerts.scoring import reasons
 
 Image = NDArray[np.uint8]
@@ -29,7 +29,7 @@ OCCLUDED, COMPRESSED = "occluded", "compressed"
 
 def low_resolution(image: Image, severity: float, random: np.random.Generator) -> Image:
     """Downscaled to between 40 and 14 pixels and upscaled, by random interpolations, some with JPEG."""
-    return small_face(image, round(40 - 26 * severity), random)
+    return CHANGES["small_face"].apply(image, 0.5 + severity / 2, random)
 
 
 def enlarged(image: Image, severity: float, random: np.random.Generator) -> Image:

@@ -236,6 +236,25 @@ def low_resolution(image: ImageArray, severity: float, random: np.random.Generat
 
 
 @_listed("quality")
+def small_face(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
+    """A face that was 14 pixels wide in its photo, compressed as JPEG there half of the time, and enlarged.
+
+    Unlike ``low_resolution``, which averages areas and interpolates linearly, this draws both interpolations
+    (``DOWNSCALING``, ``UPSCALING``) and the JPEG quality (``SMALL_JPEG``).
+    """
+    height, width = image.shape[:2]
+    factor = (1 / MAX_REDUCTION) ** severity
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    downscaling = DOWNSCALING[random.integers(len(DOWNSCALING))]
+    upscaling = UPSCALING[random.integers(len(UPSCALING))]
+    reduced = _uint8(cv2.resize(image, size, interpolation=downscaling))
+    if random.random() < 0.5:
+        quality = int(random.integers(*SMALL_JPEG, endpoint=True))
+        reduced = decode(encode_jpeg(reduced, quality), where="a compressed image")
+    return _uint8(cv2.resize(reduced, (width, height), interpolation=upscaling))
+
+
+@_listed("quality")
 def blur(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
     """Gaussian blur; standard deviation 5 pixels."""
     return gaussian_blur(image, MAX_BLUR * severity * image.shape[0] / SIDE)
@@ -522,30 +541,8 @@ def white_margins(image: ImageArray, severity: float, random: np.random.Generato
     return _margins(image, 255, severity)
 
 
-# Of any severity: what training draws more finely
-
-
 def gaussian_blur(image: ImageArray, radius: float) -> ImageArray:
     """Gaussian blur with a standard deviation of ``radius`` pixels (the radius in Fig. 7 of the RTS paper)."""
     if radius <= 0:
         return image.copy()
     return _uint8(cv2.GaussianBlur(image, (0, 0), radius, borderType=cv2.BORDER_REFLECT_101))
-
-
-def small_face(image: ImageArray, side: int, random: np.random.Generator) -> ImageArray:
-    """Imitate a face that was small in its photo: downscale, JPEG-compress with probability 0.5, and upscale again.
-
-    ``side`` is the longer one of the downscaled image in pixels. Unlike ``low_resolution``, which always averages areas
-    and interpolates linearly, this draws the interpolations (``DOWNSCALING``, ``UPSCALING``) and the JPEG quality
-    (``SMALL_JPEG``) uniformly at random.
-    """
-    height, width = image.shape[:2]
-    factor = side / max(height, width)
-    size = max(1, round(width * factor)), max(1, round(height * factor))
-    downscaling = DOWNSCALING[random.integers(len(DOWNSCALING))]
-    upscaling = UPSCALING[random.integers(len(UPSCALING))]
-    reduced = _uint8(cv2.resize(image, size, interpolation=downscaling))
-    if random.random() < 0.5:
-        quality = int(random.integers(*SMALL_JPEG, endpoint=True))
-        reduced = decode(encode_jpeg(reduced, quality), where="a compressed image")
-    return _uint8(cv2.resize(reduced, (width, height), interpolation=upscaling))

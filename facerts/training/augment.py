@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.images import CROP_SIZE
-from facerts.images.align import TEMPLATE, similarity_transform
-from facerts.images.changes import CHANGES, EYE_DISTANCE, apply_change, gaussian_blur, small_face
+from facerts.images.changes import CHANGES, apply_change, gaussian_blur
 from facerts.images.transforms import read_pipeline
 from facerts.training.recipe import Augmentation
 
 Key = tuple[int, ...]
+# Changes an image by random numbers.
+Transform = Callable[[NDArray[np.uint8], np.random.Generator], NDArray[np.uint8]]
 
 # Separates the random numbers of the corruption from those of the epochs' orders, whose keys are (seed, epoch).
 _CORRUPTION_KEY = 0xB1_0B1E
@@ -25,21 +24,11 @@ _KEPT_SEED = 1
 # Separates whether a kept view is mirrored from how it was augmented.
 _MIRROR_KEY = 0x3B_0B1E
 
-LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
 CROP_CENTER = np.full(2, (CROP_SIZE - 1) / 2)
-MAX_SMALL_SIDE = 56
 # A change of this severity or more covers what it covers.
 COVERING = 0.5
 # The order in which changes come in the world: what is worn, how it is lit and taken, how it is stored, cut and framed.
 FAMILIES = "occlusion", "photometric", "quality", "geometric", "framing"
-
-
-class Transform(Protocol):
-    """Changes an image; ``zoom`` matters to the geometry only."""
-
-    def __call__(
-        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
-    ) -> NDArray[np.uint8]: ...
 
 
 class Corruption:
@@ -82,18 +71,17 @@ class Augmenter:
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         return zip(self._transforms, (np.random.default_rng(int(seed)) for seed in seeds), strict=True)
 
-    def __call__(self, image: NDArray[np.uint8], key: Key, *, zoom: bool = True) -> NDArray[np.uint8]:
+    def __call__(self, image: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
         """Augment one crop.
 
         Args:
             image: ``(112, 112, 3) uint8`` RGB.
             key: (seed of the run, epoch, index in the data set), and the number of the view if it is not the first.
-            zoom: if false, a crop that would be zoomed is not; everything else changes in the same way.
         """
         if not self._transforms:
             return image
         for transform, random in self._keyed(key):
-            image = transform(image, random, zoom=zoom)
+            image = transform(image, random)
         return image
 
 
@@ -118,11 +106,9 @@ class KeptViews:
         """
         return (epoch + index + view) % self.count
 
-    def view(
-        self, image: NDArray[np.uint8], number: int, index: int, *, zoom: bool = True
-    ) -> NDArray[np.uint8]:
+    def view(self, image: NDArray[np.uint8], number: int, index: int) -> NDArray[np.uint8]:
         """A view of the image of that index, as ``Augmenter`` makes it, not mirrored."""
-        return self._augment(image, (_KEPT_SEED, number, index), zoom=zoom) if number else image
+        return self._augment(image, (_KEPT_SEED, number, index)) if number else image
 
     def covers(self, number: int, index: int) -> bool | None:
         """Whether a view covers a part of its face; None where it is not clear."""
@@ -136,101 +122,30 @@ class KeptViews:
 
 
 class Geometry:
-    """Simulates the crops of other detectors and aligners, with a single interpolation.
-
-    The crop is aligned by noisy landmarks, then zoomed, then scaled, rotated and shifted about its center. All random
-    numbers are drawn in the same order whether they are used or not, so that enabling one option does not change the
-    draws of the others.
+    """Scales, rotates and shifts crops about their center, with the mirrored image around them.
 
     Args:
-        settings: of which flip, small faces and corruption are not read.
+        settings: of which ``scale``, ``shift`` and ``rotation`` are read.
     """
 
     def __init__(self, settings: Augmentation) -> None:
         self._settings = settings
 
-    def matrix(self, random: np.random.Generator, *, zoom: bool = True) -> NDArray[np.float64]:
+    def matrix(self, random: np.random.Generator) -> NDArray[np.float64]:
         """Draw the ``(2, 3)`` similarity transform from the crop's pixels to those of the new crop."""
         settings = self._settings
-        noise = random.standard_normal(TEMPLATE.shape)
-        is_zoomed = random.random() < settings.zoom
-        log_factor, scale, angle, *shift = random.uniform(-1.0, 1.0, 5)
-        lift = random.random()
+        scale, angle, *shift = random.uniform(-1.0, 1.0, 4)
+        factor, radians = 1.0 + scale * settings.scale, angle * np.deg2rad(settings.rotation)
+        cosine, sine = factor * np.cos(radians), factor * np.sin(radians)
+        linear = np.array([[cosine, -sine], [sine, cosine]])
+        target = CROP_CENTER + settings.shift * CROP_SIZE * np.array(shift)
+        return np.column_stack([linear, target - linear @ CROP_CENTER])
 
-        matrix = np.eye(2, 3)
-        if settings.points_jitter:
-            matrix = similarity_transform(TEMPLATE + settings.points_jitter * EYE_DISTANCE * noise, TEMPLATE)
-        if is_zoomed and zoom:
-            # ArcFace's template has the landmarks below the crop's center; a detector's box has them closer to it.
-            center = LANDMARKS_CENTER + lift * (CROP_CENTER - LANDMARKS_CENTER) * [0, 1]
-            factor = settings.zoom_factor**log_factor
-            matrix = _compose(factor, 0.0, LANDMARKS_CENTER, center, matrix)
-        return _compose(
-            1.0 + scale * settings.scale,
-            angle * np.deg2rad(settings.rotation),
-            CROP_CENTER,
-            CROP_CENTER + settings.shift * CROP_SIZE * np.array(shift),
-            matrix,
+    def __call__(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        warped = cv2.warpAffine(
+            image, self.matrix(random), (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101
         )
-
-    def __call__(
-        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
-    ) -> NDArray[np.uint8]:
-        matrix = self.matrix(random, zoom=zoom)
-        is_black = random.random() < self._settings.black_border
-        border = cv2.BORDER_CONSTANT if is_black else cv2.BORDER_REFLECT_101
-        size = image.shape[1], image.shape[0]
-        warped = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=border)
         return warped.astype(np.uint8, copy=False)
-
-
-def _compose(
-    scale: float,
-    angle: float,
-    pivot: NDArray[np.float64],
-    target: NDArray[np.float64],
-    first: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """A ``(2, 3)`` transform, followed by scaling and rotation (radians) about a pivot that moves to the target."""
-    cosine, sine = scale * np.cos(angle), scale * np.sin(angle)
-    rotation = np.array([[cosine, -sine], [sine, cosine]])
-    matrix = rotation @ first
-    matrix[:, 2] += target - rotation @ pivot
-    return matrix
-
-
-class _Sometimes(ABC):
-    """Changes some of the images, each with the same probability."""
-
-    def __init__(self, probability: float) -> None:
-        self._probability = probability
-
-    def __call__(
-        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
-    ) -> NDArray[np.uint8]:
-        return self.change(image, random) if random.random() < self._probability else image
-
-    @abstractmethod
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        """The image, changed."""
-
-
-class _Mirror(_Sometimes):
-    """Mirrors images."""
-
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        return cv2.flip(image, 1).astype(np.uint8, copy=False)
-
-
-class _SmallFaces(_Sometimes):
-    """Degrades faces as if they had been small in their photos."""
-
-    def __init__(self, probability: float, side: int) -> None:
-        super().__init__(probability)
-        self._side = side
-
-    def change(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        return small_face(image, int(random.integers(self._side, MAX_SMALL_SIDE, endpoint=True)), random)
 
 
 class Changes:
@@ -257,38 +172,22 @@ class Changes:
             (kind, random.uniform(0.0, settings.max_severity), int(random.integers(2**31))) for kind in kinds
         ]
 
-    def __call__(
-        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
-    ) -> NDArray[np.uint8]:
+    def __call__(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
         for kind, severity, seed in self.drawn(random):
             image = apply_change(image, kind, severity, seed)
         return image
 
 
-class _Pipeline:
-    """Runs the albumentations pipeline of a file."""
-
-    def __init__(self, path: str) -> None:
-        self._run = read_pipeline(path)
-
-    def __call__(
-        self, image: NDArray[np.uint8], random: np.random.Generator, *, zoom: bool
-    ) -> NDArray[np.uint8]:
-        return self._run(image, int(random.integers(2**31)))
-
-
 def build_augmentation(settings: Augmentation) -> Augmenter:
-    """The augmentation of a recipe: mirroring, geometry, small faces, changes, a pipeline, in this order."""
-    moves = (settings.scale, settings.shift, settings.rotation, settings.points_jitter, settings.zoom)
+    """The augmentation of a recipe: mirroring, geometry, changes, a pipeline, in this order."""
     transforms: list[Transform] = []
     if settings.flip:
-        transforms.append(_Mirror(0.5))
-    if any(moves):
+        transforms.append(lambda image, random: image[:, ::-1] if random.random() < 0.5 else image)
+    if settings.scale or settings.shift or settings.rotation:
         transforms.append(Geometry(settings))
-    if settings.small:
-        transforms.append(_SmallFaces(settings.small, settings.small_side))
     if settings.change:
         transforms.append(Changes(settings))
     if settings.albumentations is not None:
-        transforms.append(_Pipeline(settings.albumentations))
+        pipeline = read_pipeline(settings.albumentations)
+        transforms.append(lambda image, random: pipeline(image, int(random.integers(2**31))))
     return Augmenter(transforms)

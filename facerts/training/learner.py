@@ -147,8 +147,7 @@ class Learner:
         """Forward, backward and one step of the optimizer; ``reports`` gets the step's report.
 
         Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share; ``(B, 2, 112, 112, 3)`` if the teachers see
-                other views, which come second.
+            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
 
         Raises:
             NonFiniteLossError: the loss of this or another process is not finite, or was not a few steps ago if reports
@@ -190,13 +189,12 @@ class Learner:
 
     def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
         """Forward and backward pass of one part of a step."""
-        views, teachers_views = (crops, crops) if crops.ndim == 4 else crops.unbind(dim=1)
         images = to_network_input(
-            to_device(views, self.device), channels_last=self.recipe.compute.channels_last
+            to_device(crops, self.device), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self._loss_with_face_heads(outputs, batch, teachers_views)
+        loss = self._loss_with_face_heads(outputs, batch, crops)
         detached = replace(loss, total=loss.total.detach())
         broken = self.processes.all_reduce_sum((~detached.total.isfinite()).int())
         report = StepReport(batch.step, learning_rate, batch.ramp, detached, broken)
@@ -211,11 +209,11 @@ class Learner:
         self._last_total = loss.total
         return report
 
-    def _loss_with_face_heads(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
+    def _loss_with_face_heads(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         """The loss of the faces, and, if there are non-faces at the end of the batch, that of the heads about both."""
         non_faces = self.recipe.non_face_size
         if not non_faces:
-            return self._loss(outputs, batch, teachers_views)
+            return self._loss(outputs, batch, crops)
         faces = len(batch.labels) - non_faces
         own = self._loss(
             {name: values[:faces] for name, values in outputs.items()},
@@ -225,7 +223,7 @@ class Learner:
                 samples=batch.samples[:faces],
                 views=None if batch.views is None else batch.views[:faces],
             ),
-            teachers_views[:faces],
+            crops[:faces],
         )
         assert batch.covered is not None
         parts = face_losses(outputs, batch.labels, to_device(batch.covered, batch.labels.device))
@@ -236,10 +234,10 @@ class Learner:
         total = own.total + parts[NOT_A_FACE] + parts[COVERED] + share * parts["non_face_quality"]
         return Loss(total, {**own.parts, **{k: v.detach() for k, v in parts.items()}}, own.per_image)
 
-    def _loss(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
+    def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centers)
-        views = self.teacher.embed_views(teachers_views, batch)
+        views = self.teacher.embed_views(crops, batch)
         method_batch = self.teacher.method_batch(batch)
         method_outputs = {
             name: value[: len(method_batch.labels)]

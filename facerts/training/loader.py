@@ -140,8 +140,6 @@ class TrainingData:
             face, ``(B,) int64``, 1, 0 or ``UNCLEAR``. B is the batch size times the method's number of views, divided
             by the number of processes; all first views come first. Faces without identity and then non-faces are at the
             end of the batch, with labels ``UNKNOWN`` and ``NON_FACE`` and indices after those of all labeled images.
-            If the teachers are asked in every step and do not see the zoom, crops are ``(B, 2, 112, 112, 3)``: the
-            network's view and the teachers'.
         """
         recipe = self._recipe
         augmentation = recipe.data.augmentation
@@ -154,7 +152,6 @@ class TrainingData:
                 build_augmentation(augmentation),
                 recipe.seed,
                 kept=None if augmentation.views is None else KeptViews(augmentation, recipe.seed),
-                pairs=recipe.teacher is not None and not recipe.teacher.zoom and augmentation.views is None,
             ),
             batch_sampler=StepSampler(
                 self._labels[: len(self.source)],
@@ -260,8 +257,7 @@ def _repeats(images: list[int]) -> list[int]:
 class CropDataset(Dataset[CropBatch]):
     """Decoded, corrupted and augmented crops, a whole batch at a time.
 
-    Labels are −1 for unknown. ``kept`` are the views that come again; None for a new one in every epoch. ``pairs``
-    gives beside each view the same without zoom.
+    ``kept`` are the views that come again; None for a new one in every epoch.
     """
 
     source: Source
@@ -270,7 +266,6 @@ class CropDataset(Dataset[CropBatch]):
     augment: Augmenter
     seed: int
     kept: KeptViews | None = None
-    pairs: bool = False
 
     def __getitems__(self, keys: list[SampleKey]) -> CropBatch | Error:
         """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
@@ -280,22 +275,19 @@ class CropDataset(Dataset[CropBatch]):
             return error
 
     def _batch(self, keys: list[SampleKey]) -> CropBatch:
-        crops = np.empty((len(keys), 1 + self.pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+        crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         covered = np.empty(len(keys), dtype=np.int64)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
             key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
             image = self.corrupt(self.source.crop(index), index)
             if self.kept is not None:
-                crops[row, 0] = self.kept.shown(image, epoch, index, view)
+                crops[row] = self.kept.shown(image, epoch, index, view)
                 covers = self.kept.covers(self.kept.number_of(epoch, index, view), index)
             else:
-                crops[row, 0] = self.augment(image, key)
+                crops[row] = self.augment(image, key)
                 covers = self.augment.covers(key)
             covered[row] = UNCLEAR if covers is None else covers
-            if self.pairs:
-                crops[row, 1] = self.augment(image, key, zoom=False)
-        crops = crops if self.pairs else crops[:, 0]
         epochs, indices, _ = np.array(keys, dtype=np.int64).T
         if self.kept is not None:
             epochs = np.array([self.kept.number_of(*key) for key in keys], dtype=np.int64)

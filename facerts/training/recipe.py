@@ -48,18 +48,6 @@ class Augmentation(Section):
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.
         rotation: maximum rotation in degrees.
-        points_jitter: standard deviation of normal noise on each of the five points, as a share of the distance
-            between the eyes; detectors differ by about 0.1. The crop is aligned by the noisy points, which shifts,
-            rotates and scales it.
-        zoom: probability of a crop that is tighter or looser than the template's. The center of the landmarks, which is
-            below the crop's center in the template, is then moved up to a height drawn uniformly between the two.
-        zoom_factor: maximum zoom factor; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
-            (tight).
-        black_border: probability that the empty space after these is black, as around a face at the edge of its
-            photo, instead of the mirrored image.
-        small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
-            small faces in photos are.
-        small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
         change: probability of a change of a kind from ``facerts.images.changes``, drawn uniformly.
         more_changes: probability of a second one, of another kind, and after each of one more.
         kinds: kinds to draw from; none for all that are not held out for the corruption benchmark.
@@ -73,12 +61,6 @@ class Augmentation(Section):
     scale: float = Field(0.0, ge=0, lt=1)
     shift: float = Field(0.0, ge=0, lt=0.5)
     rotation: float = Field(0.0, ge=0, le=180)
-    points_jitter: float = Field(0.0, ge=0, le=0.3)
-    zoom: float = Field(0.0, ge=0, le=1)
-    zoom_factor: float = Field(1.3, gt=1, le=2)
-    black_border: float = Field(0.0, ge=0, le=1)
-    small: float = Field(0.0, ge=0, le=1)
-    small_side: int = Field(16, ge=4, le=56)
     change: float = Field(0.0, ge=0, le=1)
     more_changes: float = Field(0.0, ge=0, lt=1)
     kinds: list[str] = []
@@ -239,9 +221,6 @@ class Teacher(Section):
         method: weight of the method's loss.
         method_embedding: embedding that the method's loss compares with the class centers: that of the "student", or
             that of the "teachers" for the augmented view, which trains only the method's other heads.
-        zoom: whether the teachers see the zoom of ``data.augmentation``. Without it they see zoomed views at their own
-            scale; a tighter or looser crop is another convention than theirs, on which they fail though the face is
-            good.
         expected_weight: for ``crfiqa`` with ``target: cosine``, the number of other images of a person that weigh as
             much as what the teachers' answers make expect of a view's cosine to the own center; see
             ``facerts.training.distillation.expected_cosine``. null for the cosine alone.
@@ -255,7 +234,6 @@ class Teacher(Section):
     similarities: float = Field(8.0, ge=0)
     method: float = Field(0.1, ge=0)
     method_embedding: Literal["student", "teachers"] = "student"
-    zoom: bool = True
     expected_weight: float | None = Field(None, gt=0)
     qualities: list[QualityTeacher] = []
     cache: str | None = None
@@ -264,15 +242,6 @@ class Teacher(Section):
     def embeds_views(self) -> bool:
         """Whether the teachers see the augmented views."""
         return self.target == "view" or self.method_embedding == "teachers"
-
-    @model_validator(mode="after")
-    def only_views_are_zoomed(self) -> Teacher:
-        if not self.zoom and not self.embeds_views:
-            raise ValueError(
-                "zoom false is about the views that the teachers see, and they see none; set target to view or "
-                "method_embedding to teachers, or leave zoom out"
-            )
-        return self
 
 
 class Optim(Section):

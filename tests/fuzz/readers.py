@@ -446,7 +446,7 @@ def _recipes() -> list[Files]:
             "name": "drawn",
             "terms": "none",
             "train": ["a", "b"],
-            "augmentation": {"flip": True, "zoom": 0.2},
+            "augmentation": {"flip": True, "change": 0.2},
         },
         "validation": {"heldout": "val.tar"},
         "backbone": {"name": "iresnet18", "width": 0.25, "embedding_size": 16},

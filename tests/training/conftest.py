@@ -40,3 +40,4 @@ def _folders_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes that ship name files below these folders."""
     monkeypatch.setenv("FACERTS_DATA", "DATA")
     monkeypatch.setenv("FACERTS_MODELS", "MODELS")
+    monkeypatch.setenv("FACERTS_NON_FACES", "NON_FACES")

@@ -108,12 +108,8 @@ class ViewEmbeddings:
 
     def _file(self, model: OnnxModel, sha256: str, view: int, start: int) -> Path:
         """The file of what a teacher says of one view of some images."""
-        data, teacher = self._recipe.data, self._recipe.teacher
-        assert teacher is not None
-        augmented = {
-            "augmentation": data.augmentation.model_dump(mode="json", exclude={"views", "flip"}),
-            "zoom": teacher.zoom,
-        }
+        data = self._recipe.data
+        augmented = {"augmentation": data.augmentation.model_dump(mode="json", exclude={"views", "flip"})}
         corrupted = [data.corrupt_fraction, data.corrupt_radius, self._recipe.seed]
         key = {
             "teacher": model.identity,
@@ -161,15 +157,13 @@ class ViewEmbeddings:
     def _view(self, view: int) -> Source:
         """The images as the teachers see them in one view."""
         recipe = self._recipe
-        data, teacher = recipe.data, recipe.teacher
-        assert teacher is not None
-        zoom, kept = teacher.zoom, KeptViews(data.augmentation, recipe.seed)
+        data, kept = recipe.data, KeptViews(recipe.data.augmentation, recipe.seed)
         corrupt = Corruption(
             len(self._images), fraction=data.corrupt_fraction, radius=data.corrupt_radius, seed=recipe.seed
         )
 
         def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-            return kept.view(corrupt(crop, index), view, index, zoom=zoom)
+            return kept.view(corrupt(crop, index), view, index)
 
         return ChangedCrops(self._images, f"view {view}", change)
 

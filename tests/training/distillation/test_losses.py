@@ -262,7 +262,6 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
         ),
         (("teacher={models: [t.onnx]}", "compute.accumulate=2"), "compute.accumulate 1"),
         (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one image without"),
-        (("teacher={models: [t.onnx], zoom: false}",), "set target to view or method_embedding to teachers"),
         (("teacher={models: m.onnx, cosin: 3}",), r"teacher\.cosin.*teacher\.cosine"),
     ],
 )
@@ -302,34 +301,6 @@ def test_teachers_embed_each_view_independently(
     )
     assert reached[0] is None
     assert reached[1].abs().sum() > 0
-
-
-def test_teachers_need_not_see_the_zoom_of_a_view(
-    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
-    recipe = make_recipe(
-        f"teacher={{models: [{teacher_model}], method_embedding: teachers, zoom: false}}",
-        *SHORT,
-        "data.augmentation={flip: false, zoom: 1}",
-    )
-    data, learner, crops, batch = first_step(recipe, tmp_path)
-    zoomed, originals = crops.unbind(dim=1)
-    for crop, index in zip(originals, batch.samples.tolist(), strict=True):
-        assert np.array_equal(crop, data.source.crop(index))
-    assert not torch.equal(zoomed, originals)
-
-    seen = {}
-    learner.forward = lambda images: seen.setdefault("outputs", learner.network(images))
-    embed_views = learner.teacher.embed_views
-    learner.teacher.embed_views = lambda views, of: seen.setdefault("views", embed_views(views, of))
-    learner.step(crops, batch, 0.1)
-    expected = TeacherEnsemble(recipe.teacher.models).embed_crops(originals.numpy())
-    assert np.array_equal(seen["views"].numpy(), expected)
-    # The network saw the zoomed crops: its first loss is that of a fresh learner on them alone.
-    fresh = Learner(recipe, data.identities, learner.teacher)
-    fresh.network.train()
-    outputs = fresh.network(to_network_input(zoomed))
-    torch.testing.assert_close(outputs["embedding"], seen["outputs"]["embedding"])
 
 
 @pytest.mark.parametrize(
