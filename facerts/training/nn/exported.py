@@ -74,20 +74,21 @@ def read_exported(file: Path) -> ExportedWeights:
 def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: bool) -> list[_BatchNorm]:
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
-    With ``heads``, these are loaded as well if they fit, beside trunk and embedding. Returns the BatchNorms that the
+    With ``heads``, those of them that fit are loaded as well, beside trunk and embedding. Returns the BatchNorms that the
     file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
     ``refit_norms`` must give them the statistics of images.
     """
     weights: dict[str, Tensor] = {}
     folded: list[_BatchNorm] = []
-    heads = heads and all(
-        getattr(exported.tensors.get(f"{name}.weight"), "shape", None) == module.weight.shape
+    left_out = {
+        _head(name)
         for name, module in _leaves(network)
-        if name.startswith(HEADS) and isinstance(module, nn.Linear)
-    )
+        if isinstance(module, nn.Linear)
+        and getattr(exported.tensors.get(f"{name}.weight"), "shape", None) != module.weight.shape
+    }
     layer = ""
     for name, module in _leaves(network):
-        if not heads and name.startswith(HEADS):
+        if name.startswith(HEADS) and (not heads or _head(name) in left_out):
             continue
         own = {f"{name}.{entry}": value for entry, value in module.state_dict().items()}
         if isinstance(module, nn.PReLU):
@@ -107,6 +108,11 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
             layer = name
     network.load_state_dict({**network.state_dict(), **weights})
     return folded
+
+
+def _head(name: str) -> str:
+    """The head that a layer belongs to; the layer itself where it is of none."""
+    return ".".join(name.split(".")[:2])
 
 
 @torch.no_grad()
