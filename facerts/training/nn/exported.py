@@ -74,8 +74,8 @@ def read_exported(file: Path) -> ExportedWeights:
 def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: bool) -> list[_BatchNorm]:
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
-    With ``heads``, those of them that fit are loaded as well, beside trunk and embedding. Returns the BatchNorms that the
-    file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
+    With ``heads``, those of them that fit are loaded as well, beside trunk and embedding. Returns the BatchNorms that
+    the file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
     ``refit_norms`` must give them the statistics of images.
     """
     weights: dict[str, Tensor] = {}
