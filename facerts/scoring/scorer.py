@@ -35,7 +35,6 @@ from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder
-from facerts.scoring.swapped_channels import SwappedChannels
 from facerts.scoring.track import Track
 from facerts.scoring.verify import MatchRule, Verification
 from facerts.scoring.video_tracks import TrackOptions, VideoTracks, video_detector
@@ -73,7 +72,6 @@ class Scorer:
         self.detector = detector
         self.resize_crops = resize_crops
         self.min_face_size = min_face_size
-        self._swapped_channels: SwappedChannels | None = None
 
     @classmethod
     def of(cls, embedder: Embedder, detector: FaceFinder | None = None, **options: Any) -> Scorer:
@@ -215,8 +213,6 @@ class Scorer:
         inputs = lazy_inputs(images, color)
         row_builder = self.row_builder(self.min_quality(min_quality, keep), embed=embed)
         scored = self.score_lazy(inputs, row_builder, largest=largest)
-        if any(image.color is not None for image in inputs):
-            scored = self._watched(inputs, scored)
         if progress:
             scored = track(scored, progress, total=len(inputs), unit="images")
         for faces in scored:
@@ -362,7 +358,7 @@ class Scorer:
                 self.check_face(face)
         named = (("the first image", first), ("the second image", second))
         images = [lazy_input(each, name, color) for name, each in named if not isinstance(each, Face)]
-        scored = self._watched(images, self.score_lazy(images, row_builder, largest=True))
+        scored = self.score_lazy(images, row_builder, largest=True)
         given = [each if isinstance(each, Face) else next(scored)[0] for _, each in named]
         return rule.verify(*map(row_builder.decided, embedded(given)))
 
@@ -436,14 +432,6 @@ class Scorer:
             "min_face_size": self.min_face_size,
         }
         return score_images(row_builder, images, **(own | options))
-
-    def _watched(self, images: Sequence[LazyImage], scored: Iterator[list[Face]]) -> Iterator[list[Face]]:
-        """The same faces, with a warning if arrays seem to have their channels in the other order."""
-        if self.quality is None:
-            return scored
-        if self._swapped_channels is None:
-            self._swapped_channels = SwappedChannels(self.quality)
-        return self._swapped_channels.watch(images, scored)
 
     def row_builder(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
         """The builder of rows from the outputs of the models.
