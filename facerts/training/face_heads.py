@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.nn.twin_heads import HeadSpec
+from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 
 NOT_A_FACE, COVERED = "not_a_face", "covered"
 FACE_HEADS = {NOT_A_FACE: HeadSpec(1, hidden=64), COVERED: HeadSpec(1, hidden=32)}
@@ -19,6 +19,27 @@ FACE_HEADS = {NOT_A_FACE: HeadSpec(1, hidden=64), COVERED: HeadSpec(1, hidden=32
 UNKNOWN, NON_FACE = -1, -2
 # Of ``covered``: where it is not known.
 UNCLEAR = -1
+# Faces of a forward pass that calibrates.
+BATCH = 256
+
+
+# Of held-out faces, changed as in training, the share that may be called no face, and of those that nothing covers, the
+# share that may be called covered.
+ALARMS = {NOT_A_FACE: 0.005, COVERED: 0.002}
+
+
+@torch.no_grad()
+def calibrate_face_heads(network: FaceNetwork, images: Tensor, covered: Tensor) -> None:
+    """Shift both outputs so that 0 is the cutoff at which these faces have the share ``ALARMS`` of false alarms.
+
+    Args:
+        images: ``(N, 3, 112, 112)`` faces, as the network takes them.
+        covered: ``(N,) int64``, 1, 0 or ``UNCLEAR``.
+    """
+    outputs = [network(part) for part in images.split(BATCH)]
+    for name, faces in ((NOT_A_FACE, slice(None)), (COVERED, covered == 0)):
+        logits = torch.cat([each[name].squeeze(1) for each in outputs])[faces]
+        network.heads[name][-1].bias -= torch.quantile(logits, 1 - ALARMS[name])
 
 
 def face_losses(outputs: dict[str, Tensor], labels: Tensor, covered: Tensor) -> dict[str, Tensor]:

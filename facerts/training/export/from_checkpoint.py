@@ -24,10 +24,12 @@ from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.metadata import replace_entry
+from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import write_module
+from facerts.training.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
 from facerts.training.init_weights import PretrainedNetwork, open_network
-from facerts.training.network_embedder import STANDARD_OUTPUTS, NetworkEmbedder
+from facerts.training.network_embedder import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
 from facerts.training.nn import for_inference
 from facerts.training.validation import heldout_paths
 from facerts.version import __version__
@@ -42,6 +44,8 @@ TOLERANCES = {
 
 # Number of faces from which int8 calibrates the ranges of activations.
 CALIBRATION_FACES, MIN_CALIBRATION_FACES = 256, 16
+# Views of each face on which the outputs about non-faces are calibrated, the face itself among them.
+CALIBRATION_VIEWS = 4
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,10 @@ def export_run(
             f"{run}: the network has no embedding, so there is nothing for --embedding-only to export"
         )
     names = ["embedding"] if embedding_only else _output_names(trained)
-    description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
     people, uncalibrated = (open_source(data), "") if data else _held_out(trained)
+    if people is not None and isinstance(trained, TrainedNetwork):
+        _calibrate_face_heads(trained, people)
+    description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
     source = _training_images(trained) if people is None else people
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
@@ -142,6 +148,19 @@ def export_run(
             replace_entry(described, out, METADATA_KEY, description.to_json())
             return ExportedRun(description, parity, str(error))
     return ExportedRun(found.description, parity, left_out=found.left_out)
+
+
+def _calibrate_face_heads(trained: TrainedNetwork, people: Source) -> None:
+    """Calibrate the outputs about non-faces and covered faces, if there are any, on faces changed as in training."""
+    if not FACE_HEADS.keys() <= trained.network.reads.keys():
+        return
+    recipe = trained.recipe
+    views = KeptViews(recipe.data.augmentation.model_copy(update={"views": CALIBRATION_VIEWS}), recipe.seed)
+    keys = [(row, view) for row in range(len(people)) for view in range(CALIBRATION_VIEWS)]
+    crops = np.stack([views.view(people.crop(row), view, row) for row, view in keys])
+    covers = [views.covers(view, row) for row, view in keys]
+    covered = torch.tensor([UNCLEAR if each is None else int(each) for each in covers])
+    calibrate_face_heads(trained.network, to_network_input(torch.from_numpy(crops)), covered)
 
 
 def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
