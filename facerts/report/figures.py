@@ -348,28 +348,49 @@ def accepted_by_group(groups: AttributeGroups) -> str:
     return svg(figure)
 
 
-def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str:
-    """A score, or the similarity to the clean image ("cosine"), by severity; a panel for each kind of corruption.
+def change_points(subjects: Sequence[Subject], source: str) -> str:
+    """Median percentile of a score against the cosine: a point for each change, a panel for each model."""
+    figure, grid = panels(len(subjects), height=3.2, share=True)
+    for axes, subject in zip(grid, subjects, strict=True):
+        section = subject.sections.corruptions[source]
+        families = list(dict.fromkeys(kind.family for kind in section.kinds.values()))
+        for kind in section.kinds.values():
+            look: Any = {"marker": "^", "markerfacecolor": "none"} if kind.held_out else {"marker": "o"}
+            label = kind.family + ", held out" * kind.held_out
+            if label not in axes.get_legend_handles_labels()[1]:
+                look["label"] = label
+            ink, percentile = color(families.index(kind.family)), kind.by[section.first].percentile
+            axes.plot(kind.cosine[1:], percentile[1:], linestyle="", color=ink, markersize=4, alpha=0.8, **look)
+        found = section.rank_correlation[section.first]
+        values = ", ".join(f"{one.value:.2f} {group.replace('_', ' ')}" for group, one in found.items())
+        title(axes, f"{subject.label}: ρ {values}" if len(subjects) > 1 else f"Rank correlation ρ: {values}")
+    figure.supxlabel("median cosine", fontsize=10, color=INK)
+    figure.supylabel(f"median percentile of {section.first}", fontsize=10, color=INK)
+    legend_below(figure, grid[0], 4)
+    return svg(figure)
 
-    Lines are medians, with the band from the 5th to the 95th percentile.
-    """
-    kinds = list(subjects[0].sections.corruptions[source].kinds)
-    figure, grid = panels(len(kinds), height=1.9, share=True)
-    for axes, kind in zip(grid, kinds, strict=True):
-        for number, subject in enumerate(subjects):
-            section = subject.sections.corruptions[source]
-            steps = section.kinds[kind]
-            values = steps.cosine if score == "cosine" else steps.by.get(score)
+
+def change_panels(subjects: Sequence[Subject], source: str, family: str) -> str:
+    """What becomes of faces by severity, a panel for each kind of a family; of several models, the percentile alone."""
+    sections = [subject.sections.corruptions[source] for subject in subjects]
+    kinds = {name: kind for name, kind in sections[0].kinds.items() if kind.family == family}
+    figure, grid = panels(len(kinds), height=1.7, share=True, columns=3)
+    for axes, (name, first) in zip(grid, kinds.items(), strict=True):
+        lines = [("cosine", first.cosine)]
+        for subject, section in zip(subjects, sections, strict=True):
+            score = section.kinds[name].by[section.first]
+            label = subject.label if len(subjects) > 1 else f"percentile of {section.first} / 100"
+            lines.append((label, [value / 100 for value in score.percentile]))
+        if len(subjects) == 1:
+            lines += [("kept", score.kept), ("not a face", first.not_a_face)]
+        for number, (label, values) in enumerate(lines):
             if values is not None:
-                look: Any = {"color": color(number), "label": subject.label, "clip_on": False}
-                draw_line(axes, section.severity, values.p50, (values.p5, values.p95), alpha=0.18, **look)
-        title(axes, kind.replace("_", " "))
-        axes.set(xlim=(0, 1))
-    if score == "cosine":
-        grid[0].set_ylim(top=1)
+                look: Any = {"color": color(number - 1) if number else REFERENCE, "clip_on": False}
+                draw_line(axes, sections[0].severity, values, label=label, **look)
+        title(axes, name.replace("_", " ") + " (held out)" * first.held_out)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
     figure.supxlabel("severity", fontsize=10, color=INK)
-    figure.supylabel("similarity" if score == "cosine" else score, fontsize=10, color=INK)
-    return finish_panels(figure, grid) if len(subjects) > 1 else svg(figure)
+    return finish_panels(figure, grid)
 
 
 def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: str) -> str:

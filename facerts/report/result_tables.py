@@ -5,9 +5,11 @@ Each takes results with the labels of their models; an empty label stands for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
-from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.corruptions_result import CorruptionResult, RankCorrelation
 from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.results.ood_result import OodResult
 from facerts.evaluation.results.reject_result import PairSet, RejectResult
@@ -16,6 +18,10 @@ from facerts.report.numbers import complement, rate
 from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
+# Of the corruption benchmark, the lowest severity that is shown besides 1.
+SHOWN_SEVERITY = 0.5
+GROUPS = ("all", "trained", "held_out")
+HELD_OUT = " (held out)"
 
 
 def verification_table(results: Sequence[tuple[str, VerificationResult]]) -> Table:
@@ -116,27 +122,71 @@ def ood_table(section: OodResult) -> Table:
 
 
 def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[Table]:
-    """Medians by severity, a row for each model and kind: the cosine to the clean image, then each score."""
+    """What each model's scores say on the whole, and of each kind of change, held-out ones marked, what its first says."""
     first = results[0][1]
-    severities = [f"{severity:g}" for severity in first.severity]
-    cosines = [
-        words(label, kind.replace("_", " "), *(f"{value:.3f}" for value in steps.cosine.p50))
-        for label, section in results
-        for kind, steps in section.kinds.items()
+    places = [bisect_left(first.severity, SHOWN_SEVERITY), len(first.severity) - 1]
+    columns = [f"at {first.severity[place]:g}" for place in places]
+
+    def cells(numbers: Sequence[float] | None, cell: Callable[[float], Cell]) -> list[Cell]:
+        return [NONE if numbers is None else cell(numbers[place]) for place in places]
+
+    def mean(lists: Sequence[Sequence[float] | None]) -> list[float] | None:
+        found = [numbers for numbers in lists if numbers is not None]
+        return [fmean(values) for values in zip(*found, strict=True)] if found else None
+
+    overall, rows = [], []
+    for label, section in results:
+        kinds, named = section.kinds.values(), section.agreement.items()
+        for score in section.thresholds:
+            non_faces = [kind.not_a_face for kind in kinds] if score == section.first else []
+            overall.append(
+                [
+                    *words(label, score),
+                    *_correlations(section.rank_correlation.get(score, {})),
+                    *cells(mean([kind.by[score].kept for kind in kinds]), share),
+                    *cells(mean(non_faces), share),
+                ]
+            )
+        for recognizer, found in named:
+            overall.append([*words(label, f"cosine of {recognizer}"), *_correlations(found), *[NONE] * 4])
+    for name in first.kinds:
+        for label, section in results:
+            if (kind := section.kinds.get(name)) is None:
+                continue
+            steps = kind.by[section.first]
+            rows.append(
+                [
+                    *words(name.replace("_", " ") + HELD_OUT * kind.held_out, label),
+                    *cells(kind.cosine, lambda value: Cell(f"{value:.2f}")),
+                    *cells(steps.percentile, lambda value: Cell(f"{value:.0f}")),
+                    *cells(steps.kept, share),
+                    *cells(kind.not_a_face, share),
+                ]
+            )
+
+    def header(*names: str) -> list[str]:
+        return [f"{name} {column}" for name in names for column in columns]
+
+    correlated = [f"ρ, {group.replace('_', ' ')}" for group in GROUPS]
+    tables = [
+        Table(
+            ["model", "score", *correlated, *header("kept", "not a face")],
+            overall,
+            words=2,
+            title="Rank correlation ρ with the cosine, and shares of the images",
+        ),
+        Table(
+            ["kind", "model", *header("cosine", "percentile", "kept", "not a face")],
+            rows,
+            words=2,
+            title=f"Kinds of change, by {first.first}",
+        ),
     ]
-    title = "Median cosine to the clean image by severity"
-    tables = [Table(["model", "kind", *severities], cosines, words=2, title=title, folded=True)]
-    for score in next(iter(first.kinds.values())).by:
-        rows = [
-            [
-                *words(label, kind.replace("_", " "), *(f"{value:.4g}" for value in steps.p50)),
-                *words("yes" if steps.monotone else "no"),
-                share(steps.auroc[-1]),
-            ]
-            for label, section in results
-            for kind, of_kind in section.kinds.items()
-            if (steps := of_kind.by.get(score)) is not None
-        ]
-        header = ["model", "kind", *severities, "falls at each step", "AUROC, clean above worst"]
-        tables.append(Table(header, rows, words=2, title=f"Median {score} by severity", folded=True))
     return [table.without_empty_words() for table in tables]
+
+
+def _correlations(found: Mapping[str, RankCorrelation]) -> list[Cell]:
+    return [
+        NONE if one is None else Cell(f"{one.value:.2f}", f"[{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]")
+        for one in map(found.get, GROUPS)
+    ]
