@@ -16,7 +16,7 @@ from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.datasets.source import Source
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.combined import CombinedEmbedder
-from facerts.embedding.embed import concatenate
+from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.onnx_embedder import OnnxModel, outputs_of_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
@@ -57,6 +57,7 @@ REPLICATES = 200
 
 Crops: TypeAlias = NDArray[np.uint8]
 Values: TypeAlias = NDArray[np.floating]
+Network: TypeAlias = Embedder | OnnxModel
 # A kind and a severity.
 Step = tuple[str, float]
 CLEAN: Step = ("clean", 0.0)
@@ -66,12 +67,12 @@ TO = {CLEAN: "to_unchanged", OTHER: "to_other"}
 
 
 def run_corruptions(
-    model: Embedder | OnnxModel | EmbeddingTable,
+    model: AnyEmbedder | OnnxModel,
     data: Sequence[str],
     out: str | Path,
     options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
-    recognizers: Mapping[str, Embedder] | None = None,
+    recognizers: Mapping[str, AnyEmbedder] | None = None,
     images: int = IMAGES,
     kinds: Sequence[str] = tuple(CHANGES),
     severities: Sequence[float] = SEVERITIES,
@@ -86,20 +87,23 @@ def run_corruptions(
     Raises:
         MissingExtraError: albumentations is not installed.
     """
-    if isinstance(model, EmbeddingTable):
-        raise Error(
-            "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"
-        )
+    networks: dict[str, Network] = {}
+    for label, network in {"": model, **(recognizers or {})}.items():
+        if isinstance(network, EmbeddingTable):
+            raise Error(
+                "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"
+            )
+        networks[label] = network
     albumentations()
     sources = [options.crops_of(people_of(path)) for path in data]
     check_names([source.name for source in sources])
     folder = ResultFolder(out, model)
     for source in sources:
         faces = _Faces(source, hash_images(source), images)
-        measured = _Measured(model, recognizers or {}, faces, options)
+        measured = _Measured(networks, faces, options)
         steps = [CLEAN, *((kind, severity) for kind in kinds for severity in severities)]
         for step in track(steps, f"changing {source.name}", unit="steps"):
-            for label in measured.networks:
+            for label in networks:
                 measured.outputs(label, step)
         section, arrays = _section(measured, kinds, severities)
         section.notes = alignment_notes(source)
@@ -158,19 +162,12 @@ class _Faces:
 class _Measured:
     """What the model, whose label is "", and the recognizers give for the faces after each step."""
 
-    def __init__(
-        self,
-        model: Embedder | OnnxModel,
-        recognizers: Mapping[str, Embedder],
-        faces: _Faces,
-        options: EvaluationOptions,
-    ) -> None:
-        self.networks: dict[str, Embedder | OnnxModel] = {"": model, **recognizers}
-        self.faces, self.options = faces, options
+    def __init__(self, networks: Mapping[str, Network], faces: _Faces, options: EvaluationOptions) -> None:
+        self.networks, self.faces, self.options = networks, faces, options
         self.outputs = cache(self._outputs)
-        own = {model.name: ""} if self.outputs("", CLEAN).embedding.shape[1] else {}
-        # Of each recognizer, the network that gives its embeddings.
-        self.recognizers = {label: label for label in recognizers} or own
+        own = {networks[""].name: ""} if self.outputs("", CLEAN).embedding.shape[1] else {}
+        # Of each recognizer, the label of the network that gives its embeddings.
+        self.recognizers = {label: label for label in networks if label} or own
 
     def cosines(self, step: Step, to: Step) -> NDArray[np.float64]:
         """``(R, N)`` cosines of the changed crops to those of another step, by recognizer."""
@@ -234,7 +231,9 @@ def _section(
         by_kind[kind] = CorruptionKind(
             family=CHANGES[kind].family,
             held_out=CHANGES[kind].held_out,
-            cosine=_floats(np.median(cosines[to_last], axis=-1).mean(axis=0)) if measured.recognizers else None,
+            cosine=_floats(np.median(cosines[to_last], axis=-1).mean(axis=0))
+            if measured.recognizers
+            else None,
             to_unchanged=_by_recognizer(measured, cosines[CLEAN]),
             to_other=_by_recognizer(measured, cosines[OTHER]) if OTHER in cosines else {},
             not_a_face=None
@@ -266,7 +265,7 @@ def _section(
     return section, arrays
 
 
-def _description(model: Embedder | OnnxModel) -> Description | None:
+def _description(model: Network) -> Description | None:
     """The description of the model that gives the quality, if it has one."""
     source = model.quality if isinstance(model, CombinedEmbedder) else model
     return getattr(source, "description", None)
@@ -324,7 +323,9 @@ def _rank_correlations(
     def correlations(first: Values, second: Values) -> dict[str, RankCorrelation]:
         found = {}
         for group, inside in groups.items():
-            value, *replicates = (spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True))
+            value, *replicates = (
+                spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True)
+            )
             found[group] = RankCorrelation(value=value, ci95=percentile_interval(np.array(replicates)))
         return found
 

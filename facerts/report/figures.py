@@ -17,7 +17,6 @@ from facerts.images.changes import MAX_BLUR
 from facerts.report.drawing import (
     GENUINE,
     IMPOSTOR,
-    INK,
     REFERENCE,
     SIZE,
     bins_of,
@@ -53,6 +52,8 @@ REMAINING = 10
 LABELS = {"cosine": "cosine similarity", "mls": "mutual likelihood score"}
 SHARED = {"cosine": (-0.25, 1.0)}
 RADII = (2.0, 3.0, 5.0)
+# Mark of a change that models that ship are not trained on.
+HELD_OUT = "^"
 # Height of one interval of accepted shares and of what is around the rows, in inches.
 INTERVAL, GAP, MARGINS = 0.16, 0.16, 0.95
 
@@ -355,18 +356,22 @@ def change_points(subjects: Sequence[Subject], source: str) -> str:
         section = subject.sections.corruptions[source]
         families = list(dict.fromkeys(kind.family for kind in section.kinds.values()))
         for kind in section.kinds.values():
-            look: Any = {"marker": "^", "markerfacecolor": "none"} if kind.held_out else {"marker": "o"}
-            label = kind.family + ", held out" * kind.held_out
-            if label not in axes.get_legend_handles_labels()[1]:
-                look["label"] = label
             ink, percentile = color(families.index(kind.family)), kind.by[section.first].percentile
-            axes.plot(kind.cosine[1:], percentile[1:], linestyle="", color=ink, markersize=4, alpha=0.8, **look)
+            assert kind.cosine is not None  # callers leave out subjects without recognizers
+            look: Any = {"markerfacecolor": "none"} if kind.held_out else {}
+            if not kind.held_out and kind.family not in axes.get_legend_handles_labels()[1]:
+                look["label"] = kind.family
+            mark = HELD_OUT if kind.held_out else "o"
+            axes.plot(kind.cosine[1:], percentile[1:], mark, color=ink, markersize=4, alpha=0.8, **look)
+        axes.plot([], [], HELD_OUT, color=REFERENCE, markerfacecolor="none", label="held out")
         found = section.rank_correlation[section.first]
-        values = ", ".join(f"{one.value:.2f} {group.replace('_', ' ')}" for group, one in found.items())
-        title(axes, f"{subject.label}: ρ {values}" if len(subjects) > 1 else f"Rank correlation ρ: {values}")
-    figure.supxlabel("median cosine", fontsize=10, color=INK)
-    figure.supylabel(f"median percentile of {section.first}", fontsize=10, color=INK)
-    legend_below(figure, grid[0], 4)
+        values = f"ρ {found['all'].value:.2f}"
+        if "held_out" in found:
+            values += f", held out {found['held_out'].value:.2f}"
+        title(axes, f"{subject.label}\n{values}" if len(subjects) > 1 else values)
+        axes.set_xlabel("median cosine")
+    grid[0].set_ylabel("percentile of the median")
+    legend_below(figure, grid[0])
     return svg(figure)
 
 
@@ -389,7 +394,7 @@ def change_panels(subjects: Sequence[Subject], source: str, family: str) -> str:
                 draw_line(axes, sections[0].severity, values, label=label, **look)
         title(axes, name.replace("_", " ") + " (held out)" * first.held_out)
         axes.set(xlim=(0, 1), ylim=(0, 1))
-    figure.supxlabel("severity", fontsize=10, color=INK)
+    grid[-1].set_xlabel("severity")
     return finish_panels(figure, grid)
 
 

@@ -14,7 +14,7 @@ from facerts.evaluation.results.identification_result import IdentificationResul
 from facerts.evaluation.results.ood_result import OodResult
 from facerts.evaluation.results.reject_result import PairSet, RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
-from facerts.report.numbers import complement, rate
+from facerts.report.numbers import complement, percent, rate
 from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
@@ -122,10 +122,14 @@ def ood_table(section: OodResult) -> Table:
 
 
 def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[Table]:
-    """What each model's scores say on the whole, and of each kind of change, held-out ones marked, what its first says."""
+    """How scores follow the cosines, and what becomes of each kind of change by the model's first score."""
     first = results[0][1]
     places = [bisect_left(first.severity, SHOWN_SEVERITY), len(first.severity) - 1]
-    columns = [f"at {first.severity[place]:g}" for place in places]
+    # From the least to the most that a change costs: percentiles and what is kept should fall likewise.
+    by_cost = sorted(first.kinds, key=lambda name: -(first.kinds[name].cosine or [0])[-1])
+
+    def whole(value: float) -> Cell:
+        return Cell(percent(value, 0))
 
     def cells(numbers: Sequence[float] | None, cell: Callable[[float], Cell]) -> list[Cell]:
         return [NONE if numbers is None else cell(numbers[place]) for place in places]
@@ -143,13 +147,13 @@ def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[T
                 [
                     *words(label, score),
                     *_correlations(section.rank_correlation.get(score, {})),
-                    *cells(mean([kind.by[score].kept for kind in kinds]), share),
-                    *cells(mean(non_faces), share),
+                    *cells(mean([kind.by[score].kept for kind in kinds]), whole),
+                    *cells(mean(non_faces), whole),
                 ]
             )
         for recognizer, found in named:
             overall.append([*words(label, f"cosine of {recognizer}"), *_correlations(found), *[NONE] * 4])
-    for name in first.kinds:
+    for name in by_cost:
         for label, section in results:
             if (kind := section.kinds.get(name)) is None:
                 continue
@@ -159,13 +163,13 @@ def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[T
                     *words(name.replace("_", " ") + HELD_OUT * kind.held_out, label),
                     *cells(kind.cosine, lambda value: Cell(f"{value:.2f}")),
                     *cells(steps.percentile, lambda value: Cell(f"{value:.0f}")),
-                    *cells(steps.kept, share),
-                    *cells(kind.not_a_face, share),
+                    *cells(steps.kept, whole),
+                    *cells(kind.not_a_face, whole),
                 ]
             )
 
     def header(*names: str) -> list[str]:
-        return [f"{name} {column}" for name in names for column in columns]
+        return [f"{name} at {first.severity[place]:g}" for name in names for place in places]
 
     correlated = [f"ρ, {group.replace('_', ' ')}" for group in GROUPS]
     tables = [

@@ -124,7 +124,7 @@ def corruptions(subjects: Sequence[Subject]) -> PageSection:
         overall, kinds = corruption_tables(_labeled(having))
         known = [subject for subject, section in having if section.rank_correlation]
         caption = (
-            f"A point for each kind and severity: the median cosine against the percentile of the median {first.first}. "
+            f"A point for each kind and severity: median cosine against percentile of the median {first.first}. "
             "The closer to one rising line, the better the score says what a change costs."
         )
         points = [Figure(figures.change_points(known, name), caption)] if known else []

@@ -38,7 +38,9 @@ class Calibrated(Plain):
 
     def __init__(self, threshold: float, quantiles: NDArray[np.floating]) -> None:
         super().__init__("calibrated")
-        calibration = Calibration(data="d", data_sha256="0", faces=101, identities=None, quantiles=tuple(quantiles))
+        calibration = Calibration(
+            data="d", data_sha256="0", faces=101, identities=None, quantiles=tuple(quantiles)
+        )
         self.description = Description(
             schema=SCHEMA,
             quality="output:quality",
@@ -146,11 +148,16 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: 
 def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
     drawn_faces: Path, tmp_path: Path
 ) -> None:
-    clean = Plain()(crops_of(drawn_faces, ROWS)).quality
-    assert clean is not None
-    quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.median(clean))
+    clean = Plain()(crops_of(drawn_faces, ROWS))
+    assert clean.quality is not None
+    assert clean.norm is not None
+    norms = np.sort(clean.norm)
+    quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.median(clean.quality))
     section, _ = measured(Calibrated(threshold, quantiles), drawn_faces, tmp_path)
-    assert (section.thresholds["quality"].value, section.thresholds["quality"].calibrated) == (threshold, True)
+    assert (section.thresholds["quality"].value, section.thresholds["quality"].calibrated) == (
+        threshold,
+        True,
+    )
     assert not section.thresholds["norm"].calibrated
     for kind, of_kind in section.kinds.items():
         for place, severity in enumerate(STEPS):
@@ -163,9 +170,10 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
             assert of_kind.by["quality"].kept[place] == np.mean(outputs.quality >= threshold)
             median = float(np.median(outputs.quality))
             assert of_kind.by["quality"].percentile[place] == pytest.approx(200 * median, abs=0.01)
-            norms = np.sort(Plain()(crops_of(drawn_faces, ROWS)).norm)
             # Of eight images, 95% are those above the lowest.
-            assert of_kind.by["norm"].kept[place] == np.mean(outputs.norm >= norms[0] + 0.35 * (norms[1] - norms[0]))
+            assert of_kind.by["norm"].kept[place] == np.mean(
+                outputs.norm >= norms[0] + 0.35 * (norms[1] - norms[0])
+            )
             below = np.mean(norms < np.median(outputs.norm))
             assert of_kind.by["norm"].percentile[place] == pytest.approx(100 * below)
 
@@ -196,11 +204,15 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
         whole, rest = [], []
         for drawn in draws:
             medians = np.median(cosines[..., drawn], axis=-1)[:, inside]
-            whole.append(spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic)
+            whole.append(
+                spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic
+            )
             rest.append(spearmanr(medians[2], (medians[0] + medians[1]) / 2).statistic)
         for found, values in ((section.rank_correlation["quality"], whole), (section.agreement["c"], rest)):
             assert found[group].value == pytest.approx(values[0], abs=1e-6)
-            assert found[group].ci95 == pytest.approx(tuple(np.quantile(values[1:], [0.025, 0.975])), abs=1e-6)
+            assert found[group].ci95 == pytest.approx(
+                tuple(np.quantile(values[1:], [0.025, 0.975])), abs=1e-6
+            )
     assert list(section.rank_correlation) == ["quality", "norm", "sharpness"]
     assert list(section.agreement) == ["a", "b", "c"]
 
@@ -222,7 +234,9 @@ def test_a_missing_library_is_named_before_anything_is_done(
     monkeypatch.setitem(sys.modules, "albumentations", None)
     albumentations.cache_clear()
     try:
-        with pytest.raises(MissingExtraError, match="pip install 'facerts\\[train\\]', or albumentations==2.0.8"):
+        with pytest.raises(
+            MissingExtraError, match=r"pip install 'facerts\[train\]', or albumentations==2\.0\.8"
+        ):
             run_corruptions(plain, [str(tmp_path / "missing")], tmp_path / "r")
     finally:
         albumentations.cache_clear()

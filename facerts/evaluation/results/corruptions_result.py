@@ -89,8 +89,8 @@ class CorruptionResult(ResultPart):
         description="Results by kind of change: `blur`, `noise` and so on.", min_length=1
     )
     rank_correlation: ByScore[dict[str, RankCorrelation]] = Field(
-        description="Of the score's median with `cosine`, over `all` kinds, those `trained` and those `held_out`; empty "
-        "without recognizers."
+        description="Of the score's median with `cosine`, over `all` kinds, those `trained` and those `held_out`; "
+        "empty without recognizers."
     )
     agreement: dict[str, dict[str, RankCorrelation]] = Field(
         description="Of a recognizer's median cosine with the mean of the others': how well it can be predicted; empty "
@@ -109,6 +109,8 @@ class CorruptionResult(ResultPart):
         for kind in self.kinds.values():
             for steps in (*kind.to_unchanged.values(), *kind.to_other.values(), *kind.by.values()):
                 check_lengths(severity=self.severity, p5=steps.p5, p50=steps.p50, p95=steps.p95)
+            if kind.by.keys() != self.thresholds.keys():
+                raise ValueError("a kind has other scores than thresholds")
             for score in kind.by.values():
                 check_lengths(severity=self.severity, kept=score.kept, percentile=score.percentile)
             for numbers in (kind.cosine, kind.not_a_face):
