@@ -39,9 +39,12 @@ from facerts.evaluation.results.corruptions_result import (
     KeptThreshold,
     Percentiles,
     RankCorrelation,
+    RankCorrelations,
 )
+from facerts.images import changes
 from facerts.images.changes import CHANGES, apply_change
 from facerts.images.transforms import albumentations
+from facerts.io.files import sha256_file
 from facerts.io.progress import track
 from facerts.metrics.intervals import percentile_interval
 from facerts.metrics.reliability import spearman
@@ -58,6 +61,8 @@ REPLICATES = 200
 Crops: TypeAlias = NDArray[np.uint8]
 Values: TypeAlias = NDArray[np.floating]
 Network: TypeAlias = Embedder | OnnxModel
+# Outputs that were kept are those of the changes as they are now.
+_CHANGES_SHA256 = sha256_file(Path(changes.__file__))
 # A kind and a severity.
 Step = tuple[str, float]
 CLEAN: Step = ("clean", 0.0)
@@ -204,6 +209,7 @@ class _Measured:
             faces.rows_of(step),
             sha256=faces.sha256,
             what="corruption",
+            changes=_CHANGES_SHA256,
             step=[*step, faces.seed],
             baselines=not label,
             others=None if faces.others is None else faces.others.tolist(),
@@ -231,7 +237,7 @@ def _section(
         by_kind[kind] = CorruptionKind(
             family=CHANGES[kind].family,
             held_out=CHANGES[kind].held_out,
-            cosine=_floats(np.median(cosines[to_last], axis=-1).mean(axis=0))
+            cosine=np.median(cosines[to_last], axis=-1).mean(axis=0).tolist()
             if measured.recognizers
             else None,
             to_unchanged=_by_recognizer(measured, cosines[CLEAN]),
@@ -287,28 +293,30 @@ def _score(
     flags = np.repeat([True, False], len(unchanged))
     percentiles = _percentiles(steps)
     calibration = description.calibration if description and threshold.calibrated else None
-    among = np.array([np.mean(unchanged < median) * 100 for median in percentiles.p50])
-    if calibration is not None and calibration.quantiles:
-        among = np.array([calibration.percentile(median) for median in percentiles.p50])
+
+    def percentile(value: float) -> float:
+        found = None if calibration is None else calibration.percentile(value)
+        return float(np.mean(unchanged < value) * 100) if found is None else found
+
     return CorruptedScore(
         p5=percentiles.p5,
         p50=percentiles.p50,
         p95=percentiles.p95,
         auroc=[auroc(np.concatenate([unchanged, values]), flags) for values in changed],
         kept=[float(np.mean(values >= threshold.value)) for values in steps],
-        percentile=_floats(among),
+        percentile=[percentile(median) for median in percentiles.p50],
     )
 
 
 def _rank_correlations(
     measured: _Measured, steps: Sequence[Step], scores: Mapping[Step, Mapping[str, Values]], to: Step
-) -> tuple[dict[str, dict[str, RankCorrelation]], dict[str, dict[str, RankCorrelation]]]:
+) -> tuple[dict[str, RankCorrelations], dict[str, RankCorrelations]]:
     """How each score follows what a change costs recognizers, and how these follow each other."""
     names, labels = list(scores[CLEAN]), list(measured.recognizers)
+    if not labels or len(steps) < 2:
+        return {}, {}
     values = np.array([[scores[step][name] for step in steps] for name in names], dtype=np.float64)
     cosines = np.array([measured.cosines(step, to) for step in steps]).swapaxes(0, 1)
-    if not labels:
-        return {}, {}
     held_out = np.array([CHANGES[kind].held_out for kind, _ in steps])
     groups = {"all": np.full(len(steps), True), "trained": ~held_out, "held_out": held_out}
     groups = {group: inside for group, inside in groups.items() if inside.sum() > 1}
@@ -320,14 +328,14 @@ def _rank_correlations(
     medians = np.array([np.median(every[..., drawn], axis=-1) for drawn in draws])
     of_scores, of_recognizers = medians[:, : len(names)], medians[:, len(names) :]
 
-    def correlations(first: Values, second: Values) -> dict[str, RankCorrelation]:
+    def correlations(first: Values, second: Values) -> RankCorrelations:
         found = {}
         for group, inside in groups.items():
             value, *replicates = (
                 spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True)
             )
             found[group] = RankCorrelation(value=value, ci95=percentile_interval(np.array(replicates)))
-        return found
+        return RankCorrelations(**found)
 
     mean = of_recognizers.mean(axis=1)
     agreement = {
@@ -346,7 +354,3 @@ def _by_recognizer(measured: _Measured, cosines: Values) -> dict[str, Percentile
 def _percentiles(steps: Sequence[Values] | Values) -> Percentiles:
     p5, p50, p95 = ([float(np.percentile(values, at)) for values in steps] for at in PERCENTILES)
     return Percentiles(p5=p5, p50=p50, p95=p95)
-
-
-def _floats(values: Values) -> list[float]:
-    return [float(value) for value in values]

@@ -365,9 +365,8 @@ def change_points(subjects: Sequence[Subject], source: str) -> str:
             axes.plot(kind.cosine[1:], percentile[1:], mark, color=ink, markersize=4, alpha=0.8, **look)
         axes.plot([], [], HELD_OUT, color=REFERENCE, markerfacecolor="none", label="held out")
         found = section.rank_correlation[section.first]
-        values = f"ρ {found['all'].value:.2f}"
-        if "held_out" in found:
-            values += f", held out {found['held_out'].value:.2f}"
+        values = f"ρ {found.all.value:.2f}"
+        values += f", held out {found.held_out.value:.2f}" if found.held_out else ""
         title(axes, f"{subject.label}\n{values}" if len(subjects) > 1 else values)
         axes.set_xlabel("median cosine")
     grid[0].set_ylabel("percentile of the median")
@@ -381,17 +380,19 @@ def change_panels(subjects: Sequence[Subject], source: str, family: str) -> str:
     kinds = {name: kind for name, kind in sections[0].kinds.items() if kind.family == family}
     figure, grid = panels(len(kinds), height=1.7, share=True, columns=3)
     for axes, (name, first) in zip(grid, kinds.items(), strict=True):
-        lines = [("cosine", first.cosine)]
+        lines = [("cosine", sections[0], first.cosine)]
         for subject, section in zip(subjects, sections, strict=True):
-            score = section.kinds[name].by[section.first]
             label = subject.label if len(subjects) > 1 else f"percentile of {section.first} / 100"
-            lines.append((label, [value / 100 for value in score.percentile]))
+            kind = section.kinds.get(name)
+            share = None if kind is None else [value / 100 for value in kind.by[section.first].percentile]
+            lines.append((label, section, share))
         if len(subjects) == 1:
-            lines += [("kept", score.kept), ("not a face", first.not_a_face)]
-        for number, (label, values) in enumerate(lines):
+            kept = first.by[sections[0].first].kept
+            lines += [("kept", sections[0], kept), ("not a face", sections[0], first.not_a_face)]
+        for number, (label, section, values) in enumerate(lines):
             if values is not None:
                 look: Any = {"color": color(number - 1) if number else REFERENCE, "clip_on": False}
-                draw_line(axes, sections[0].severity, values, label=label, **look)
+                draw_line(axes, section.severity, values, label=label, **look)
         title(axes, name.replace("_", " ") + " (held out)" * first.held_out)
         axes.set(xlim=(0, 1), ylim=(0, 1))
     grid[-1].set_xlabel("severity")

@@ -121,7 +121,7 @@ def corruptions(subjects: Sequence[Subject]) -> PageSection:
     parts = []
     for name, having in by_name(subjects, lambda sections: sections.corruptions).items():
         first = having[0][1]
-        overall, kinds = corruption_tables(_labeled(having))
+        tables = corruption_tables(_labeled(having))
         known = [subject for subject, section in having if section.rank_correlation]
         caption = (
             f"A point for each kind and severity: median cosine against percentile of the median {first.first}. "
@@ -143,7 +143,6 @@ def corruptions(subjects: Sequence[Subject]) -> PageSection:
             "Kept: at or above the threshold that keeps 95% of the model's calibration faces, or else of the unchanged "
             "images. Held out: kinds that no model that ships is trained on. In brackets: 95% intervals over the faces."
         )
-        tables = [overall, replace(kinds, folded=True)]
         parts.append(PagePart(name, tables, points, text, first.notes, ("Each kind by severity", panels)))
     return PageSection("corruptions", "Corruptions", "Corruptions: quality of changed faces", parts)
 

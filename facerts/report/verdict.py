@@ -167,11 +167,11 @@ def _corruptions(section: CorruptionResult) -> str:
     if found is None:
         kept = fmean(kind.by[section.first].kept[-1] for kind in section.kinds.values())
         return f"At full severity, its threshold of {_score(section.first)} keeps {percent(kept, 0)} of the faces."
-    low, high = found["all"].ci95
-    held_out = f", {found['held_out'].value:.2f} over kinds held out" if "held_out" in found else ""
+    low, high = found.all.ci95
+    held_out = f", {found.held_out.value:.2f} over kinds held out" if found.held_out else ""
     return (
         f"Over {changes} changes of {section.images:,} faces, its {_score(section.first)} follows the cosine with rank "
-        f"correlation {found['all'].value:.2f} [{low:.2f}, {high:.2f}]{held_out}."
+        f"correlation {found.all.value:.2f} [{low:.2f}, {high:.2f}]{held_out}."
     )
 
 

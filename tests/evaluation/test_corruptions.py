@@ -209,8 +209,8 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
             )
             rest.append(spearmanr(medians[2], (medians[0] + medians[1]) / 2).statistic)
         for found, values in ((section.rank_correlation["quality"], whole), (section.agreement["c"], rest)):
-            assert found[group].value == pytest.approx(values[0], abs=1e-6)
-            assert found[group].ci95 == pytest.approx(
+            assert getattr(found, group).value == pytest.approx(values[0], abs=1e-6)
+            assert getattr(found, group).ci95 == pytest.approx(
                 tuple(np.quantile(values[1:], [0.025, 0.975])), abs=1e-6
             )
     assert list(section.rank_correlation) == ["quality", "norm", "sharpness"]

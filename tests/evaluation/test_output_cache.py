@@ -124,30 +124,27 @@ def test_a_second_quality_needs_no_pass_of_the_recognizers(
 ) -> None:
     recognizers = [tmp_path / "other.onnx", model]
     write_description(write_embedder(recognizers[0], seed=1))
-    command = [
-        "evaluate",
-        "corruptions",
-        "--data",
-        drawn_faces,
-        "--images",
-        "2",
-        "--cache",
-        tmp_path / "cache",
-    ]
-    for name in ("one", "two"):
+    command = ["evaluate", "corruptions", "--data", drawn_faces, "--images", "2"]
+    steps, named = 1 + 2 * 5, [part for path in recognizers for part in ("--recognizer", path)]
+    for name in ("one", "two", "alone"):
         quality = write_quality(tmp_path / f"{name}.onnx")
         quality.with_suffix(".json").write_text(json.dumps(quality_description(name=name)))
-        named = [part for path in recognizers for part in ("--recognizer", path)]
+        command_of = [*command, "--model", quality, "--out", tmp_path / name, *named * (name != "alone")]
         passed.clear()
-        assert run(*command, "--model", quality, *named, "--out", tmp_path / name) == 0
-        embedded = IMAGES["corruptions"] if name == "one" else 0
-        assert passed == {
-            name: 2 * (1 + 2 * 5),
-            **({} if not embedded else {"model": embedded, "other": embedded}),
-        }
-    first, second = (load_result(tmp_path / name)[0].corruptions["faces"] for name in ("one", "two"))
+        assert run(*command_of, "--cache", tmp_path / "cache") == 0
+        recognized = dict.fromkeys(("model", "other"), IMAGES["corruptions"]) if name == "one" else {}
+        assert passed == {name: 2 * steps, **recognized}
+    first, second, alone = (
+        load_result(tmp_path / name)[0].corruptions["faces"] for name in ("one", "two", "alone")
+    )
     assert first.agreement == second.agreement
     assert first.kinds["blur"].to_other == second.kinds["blur"].to_other
+    assert (alone.rank_correlation, alone.kinds["blur"].cosine, alone.kinds["blur"].to_unchanged) == (
+        {},
+        None,
+        {},
+    )
+    assert alone.kinds["blur"].by == second.kinds["blur"].by
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:

@@ -164,7 +164,7 @@ def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
     ):
         assert f">{cell.text}{f' <small>{cell.small}</small>' if cell.small else ''}<" in page
     corrupted = content.corruptions["people"]
-    found = corrupted.rank_correlation["quality"]["all"]
+    found = corrupted.rank_correlation["quality"].all
     assert f">{found.value:.2f} <small>[{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]</small><" in page
     assert f">{corrupted.kinds['sepia'].by['quality'].kept[-1]:.0%}<" in page
     assert f"{pairs.all_pairs.impostors:,}" in page

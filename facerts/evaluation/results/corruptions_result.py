@@ -74,6 +74,14 @@ class RankCorrelation(ResultPart):
     ci95: Interval = Field(description="95% interval of `value`, over images (one of each person).")
 
 
+class RankCorrelations(ResultPart):
+    """Rank correlations over all kinds of change, and over those that models that ship were and were not trained on."""
+
+    all: RankCorrelation = Field(description="Over all kinds.")
+    trained: RankCorrelation | None = Field(default=None, description="Over kinds that are not held out.")
+    held_out: RankCorrelation | None = Field(default=None, description="Over kinds that are held out.")
+
+
 class CorruptionResult(ResultPart):
     """The corruption benchmark on one source: the same faces with each kind of change at rising severity."""
 
@@ -88,11 +96,10 @@ class CorruptionResult(ResultPart):
     kinds: dict[str, CorruptionKind] = Field(
         description="Results by kind of change: `blur`, `noise` and so on.", min_length=1
     )
-    rank_correlation: ByScore[dict[str, RankCorrelation]] = Field(
-        description="Of the score's median with `cosine`, over `all` kinds, those `trained` and those `held_out`; "
-        "empty without recognizers."
+    rank_correlation: ByScore[RankCorrelations] = Field(
+        description="Of the score's median with `cosine`; empty without recognizers."
     )
-    agreement: dict[str, dict[str, RankCorrelation]] = Field(
+    agreement: dict[str, RankCorrelations] = Field(
         description="Of a recognizer's median cosine with the mean of the others': how well it can be predicted; empty "
         "for fewer than two."
     )
@@ -106,6 +113,8 @@ class CorruptionResult(ResultPart):
 
     @model_validator(mode="after")
     def has_a_number_for_each_severity(self) -> CorruptionResult:
+        if self.rank_correlation and self.rank_correlation.keys() != self.thresholds.keys():
+            raise ValueError("there are other rank correlations than thresholds")
         for kind in self.kinds.values():
             for steps in (*kind.to_unchanged.values(), *kind.to_other.values(), *kind.by.values()):
                 check_lengths(severity=self.severity, p5=steps.p5, p50=steps.p50, p95=steps.p95)
