@@ -29,6 +29,7 @@ from run_values import add_values, by_seed
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
+from facerts.images.changes import DEGRADATIONS
 from facerts.metrics.intervals import Interval
 from facerts.metrics.paired import compare_scores
 from facerts.metrics.resample import pair_subjects
@@ -346,11 +347,12 @@ def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Mea
 
 
 def degradations(first: SavedResult, source: str, options: argparse.Namespace) -> Iterator[Measure]:
-    """Clean faces against the same faces degraded: all kinds and severities together, and those asked for alone."""
+    """Clean faces against the same faces degraded: kinds and severities together, and those asked for alone."""
     section = first.section("corruptions", source)
     every = [
         f"{kind}/{severity:g}"
-        for kind in section.kinds
+        for kind in DEGRADATIONS
+        if kind in section.kinds
         for severity in section.severity
         if severity >= MIN_SEVERITY
     ]

@@ -28,6 +28,7 @@ from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.embedding import OnnxModel
+from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_scores
 from tests.foreign import write_description, write_embedder
@@ -61,6 +62,14 @@ def few_replicates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for measure in (compare_scores, share_interval, verification_intervals):
             patch.setitem(measure.__kwdefaults__, "replicates", 300)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_changes() -> Iterator[None]:
+    """The corruption benchmark has two kinds of change, one held out, not 43."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(run_corruptions.__kwdefaults__, "kinds", ("blur", "sepia"))
         yield
 
 

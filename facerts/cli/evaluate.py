@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -11,7 +12,6 @@ import typer
 from facerts.cli import results
 from facerts.cli.evaluate_fiqa import fiqa
 from facerts.cli.evaluate_options import (
-    MODEL_HELP,
     BaselineOptions,
     DetectorBaseline,
     InputOptions,
@@ -22,6 +22,7 @@ from facerts.cli.evaluate_options import (
     locked_results,
     open_baseline,
     open_model,
+    open_scored,
     warn_of_notes,
 )
 from facerts.cli.option_groups import Commands
@@ -215,8 +216,9 @@ def ood(
 @evaluate.command()
 def corruptions(
     *,
-    model: Annotated[Path, typer.Option(help=MODEL_HELP)],
+    model: Path,
     quality: Quality = None,
+    recognizer: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]MODEL")] = None,
     data: list[str],
     out: Out,
     scores: ScoreOptions,
@@ -226,21 +228,37 @@ def corruptions(
     batches: BatchOptions,
     json: Json = False,
 ) -> None:
-    """Corruption benchmark: whether quality falls with blur, noise, low resolution, JPEG, occlusion and light.
+    """Corruption benchmark: whether quality falls as far as a change of the image costs recognizers.
 
-    Example: facerts evaluate corruptions --model m.onnx --data faces/ --out results
+    Needs albumentations (extra train).
+
+    Example: facerts evaluate corruptions --model facerts-quality --recognizer m.onnx --data faces/ --out results
 
     Args:
-        data: Aligned faces; may be repeated.
+        model: Name of a shipped model, path of an .onnx quality or embedder, an insightface model pack, or a training
+            run.
+        recognizer: Recognizer whose cosines say what each change costs, as for --model; may be repeated. By default the
+            model itself, if it has an embedding.
+        data: Aligned faces; may be repeated. If people are known, one image of each is changed and compared with
+            another.
         images: Number of faces, evenly spaced.
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
+    from facerts.evaluation.fiqa.lineup import open_recognizers
 
-    embedder = open_model(model, batches, scores, quality)
+    scored = open_scored(model, batches, scores, quality)
+    recognizers = open_recognizers(recognizer or (), partial(open_model, batches=batches))
     baseline = open_baseline(detector_baseline)
     options = inputs.evaluation(out, batches, keep_crops=False, detector_baseline=baseline)
     with locked_results(out):
-        result = run_corruptions(embedder, data, out, options, images=images)
+        result = run_corruptions(
+            scored,
+            data,
+            out,
+            options,
+            recognizers={label: one.embedder for label, one in recognizers.items()},
+            images=images,
+        )
     warn_of_notes(result.corruptions)
     _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 

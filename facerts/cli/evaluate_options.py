@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -17,9 +17,11 @@ from facerts.io.files import locked
 
 if TYPE_CHECKING:
     from facerts.detection import OpenDetector
-    from facerts.embedding import Embedder
+    from facerts.embedding import Embedder, OnnxQuality
     from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.evaluation_options import EvaluationOptions
+
+Opened = TypeVar("Opened")
 
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
@@ -154,18 +156,31 @@ def open_model(
     model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES, quality: str | None = None
 ) -> Embedder:
     """Load a model, or a training run with its scores, and the quality of another model if it is named."""
+    from facerts.embedding import load_embedder
     from facerts.embedding.combined import with_quality
 
-    return with_quality(_open_recognizer(model, batches, scores), quality, **batches.keywords())
+    return with_quality(_open_model(model, batches, scores, load_embedder), quality, **batches.keywords())
 
 
-def _open_recognizer(model: Path, batches: BatchOptions, scores: ScoreOptions) -> Embedder:
-    from facerts.embedding import load_embedder
+def open_scored(
+    model: Path, batches: BatchOptions, scores: ScoreOptions, quality: str | None
+) -> Embedder | OnnxQuality:
+    """As ``open_model``, or a quality alone."""
+    from facerts.embedding.onnx_embedder import load_model
+
+    if quality is not None:
+        return open_model(model, batches, scores, quality)
+    return _open_model(model, batches, scores, load_model)
+
+
+def _open_model(
+    model: Path, batches: BatchOptions, scores: ScoreOptions, load: Callable[..., Opened]
+) -> Opened | Embedder:
     from facerts.hub.find import find_model
 
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)
-        return load_embedder(find_model(model), **batches.keywords())
+        return load(find_model(model), **batches.keywords())
     from facerts.training.classifier_scores import load_run
 
     if batches.provider:

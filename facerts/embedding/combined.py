@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding.onnx_embedder import OnnxQuality
-from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.embedding.outputs import NOT_A_FACE, Embedder, FaceOutputs
 from facerts.hub.find import find_or_pull
 
 
@@ -50,9 +50,11 @@ class CombinedEmbedder:
         return without
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """All outputs of the recognizer, but the quality and uncertainty of the other model."""
-        scored = self.quality.outputs(crops)
-        return replace(self.recognizer(crops), quality=scored.quality, uncertainty=scored.uncertainty)
+        """All outputs of the recognizer, but quality, uncertainty and non-faces of the other model."""
+        found, scored = self.recognizer(crops), self.quality.outputs(crops)
+        extras = {name: values for name, values in found.extras.items() if name != NOT_A_FACE}
+        extras |= {name: values for name, values in scored.extras.items() if name == NOT_A_FACE}
+        return replace(found, quality=scored.quality, uncertainty=scored.uncertainty, extras=extras)
 
 
 def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: Any) -> Embedder:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.embedding.outputs import NOT_A_FACE, Embedder, FaceOutputs
 from facerts.errors import ModelError, problems_text
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 ROLES = ("embedding", "norm", "quality", "uncertainty")
 # Roles with one value per crop.
-SCORES = (*ROLES[1:], "not_a_face")
+SCORES = (*ROLES[1:], NOT_A_FACE)
 # In a description, the only input or the only output of a model, whatever its name.
 ONLY = "*"
 # Numeric tensor types, as ONNX Runtime names them.

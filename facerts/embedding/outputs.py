@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float32]
 # From crops ``(N, H, W, 3)`` to scores ``(N,)``.
 CropScore = Callable[[NDArray[np.uint8]], Scores]
+# The extra of models that separate faces from non-faces, above 0 for the latter.
+NOT_A_FACE = "not_a_face"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class FaceOutputs:
 
     def __len__(self) -> int:
         return len(self.embedding)
+
+    @property
+    def not_a_face(self) -> NDArray[np.bool_] | None:
+        """``(N,)`` whether the model takes each crop for a non-face; None if it does not say."""
+        values = self.extras.get(NOT_A_FACE)
+        return None if values is None else values.reshape(-1) > 0
 
     def take(self, rows: NDArray[np.integer]) -> FaceOutputs:
         """Select rows in the given order; a row may be repeated."""

@@ -17,7 +17,6 @@ from facerts.images.changes import MAX_BLUR
 from facerts.report.drawing import (
     GENUINE,
     IMPOSTOR,
-    INK,
     REFERENCE,
     SIZE,
     bins_of,
@@ -53,6 +52,8 @@ REMAINING = 10
 LABELS = {"cosine": "cosine similarity", "mls": "mutual likelihood score"}
 SHARED = {"cosine": (-0.25, 1.0)}
 RADII = (2.0, 3.0, 5.0)
+# Mark of a change that models that ship are not trained on.
+HELD_OUT = "^"
 # Height of one interval of accepted shares and of what is around the rows, in inches.
 INTERVAL, GAP, MARGINS = 0.16, 0.16, 0.95
 
@@ -348,28 +349,54 @@ def accepted_by_group(groups: AttributeGroups) -> str:
     return svg(figure)
 
 
-def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str:
-    """A score, or the similarity to the clean image ("cosine"), by severity; a panel for each kind of corruption.
+def change_points(subjects: Sequence[Subject], source: str) -> str:
+    """Median percentile of a score against the cosine: a point for each change, a panel for each model."""
+    figure, grid = panels(len(subjects), height=3.2, share=True)
+    for axes, subject in zip(grid, subjects, strict=True):
+        section = subject.sections.corruptions[source]
+        families = list(dict.fromkeys(kind.family for kind in section.kinds.values()))
+        for kind in section.kinds.values():
+            ink, percentile = color(families.index(kind.family)), kind.by[section.first].percentile
+            assert kind.cosine is not None  # callers leave out subjects without recognizers
+            look: Any = {"markerfacecolor": "none"} if kind.held_out else {}
+            if not kind.held_out and kind.family not in axes.get_legend_handles_labels()[1]:
+                look["label"] = kind.family
+            mark = HELD_OUT if kind.held_out else "o"
+            axes.plot(kind.cosine[1:], percentile[1:], mark, color=ink, markersize=4, alpha=0.8, **look)
+        axes.plot([], [], HELD_OUT, color=REFERENCE, markerfacecolor="none", label="held out")
+        found = section.rank_correlation[section.first]
+        values = f"ρ {found.all.value:.2f}"
+        values += f", held out {found.held_out.value:.2f}" if found.held_out else ""
+        title(axes, f"{subject.label}\n{values}" if len(subjects) > 1 else values)
+        axes.set_xlabel("median cosine")
+    grid[0].set_ylabel("percentile of the median")
+    legend_below(figure, grid[0])
+    return svg(figure)
 
-    Lines are medians, with the band from the 5th to the 95th percentile.
-    """
-    kinds = list(subjects[0].sections.corruptions[source].kinds)
-    figure, grid = panels(len(kinds), height=1.9, share=True)
-    for axes, kind in zip(grid, kinds, strict=True):
-        for number, subject in enumerate(subjects):
-            section = subject.sections.corruptions[source]
-            steps = section.kinds[kind]
-            values = steps.cosine if score == "cosine" else steps.by.get(score)
+
+def change_panels(subjects: Sequence[Subject], source: str, family: str) -> str:
+    """What becomes of faces by severity, a panel for each kind of a family; of several models, the percentile alone."""
+    sections = [subject.sections.corruptions[source] for subject in subjects]
+    kinds = {name: kind for name, kind in sections[0].kinds.items() if kind.family == family}
+    figure, grid = panels(len(kinds), height=1.7, share=True, columns=3)
+    for axes, (name, first) in zip(grid, kinds.items(), strict=True):
+        lines = [("cosine", sections[0], first.cosine)]
+        for subject, section in zip(subjects, sections, strict=True):
+            label = subject.label if len(subjects) > 1 else f"percentile of {section.first} / 100"
+            kind = section.kinds.get(name)
+            share = None if kind is None else [value / 100 for value in kind.by[section.first].percentile]
+            lines.append((label, section, share))
+        if len(subjects) == 1:
+            kept = first.by[sections[0].first].kept
+            lines += [("kept", sections[0], kept), ("not a face", sections[0], first.not_a_face)]
+        for number, (label, section, values) in enumerate(lines):
             if values is not None:
-                look: Any = {"color": color(number), "label": subject.label, "clip_on": False}
-                draw_line(axes, section.severity, values.p50, (values.p5, values.p95), alpha=0.18, **look)
-        title(axes, kind.replace("_", " "))
-        axes.set(xlim=(0, 1))
-    if score == "cosine":
-        grid[0].set_ylim(top=1)
-    figure.supxlabel("severity", fontsize=10, color=INK)
-    figure.supylabel("similarity" if score == "cosine" else score, fontsize=10, color=INK)
-    return finish_panels(figure, grid) if len(subjects) > 1 else svg(figure)
+                look: Any = {"color": color(number - 1) if number else REFERENCE, "clip_on": False}
+                draw_line(axes, section.severity, values, label=label, **look)
+        title(axes, name.replace("_", " ") + " (held out)" * first.held_out)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+    grid[-1].set_xlabel("severity")
+    return finish_panels(figure, grid)
 
 
 def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: str) -> str:

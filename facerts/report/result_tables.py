@@ -5,9 +5,11 @@ Each takes results with the labels of their models; an empty label stands for th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from statistics import fmean
 
-from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.corruptions_result import CorruptionResult, RankCorrelations
 from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.results.ood_result import OodResult
 from facerts.evaluation.results.reject_result import PairSet, RejectResult
@@ -16,6 +18,9 @@ from facerts.report.numbers import complement, rate
 from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
+# Of the corruption benchmark, the lowest severity that is shown besides 1.
+SHOWN_SEVERITY = 0.5
+GROUPS = ("all", "trained", "held_out")
 
 
 def verification_table(results: Sequence[tuple[str, VerificationResult]]) -> Table:
@@ -116,27 +121,64 @@ def ood_table(section: OodResult) -> Table:
 
 
 def corruption_tables(results: Sequence[tuple[str, CorruptionResult]]) -> list[Table]:
-    """Medians by severity, a row for each model and kind: the cosine to the clean image, then each score."""
+    """How scores follow the cosines, and what becomes of each kind of change by the model's first score."""
     first = results[0][1]
-    severities = [f"{severity:g}" for severity in first.severity]
-    cosines = [
-        words(label, kind.replace("_", " "), *(f"{value:.3f}" for value in steps.cosine.p50))
-        for label, section in results
-        for kind, steps in section.kinds.items()
-    ]
-    title = "Median cosine to the clean image by severity"
-    tables = [Table(["model", "kind", *severities], cosines, words=2, title=title, folded=True)]
-    for score in next(iter(first.kinds.values())).by:
-        rows = [
-            [
-                *words(label, kind.replace("_", " "), *(f"{value:.4g}" for value in steps.p50)),
-                *words("yes" if steps.monotone else "no"),
-                share(steps.auroc[-1]),
-            ]
-            for label, section in results
-            for kind, of_kind in section.kinds.items()
-            if (steps := of_kind.by.get(score)) is not None
+    shown = [first.severity[bisect_left(first.severity, SHOWN_SEVERITY)], first.severity[-1]]
+
+    def cells(section: CorruptionResult, numbers: Sequence[float] | None, form: str = ".0%") -> list[Cell]:
+        found = dict(zip(section.severity, numbers or [], strict=False))
+        return [Cell(f"{found[severity]:{form}}") if severity in found else NONE for severity in shown]
+
+    def mean(lists: Sequence[Sequence[float] | None]) -> list[float]:
+        return [fmean(values) for values in zip(*(numbers or [] for numbers in lists), strict=False)]
+
+    overall = []
+    for label, section in results:
+        kinds = section.kinds.values()
+        for score in section.thresholds:
+            non_faces = [kind.not_a_face for kind in kinds] if score == section.first else []
+            overall.append(
+                [
+                    *words(label, score),
+                    *_correlations(section.rank_correlation.get(score)),
+                    *cells(section, mean([kind.by[score].kept for kind in kinds])),
+                    *cells(section, mean(non_faces)),
+                ]
+            )
+        for recognizer, agreement in section.agreement.items():
+            empty = cells(section, None) * 2
+            overall.append([*words(label, f"cosine of {recognizer}"), *_correlations(agreement), *empty])
+    # From the least to the most that a change costs: percentiles and what is kept should fall likewise.
+    by_cost = sorted(first.kinds, key=lambda name: -(first.kinds[name].cosine or [0.0])[-1])
+    rows = [
+        [
+            *words(name.replace("_", " ") + " (held out)" * kind.held_out, label),
+            *cells(section, kind.cosine, ".2f"),
+            *cells(section, kind.by[section.first].percentile, ".0f"),
+            *cells(section, kind.by[section.first].kept),
+            *cells(section, kind.not_a_face),
         ]
-        header = ["model", "kind", *severities, "falls at each step", "AUROC, clean above worst"]
-        tables.append(Table(header, rows, words=2, title=f"Median {score} by severity", folded=True))
+        for name in by_cost
+        for label, section in results
+        if (kind := section.kinds.get(name)) is not None
+    ]
+
+    def header(*names: str) -> list[str]:
+        return [f"{name} at {severity:g}" for name in names for severity in shown]
+
+    correlated = [f"ρ, {group.replace('_', ' ')}" for group in GROUPS]
+    title = "Rank correlation ρ with the cosine, and shares of the images"
+    by_kind = ["kind", "model", *header("cosine", "percentile", "kept", "not a face")]
+    tables = [
+        Table(["model", "score", *correlated, *header("kept", "not a face")], overall, words=2, title=title),
+        Table(by_kind, rows, words=2, title=f"Kinds of change, by {first.first}", folded=True),
+    ]
     return [table.without_empty_words() for table in tables]
+
+
+def _correlations(found: RankCorrelations | None) -> list[Cell]:
+    each = [getattr(found, group, None) for group in GROUPS]
+    return [
+        NONE if one is None else Cell(f"{one.value:.2f}", f"[{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]")
+        for one in each
+    ]

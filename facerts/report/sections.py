@@ -117,25 +117,34 @@ def ood(subjects: Sequence[Subject]) -> PageSection:
 
 
 def corruptions(subjects: Sequence[Subject]) -> PageSection:
-    """A part for each source of faces: the similarity to the clean image, and the model's scores."""
+    """A part for each source of faces: how scores follow cosines, and what becomes of each kind of change."""
     parts = []
     for name, having in by_name(subjects, lambda sections: sections.corruptions).items():
         first = having[0][1]
-        scores = list(next(iter(first.kinds.values())).by)
         tables = corruption_tables(_labeled(having))
-        measured = [subject for subject, _ in having]
-        drawn = [
+        known = [subject for subject, section in having if section.rank_correlation]
+        caption = (
+            f"A point for each kind and severity: median cosine against percentile of the median {first.first}. "
+            "The closer to one rising line, the better the score says what a change costs."
+        )
+        points = [Figure(figures.change_points(known, name), caption)] if known else []
+        families = dict.fromkeys(kind.family for kind in first.kinds.values())
+        panels = [
             Figure(
-                figures.corruption_grid(measured, name, score),
-                f"{'Similarity to the clean image' if score == 'cosine' else score.capitalize()} by severity: median, "
-                "and the band from the 5th to the 95th percentile.",
+                figures.change_panels([subject for subject, _ in having], name, family),
+                f"{family.capitalize()} changes by severity.",
             )
-            for score in ("cosine", *scores)
+            for family in families
         ]
-        text = f"{first.images:,} faces; severity ranges from 0 (original) to 1 (barely recognizable)."
-        more = ("The other scores", drawn[2:])
-        parts.append(PagePart(name, tables, drawn[:2], text, first.notes, more))
-    return PageSection("corruptions", "Corruptions", "Corruptions: quality of degraded faces", parts)
+        compared = "another image of the person" if first.people else "the unchanged image"
+        text = (
+            f"{first.images:,} faces, changed with severities from 0 (unchanged) to 1. Cosine: median, to {compared}, "
+            f"mean over {', '.join(first.recognizers) or 'no recognizer'}. Percentile: of the median {first.first}. "
+            "Kept: at or above the threshold that keeps 95% of the model's calibration faces, or else of the unchanged "
+            "images. Held out: kinds that no model that ships is trained on. In brackets: 95% intervals over the faces."
+        )
+        parts.append(PagePart(name, tables, points, text, first.notes, ("Each kind by severity", panels)))
+    return PageSection("corruptions", "Corruptions", "Corruptions: quality of changed faces", parts)
 
 
 def training(subjects: Sequence[Subject]) -> PageSection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from facerts.evaluation.compare.method_tables import joined
@@ -161,18 +162,17 @@ def _ood(section: OodResult) -> str:
 
 
 def _corruptions(section: CorruptionResult) -> str:
-    score = next(iter(next(iter(section.kinds.values())).by))
-    falls = {
-        kind: of_kind.by[score].monotone for kind, of_kind in section.kinds.items() if score in of_kind.by
-    }
-    others = [kind.replace("_", " ") for kind, falling in falls.items() if not falling]
-    if not others:
-        kinds = f"all {len(falls)} kinds of corruption"
-    elif len(others) == len(falls):
-        kinds = f"none of {len(falls)} kinds of corruption"
-    else:
-        kinds = f"{len(falls) - len(others)} of {len(falls)} kinds of corruption, not for {joined(others)}"
-    return f"The median {_score(score)} of {section.images:,} faces falls at every step for {kinds}."
+    changes = sum(len(section.severity) - 1 for _ in section.kinds)
+    found = section.rank_correlation.get(section.first)
+    if found is None:
+        kept = fmean(kind.by[section.first].kept[-1] for kind in section.kinds.values())
+        return f"At full severity, its threshold of {_score(section.first)} keeps {percent(kept, 0)} of the faces."
+    low, high = found.all.ci95
+    held_out = f", {found.held_out.value:.2f} over kinds held out" if found.held_out else ""
+    return (
+        f"Over {changes} changes of {section.images:,} faces, its {_score(section.first)} follows the cosine with rank "
+        f"correlation {found.all.value:.2f} [{low:.2f}, {high:.2f}]{held_out}."
+    )
 
 
 def _league(section: FiqaSection) -> Iterator[str]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
+from facerts.embedding.outputs import NOT_A_FACE as NOT_A_FACE
 from facerts.images.align import TEMPLATE, similarity_transform
 
 NO_FACE = "no_face"
-NOT_A_FACE = "not_a_face"
 CUT_OFF = "cut_off"
 TOO_SMALL = "too_small"
 TURNED_AWAY = "turned_away"
@@ -166,5 +166,5 @@ def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
 
 def model_reasons(outputs: FaceOutputs, at: int) -> tuple[str, ...]:
     """Reasons that a row of a model's outputs shows; none for models that do not separate faces from non-faces."""
-    non_face = outputs.extras.get(NOT_A_FACE)
-    return () if non_face is None or non_face[at].item() <= 0 else (NOT_A_FACE,)
+    non_face = outputs.not_a_face
+    return () if non_face is None or not non_face[at] else (NOT_A_FACE,)

@@ -55,7 +55,7 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None, few_changes: None) -> World:
     """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
     names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")

@@ -32,6 +32,9 @@ from tests.foreign import quality_description, write_description, write_embedder
 Evaluate = Callable[[Path, EvaluationOptions], object]
 
 
+pytestmark = pytest.mark.usefixtures("few_changes")
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = write_embedder(tmp_path / "model.onnx")
@@ -46,7 +49,13 @@ def content(folder: Path) -> tuple[Any, dict[str, Any]]:
     return fields, {name: values.tolist() for name, values in arrays.items()}
 
 
-IMAGES = {"verification": 120, "reject": 120, "identification": 64, "ood": 64 + 24, "corruptions": 62}
+IMAGES = {
+    "verification": 120,
+    "reject": 120,
+    "identification": 64,
+    "ood": 64 + 24,
+    "corruptions": 2 * (1 + 2 * 5) + 2,
+}
 SLOW_KINDS = ("verification", "identification", "ood", "corruptions")
 EVERY_KIND = pytest.mark.parametrize(
     "kind", ["reject", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_KINDS)]
@@ -108,6 +117,34 @@ def test_each_part_runs_once_for_each_crop(
     assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, (
         "it holds another model's results"
     )
+
+
+def test_a_second_quality_needs_no_pass_of_the_recognizers(
+    model: Path, drawn_faces: Path, tmp_path: Path, passed: Counter[str]
+) -> None:
+    recognizers = [tmp_path / "other.onnx", model]
+    write_description(write_embedder(recognizers[0], seed=1))
+    command = ["evaluate", "corruptions", "--data", drawn_faces, "--images", "2"]
+    steps, named = 1 + 2 * 5, [part for path in recognizers for part in ("--recognizer", path)]
+    for name in ("one", "two", "alone"):
+        quality = write_quality(tmp_path / f"{name}.onnx")
+        quality.with_suffix(".json").write_text(json.dumps(quality_description(name=name)))
+        command_of = [*command, "--model", quality, "--out", tmp_path / name, *named * (name != "alone")]
+        passed.clear()
+        assert run(*command_of, "--cache", tmp_path / "cache") == 0
+        recognized = dict.fromkeys(("model", "other"), IMAGES["corruptions"]) if name == "one" else {}
+        assert passed == {name: 2 * steps, **recognized}
+    first, second, alone = (
+        load_result(tmp_path / name)[0].corruptions["faces"] for name in ("one", "two", "alone")
+    )
+    assert first.agreement == second.agreement
+    assert first.kinds["blur"].to_other == second.kinds["blur"].to_other
+    assert (alone.rank_correlation, alone.kinds["blur"].cosine, alone.kinds["blur"].to_unchanged) == (
+        {},
+        None,
+        {},
+    )
+    assert alone.kinds["blur"].by == second.kinds["blur"].by
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:

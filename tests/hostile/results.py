@@ -56,11 +56,27 @@ CURVE: Result = {
     "fnmr": [0.1, 0.1, 0.1],
     "oracle_fnmr": [0.1, 0.0, 0.0],
 }
+KEPT: Result = {"value": 0.1, "calibrated": False}
 CORRUPTIONS: Result = {
     "images": 3,
     "severity": [0.0, 0.5, 1.0],
     "seed": 0,
-    "kinds": {"blur": {"cosine": {"p5": [1.0], "p50": [1.0], "p95": [1.0]}, "by": {}}},
+    "people": False,
+    "recognizers": {},
+    "thresholds": {"norm": KEPT},
+    "rank_correlation": {},
+    "agreement": {},
+    "kinds": {
+        "blur": {
+            "family": "quality",
+            "held_out": False,
+            "cosine": None,
+            "to_unchanged": {},
+            "to_other": {},
+            "not_a_face": None,
+            "by": {"norm": {name: [1.0] for name in ("p5", "p50", "p95", "auroc", "kept", "percentile")}},
+        }
+    },
 }
 
 # Each makes of a good result a broken one.
@@ -107,6 +123,11 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
     ),
     "a set of pairs that is none": _changed(lambda r: r.update(reject={"people": [{**CURVE, "pairs": "x"}]})),
     "severities without numbers": _changed(lambda r: r.update(corruptions={"people": CORRUPTIONS})),
+    "a kind without the scores": _changed(
+        lambda r: r.update(
+            corruptions={"people": {**CORRUPTIONS, "severity": [0.0], "thresholds": {"quality": KEPT}}}
+        )
+    ),
     "no score": _changed(
         lambda r: r.update(ood={"in": {"a": 1}, "out": {"b": 1}, "by": {}, "interval": "none"})
     ),
@@ -146,6 +167,7 @@ KEYS = {
     "a curve without numbers": "reject.people.0",
     "a set of pairs that is none": "reject.people.0.pairs",
     "severities without numbers": "corruptions.people",
+    "a kind without the scores": "corruptions.people",
     "no score": "ood.by",
     "a name of characters that do not exist": "verification",
     "no search": "identification.people.searches",

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from facerts.datasets.synthetic import draw_face
-from facerts.images.changes import KINDS, apply_change, gaussian_blur
+from facerts.images.changes import CHANGES, apply_change, gaussian_blur
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CHANGES)
 def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: str) -> None:
     faces = [draw_face(identity, 0) for identity in range(6)]
 
@@ -23,7 +23,7 @@ def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: st
     assert changes[-1] > 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CHANGES)
 def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str) -> None:
     face = draw_face(2, 1)
     before = face.copy()

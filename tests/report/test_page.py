@@ -163,8 +163,10 @@ def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
         share(ood.by["quality"].tnr_at_tpr["0.95"], ood.by["quality"].ci95["0.95"]),
     ):
         assert f">{cell.text}{f' <small>{cell.small}</small>' if cell.small else ''}<" in page
-    median = content.corruptions["people"].kinds["blur"].by["quality"].p50[-1]
-    assert f">{median:.4g}<" in page
+    corrupted = content.corruptions["people"]
+    found = corrupted.rank_correlation["quality"].all
+    assert f">{found.value:.2f} <small>[{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]</small><" in page
+    assert f">{corrupted.kinds['sepia'].by['quality'].kept[-1]:.0%}<" in page
     assert f"{pairs.all_pairs.impostors:,}" in page
     assert content.model.sha256 in page
     assert "1 genuine pairs consist of the same image twice" in page

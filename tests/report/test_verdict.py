@@ -143,23 +143,40 @@ def test_non_faces_in_words() -> None:
     )
 
 
-def test_corruptions_in_words() -> None:
-    def kind(monotone: bool) -> dict[str, Any]:
-        steps = {"p5": [0.0, 0.0], "p50": [1.0, 0.0], "p95": [1.0, 1.0]}
-        return {"cosine": steps, "by": {"quality": {**steps, "auroc": [0.9], "monotone": monotone}}}
+def correlation(value: float) -> dict[str, Any]:
+    return {"value": value, "ci95": [value - 0.1, value + 0.1]}
 
-    def sentence(*falls: bool) -> str:
-        kinds = dict(zip(("blur", "low_resolution", "light"), map(kind, falls), strict=True))
-        section = {"images": 100, "severity": [0.0, 1.0], "seed": 0, "kinds": kinds}
+
+def corrupted(kept: dict[str, float], **found: dict[str, Any]) -> dict[str, Any]:
+    """A section of kinds, of which a share of the images is kept at severity 1, with rank correlations."""
+    steps = {"p5": [0.0] * 3, "p50": [1.0, 0.5, 0.0], "p95": [1.0] * 3, "auroc": [0.9, 0.9]}
+    kinds = {
+        kind: {
+            "family": "quality", "held_out": kind == "sepia", "cosine": [1.0, 0.8, 1 - share], "to_other": {},
+            "to_unchanged": {}, "not_a_face": None,
+            "by": {"quality": {**steps, "kept": [1.0, 0.9, share], "percentile": [50.0, 20.0, 1.0]}},
+        }
+        for kind, share in kept.items()
+    }  # fmt: skip
+    return {
+        "images": 100, "people": False, "severity": [0.0, 0.6, 1.0], "seed": 0, "recognizers": {},
+        "thresholds": {"quality": {"value": 0.2, "calibrated": False}}, "kinds": kinds,
+        "rank_correlation": {"quality": found} if found else {}, "agreement": {},
+    }  # fmt: skip
+
+
+def test_corruptions_in_words() -> None:
+    def sentence(**found: dict[str, Any]) -> str:
+        section = corrupted({"blur": 0.3, "sepia": 0.5}, **found)
         return said(subject(corruptions={"lfw": section}))["a"]["lfw, corrupted"]
 
-    begin = "The median quality of 100 faces falls at every step for "
-    assert sentence(True, True, True) == f"{begin}all 3 kinds of corruption."
-    assert (
-        sentence(True, False, False)
-        == f"{begin}1 of 3 kinds of corruption, not for low resolution and light."
+    correlations = {"all": correlation(0.912), "held_out": correlation(0.75)}
+    begin = (
+        "Over 4 changes of 100 faces, its quality follows the cosine with rank correlation 0.91 [0.81, 1.01]"
     )
-    assert sentence(False, False, False) == f"{begin}none of 3 kinds of corruption."
+    assert sentence(**correlations) == f"{begin}, 0.75 over kinds held out."
+    assert sentence(all=correlation(0.912)) == f"{begin}."
+    assert sentence() == "At full severity, its threshold of quality keeps 40% of the faces."
 
 
 def test_single_intervals_rank_models_only_if_they_lie_apart_on_the_same_data() -> None:
