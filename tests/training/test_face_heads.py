@@ -54,8 +54,8 @@ def test_a_batch_ends_with_its_share_of_non_faces(options: tuple[str, ...], make
     recipe = make_recipe(*options)
     data = TrainingData(recipe)
     batches = list(data.batches(0, 5))
-    rows = [samples[12:].tolist() for _, _, samples, *_ in batches]
-    assert sorted(sum(rows, [])[:10]) == list(range(len(data), len(data) + 10))
+    rows = [row for _, _, samples, *_ in batches for row in samples[12:].tolist()]
+    assert sorted(rows[:10]) == list(range(len(data), len(data) + 10))
     for crops, labels, samples, views, covered in batches:
         assert (labels[:12] >= 0).all()
         assert labels[12:].tolist() == [NON_FACE] * 4
@@ -116,7 +116,9 @@ def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(
 def test_both_outputs_are_exported_and_tell_what_was_learned(
     options: tuple[str, ...], make_recipe: MakeRecipe, tmp_path: Path, things: Path
 ) -> None:
-    recipe = make_recipe(*options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}")
+    recipe = make_recipe(
+        *options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}"
+    )
     train(recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "q.onnx")
     exported = OnnxQuality(tmp_path / "q.onnx")
@@ -131,8 +133,11 @@ def test_both_outputs_are_exported_and_tell_what_was_learned(
 
 
 def test_a_share_that_leaves_no_room_is_refused(options: tuple[str, ...], make_recipe: MakeRecipe) -> None:
-    for share, problem in ((0.01, "data.non_face_share 0.01 of optim.batch_size 16 must leave room"), (0.95, "must")):
+    for share, problem in (
+        (0.01, "data.non_face_share 0.01 of optim.batch_size 16 must leave room"),
+        (0.95, "must"),
+    ):
         with pytest.raises(Error, match=problem):
             make_recipe(*options, f"data.non_face_share={share}")
-    with pytest.raises(Error, match="compute.accumulate 1"):
+    with pytest.raises(Error, match=r"compute\.accumulate 1"):
         make_recipe(*options, "compute.accumulate=2")

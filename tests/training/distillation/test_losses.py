@@ -19,7 +19,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.methods import Batch, Loss
-from facerts.training.network_embedder import to_network_input
 from facerts.training.recipe import Recipe, Teacher, load_recipe
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
