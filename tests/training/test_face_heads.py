@@ -15,11 +15,23 @@ from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.training.export.from_checkpoint import export_run
-from facerts.training.face_heads import COVERED, NON_FACE, NOT_A_FACE, UNCLEAR, face_losses
+from facerts.training.face_heads import (
+    COVERED,
+    FACE_HEADS,
+    NON_FACE,
+    NOT_A_FACE,
+    UNCLEAR,
+    calibrate_face_heads,
+    face_losses,
+)
+from facerts.training.init_weights import init_weights
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.methods import Batch
+from facerts.training.network_embedder import to_network_input
+from facerts.training.nn import FaceNetwork
+from facerts.training.nn.patch import PatchNetwork
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
 
@@ -130,6 +142,29 @@ def test_both_outputs_are_exported_and_tell_what_was_learned(
         for source in (faces, open_source(things))
     )
     assert np.mean(of_faces[:, None] < of_things) > 0.8
+    # At 0, one of 200 held-out faces may be called none, changed as they were in training.
+    assert (of_faces > 0).mean() < 0.1
+    # A run that starts from the file has all that is in it, its heads too.
+    method = recipe.build_method()
+    network = recipe.build_network(method)
+    init_weights(tmp_path / "q.onnx", network, method, None)
+    crops = np.stack([faces.crop(row) for row in range(8)])
+    with torch.no_grad():
+        again = network.eval()(to_network_input(torch.from_numpy(crops)))
+    for name, head in (("quality", "own_cosine"), (NOT_A_FACE, NOT_A_FACE), (COVERED, COVERED)):
+        np.testing.assert_allclose(again[head][:, 0].numpy(), exported.tensors(crops)[name], atol=1e-4)
+
+
+def test_the_outputs_are_calibrated_to_their_shares_of_false_alarms() -> None:
+    torch.manual_seed(3)
+    network = FaceNetwork(PatchNetwork("patch", width=0.25), 48, 0, FACE_HEADS).eval()
+    images, covered = torch.randn(900, 3, 112, 112), torch.randint(-1, 2, (900,))
+    calibrate_face_heads(network, images, covered)
+    with torch.no_grad():
+        found = network(images)
+    assert (found[NOT_A_FACE] > 0).float().mean().item() == pytest.approx(0.005, abs=0.002)
+    bare = found[COVERED][covered == 0] > 0
+    assert 1 <= int(bare.sum()) <= 2
 
 
 def test_a_share_that_leaves_no_room_is_refused(options: tuple[str, ...], make_recipe: MakeRecipe) -> None:
