@@ -13,7 +13,7 @@ Scores = NDArray[np.float32]
 # From crops ``(N, H, W, 3)`` to scores ``(N,)``.
 CropScore = Callable[[NDArray[np.uint8]], Scores]
 # The extra of models that separate faces from non-faces, above 0 for the latter.
-NOT_A_FACE = "not_a_face"
+NOT_A_FACE, COVERED = "not_a_face", "covered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,15 @@ class FaceOutputs:
     @property
     def not_a_face(self) -> NDArray[np.bool_] | None:
         """``(N,)`` whether the model takes each crop for a non-face; None if it does not say."""
-        values = self.extras.get(NOT_A_FACE)
+        return self._above_0(NOT_A_FACE)
+
+    @property
+    def covered(self) -> NDArray[np.bool_] | None:
+        """``(N,)`` whether the model sees something that covers each face; None if it does not say."""
+        return self._above_0(COVERED)
+
+    def _above_0(self, extra: str) -> NDArray[np.bool_] | None:
+        values = self.extras.get(extra)
         return None if values is None else values.reshape(-1) > 0
 
     def take(self, rows: NDArray[np.integer]) -> FaceOutputs:

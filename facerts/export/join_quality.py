@@ -102,7 +102,7 @@ def _joined(
     ours, theirs = scorer.description, recognizer.description
     graph, quality_graph = same_opset(graph, quality_graph, OPSET)
     tensors = {"quality": _quality_tensor(quality_graph, ours)}
-    for role in ("uncertainty", "not_a_face"):
+    for role in ("uncertainty", "not_a_face", "covered"):
         if role in ours.outputs:
             tensors[role] = ours.outputs[role]
     keep_outputs(quality_graph.graph, set(tensors.values()))

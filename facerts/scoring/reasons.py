@@ -22,6 +22,7 @@ NO_FACE = "no_face"
 CUT_OFF = "cut_off"
 TOO_SMALL = "too_small"
 TURNED_AWAY = "turned_away"
+COVERED = "covered"
 UNDER_EXPOSED = "under_exposed"
 OVER_EXPOSED = "over_exposed"
 BLURRED = "blurred"
@@ -34,6 +35,7 @@ REASONS = (
     TOO_SMALL,
     NOT_A_FACE,
     TURNED_AWAY,
+    COVERED,
     UNDER_EXPOSED,
     OVER_EXPOSED,
     BLURRED,
@@ -165,6 +167,8 @@ def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
 
 
 def model_reasons(outputs: FaceOutputs, at: int) -> tuple[str, ...]:
-    """Reasons that a row of a model's outputs shows; none for models that do not separate faces from non-faces."""
-    non_face = outputs.not_a_face
-    return () if non_face is None or not non_face[at] else (NOT_A_FACE,)
+    """Reasons that a row of a model's outputs shows, as far as the model gives any; a non-face is not covered, too."""
+    for reason, flags in ((NOT_A_FACE, outputs.not_a_face), (COVERED, outputs.covered)):
+        if flags is not None and flags[at]:
+            return (reason,)
+    return ()

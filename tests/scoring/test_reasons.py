@@ -168,6 +168,14 @@ def test_a_model_without_a_probe_never_says_not_a_face() -> None:
     assert [reasons.model_reasons(outputs, at) for at in range(3)] == [(), (), ()]
 
 
+def test_a_face_may_be_covered_and_a_non_face_is_not_said_to_be() -> None:
+    extras = {name: np.array(values, np.float32) for name, values in
+              (("not_a_face", [-1, -1, 2, 2]), ("covered", [-0.1, 0.1, 0.1, -3]))}  # fmt: skip
+    outputs = FaceOutputs(np.eye(4, dtype=np.float32), extras=extras)
+    given = [reasons.model_reasons(outputs, at) for at in range(4)]
+    assert given == [(), ("covered",), ("not_a_face",), ("not_a_face",)]
+
+
 @pytest.mark.parametrize(
     "name", ["facerts-small", "facerts-small-int8", "facerts-quality", "facerts-quality-int8"]
 )
