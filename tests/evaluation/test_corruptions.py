@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from scipy.stats import spearmanr
 
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.embedding import FaceOutputs, load_table
+from facerts.embedding import Embedder, FaceOutputs, load_table
+from facerts.embedding.combined import CombinedEmbedder
 from facerts.errors import Error, MissingExtraError
 from facerts.evaluation.corruption_benchmark import (
     PERCENTILES,
@@ -49,6 +52,9 @@ class Calibrated(Plain):
         )
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        return self.outputs(crops)
+
+    def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         return replace(super().__call__(crops), extras={"not_a_face": brightness(crops)[:, None] - 0.45})
 
 
@@ -57,7 +63,12 @@ def brightness(crops: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def measured(
-    model: Plain, data: Path, out: Path, *, recognizers: dict[str, Plain] | None = None, images: int = 99
+    model: Embedder,
+    data: Path,
+    out: Path,
+    *,
+    recognizers: Mapping[str, Embedder] | None = None,
+    images: int = 99,
 ) -> tuple[CorruptionResult, Arrays]:
     run_corruptions(
         model, [str(data)], out, recognizers=recognizers, images=images, kinds=KINDS, severities=STEPS[1:]
@@ -145,15 +156,19 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: 
     assert (few.images, list(few.recognizers)) == (3, ["own"])
 
 
+@pytest.mark.parametrize("joined", [False, True])
 def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
-    drawn_faces: Path, tmp_path: Path
+    joined: bool, drawn_faces: Path, tmp_path: Path
 ) -> None:
     clean = Plain()(crops_of(drawn_faces, ROWS))
     assert clean.quality is not None
     assert clean.norm is not None
     norms = np.sort(clean.norm)
-    quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.median(clean.quality))
-    section, _ = measured(Calibrated(threshold, quantiles), drawn_faces, tmp_path)
+    quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.sort(clean.quality)[3])
+    model: Any = Calibrated(threshold, quantiles)
+    section, _ = measured(
+        CombinedEmbedder(Plain("recognizer"), model) if joined else model, drawn_faces, tmp_path
+    )
     assert (section.thresholds["quality"].value, section.thresholds["quality"].calibrated) == (
         threshold,
         True,
