@@ -118,11 +118,13 @@ def test_every_area_has_its_curve(section: FiqaSection, folder: Path) -> None:
 def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, section: FiqaSection) -> None:
     degraded = load_result(folder)[0].fiqa[POOR]
     assert degraded.thresholds_on == NAME
+    changed = 0
     for label, recognizer in degraded.recognizers.items():
         original = section.recognizers[label]
         for fmr, point in recognizer.at_fmr.items():
             assert point.threshold == original.at_fmr[fmr].threshold
-            assert point.fnmr != original.at_fmr[fmr].fnmr
+            changed += point.fnmr != original.at_fmr[fmr].fnmr
+    assert changed
     assert degraded.non_faces is None
 
 
@@ -361,8 +363,8 @@ def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) 
     assert abs(len(strong) - 2000) < 150
     assert np.histogram(strong, bins=4, range=(0, 1))[0].min() > 400
     counts = [sum(k == kind and s > 0 for k, s in zip(kinds, severities, strict=True)) for kind in set(kinds)]
-    assert len(counts) == 6
-    assert min(counts) > 260
+    assert len(counts) == 7
+    assert min(counts) > 220
 
 
 def test_groups_need_neither_recognizers_nor_non_faces(
