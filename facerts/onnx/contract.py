@@ -266,7 +266,8 @@ class Description(DescriptionPart):
         name: name for tables; if empty, the file's name is used.
         precision: fp32; fp16, weights stored in 16 bits; or int8, convolutions computed in 8 bits.
         outputs: name of the model's tensor for each role: embedding, norm, quality, uncertainty; not_a_face, above 0
-            for what is none, and covered, above 0 where something covers the face; extras. Only a model that outputs quality may have no embedding.
+            for what is none; covered, above 0 where something covers the face; extras. Only a model that outputs
+            quality may have no embedding.
         normalize_embedding: whether the embedding must still be normalized to unit length; its length is then the norm.
         quality: where quality comes from: "output:TENSOR", "norm" or "none".
         polarity: whether higher or lower raw quality values mean better images.
