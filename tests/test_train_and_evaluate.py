@@ -226,7 +226,7 @@ def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> No
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The script's module and the runs that it plans for the given arguments."""
-    for name in ("FACERTS_DATA", "FACERTS_MODELS", "ALIGNED", "CLOSED_SET"):
+    for name in ("FACERTS_DATA", "FACERTS_MODELS", "FACERTS_NON_FACES", "ALIGNED", "CLOSED_SET"):
         monkeypatch.setenv(name, f"/{name.lower()}")
     script = load_script("train_and_evaluate")
 

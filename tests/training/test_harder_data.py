@@ -147,7 +147,7 @@ def test_batches_are_of_the_kept_images_with_their_noisy_labels(
         data.mislabeled == sum(whole.labels[i] != label for i, label in zip(indices, noisy, strict=True)) > 0
     )
     batches = list(data.batches(0, 7))
-    for crops, labels, samples, _ in batches:
+    for crops, labels, samples, *_ in batches:
         for crop, label, sample in zip(crops.numpy(), labels.tolist(), samples.tolist(), strict=True):
             assert label == noisy[sample]
             assert np.array_equal(crop, whole.crop(indices[sample]))
