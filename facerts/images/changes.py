@@ -90,7 +90,8 @@ def _listed(family: Family, *, held_out: bool = False, covers: bool = False) -> 
 def _uint8(values: NDArray[np.generic]) -> ImageArray:
     if values.dtype == np.uint8:
         return np.ascontiguousarray(values, dtype=np.uint8)
-    return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    rounded: ImageArray = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    return rounded
 
 
 def _mixed(image: ImageArray, other: NDArray[np.generic], share: float) -> ImageArray:
@@ -179,9 +180,9 @@ def equalized(image: ImageArray, severity: float, random: np.random.Generator) -
 def infrared(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
     """Gray from red above all, bright, tinted as a camera without an infrared filter is: green to purple, or not."""
     near = image @ np.array([0.7, 0.3, 0.0], dtype=np.float32)
-    near = 255 * (near / 255) ** np.float32(random.uniform(0.5, 1.0))
+    brighter = 255 * (near / 255) ** np.float32(random.uniform(0.5, 1.0))
     color = np.array([[1, 1, 1], [0.75, 1, 0.75], [1, 0.8, 1]])[random.integers(3)].astype(np.float32)
-    return _mixed(image, near[:, :, None] * color, severity)
+    return _mixed(image, brighter[:, :, None] * color, severity)
 
 
 @_listed("photometric")

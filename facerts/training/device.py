@@ -62,9 +62,9 @@ def on_device(batches: Iterable[CropBatch], device: torch.device) -> Iterator[Cr
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def copied(batch: CropBatch) -> CropBatch:
-        crops, labels, *others = batch
+        crops, labels, samples, views, covered = batch
         with torch.cuda.stream(stream):
-            return to_device(crops, device), to_device(labels, device), *others
+            return to_device(crops, device), to_device(labels, device), samples, views, covered
 
     iterator = iter(batches)
     upcoming = next(iterator, None)

@@ -8,10 +8,10 @@ Both are logits, learned from the trunk's features by binary cross-entropy. A po
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
+from facerts.training.nn.twin_heads import FaceNetwork, FeatureHead, HeadSpec
 
 NOT_A_FACE, COVERED = "not_a_face", "covered"
 FACE_HEADS = {NOT_A_FACE: HeadSpec(1, hidden=64), COVERED: HeadSpec(1, hidden=32)}
@@ -36,10 +36,14 @@ def calibrate_face_heads(network: FaceNetwork, images: Tensor, covered: Tensor) 
         images: ``(N, 3, 112, 112)`` faces, as the network takes them.
         covered: ``(N,) int64``, 1, 0 or ``UNCLEAR``.
     """
-    outputs = [network(part) for part in images.split(BATCH)]
+    outputs = [network(images[start : start + BATCH]) for start in range(0, len(images), BATCH)]
     for name, faces in ((NOT_A_FACE, slice(None)), (COVERED, covered == 0)):
         logits = torch.cat([each[name].squeeze(1) for each in outputs])[faces]
-        network.heads[name][-1].bias -= torch.quantile(logits, 1 - ALARMS[name])
+        head = network.heads[name]
+        assert isinstance(head, FeatureHead)
+        last = head[-1]
+        assert isinstance(last, nn.Linear)
+        last.bias.sub_(torch.quantile(logits, 1 - ALARMS[name]))
 
 
 def face_losses(outputs: dict[str, Tensor], labels: Tensor, covered: Tensor) -> dict[str, Tensor]:
