@@ -19,7 +19,7 @@ a larger canvas, continued at the border. A low component of the detector counts
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from time import process_time
@@ -34,12 +34,13 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets import Source, open_images
 from facerts.detection import Detection, OpenDetector, open_detector
-from facerts.detection.detector import MODEL, head_pose
 from facerts.embedding import FaceOutputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
-from facerts.metrics.intervals import wilson
+from facerts.metrics.intervals import percentile_interval, wilson
+from facerts.metrics.resample import subject_counts
+from facerts.metrics.verification import auroc
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, reasons
 
@@ -53,11 +54,8 @@ SEVERITIES = 0.5, 1.0
 MARGIN, EYE_DISTANCE = CROP_SIZE, 35.24
 SMALLEST, LARGEST = 4.0, 12.0
 CUTS = 0.2, 0.6
-YAWS = (0, 15, 30, 45, 60, 75)
-POSES = 2000
+ROLLS = (-60, -30, 0, 30, 60)
 TIMED, ROUNDS = 128, 9
-# Standard deviations in eye distances: depth of a person's nose, shape of a face, position of a landmark.
-DEPTH_SPREAD, SHAPE_SPREAD, POINT_NOISE = 0.06, 0.03, 0.03
 # What each low component of the formula says, darkness and brightness by the side on which it is low.
 COMPONENTS = {
     "detector": reasons.NOT_A_FACE,
@@ -65,7 +63,7 @@ COMPONENTS = {
     "dark": reasons.UNDER_EXPOSED,
     "bright": reasons.OVER_EXPOSED,
     "size": reasons.TOO_SMALL,
-    "pose": reasons.TURNED_AWAY,
+    "pose": reasons.TURNED,
 }
 
 
@@ -91,11 +89,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--non-faces-fold", default="*", help="Pattern of the non-faces' names to use.")
     parser.add_argument("--clean", action="append", default=[], help="More clean crops, for false reasons.")
     parser.add_argument("--photos", action="append", default=[], help="Photos of clean faces, likewise.")
+    parser.add_argument("--cfp", help="CFP's images, for the section pose.")
     parser.add_argument(
         "--most", type=int, default=1000, help="Maximum number of those crops of each source."
     )
     parser.add_argument("--model", default="facerts-small")
-    parser.add_argument("--detector", type=Path, required=True, help="YuNet.")
+    parser.add_argument("--detector", type=Path, required=True, help="YuNet or SCRFD.")
     parser.add_argument("--fit", type=Path, metavar="FILE", help="Fit a probe, and write it into this model.")
     parser.add_argument("--tensors", nargs="+", help="What the probe reads: tensors of that model's graph.")
     parser.add_argument(
@@ -221,9 +220,10 @@ def confirm(
         rows = list(false_rows(scorer, detector, crops, options))
         print(markdown_table(["clean faces", "number", "with a reason, %", "reasons"], rows))
     if "pose" in options.only:
-        print("\nTurned away, on landmarks projected at known angles\n")
-        header = ["yaw", "turned_away, %", "estimated yaw: median, 5 to 95%"]
-        print(markdown_table(header, list(pose_rows(options.seed))))
+        print("\nPose: medians, 5 to 95%\n")
+        header = ["faces", "found, %", "turned, %", "yaw", "change of the yaw", "error of the roll"]
+        rows = [*pose_rows(detector, crops), *(cfp_rows(detector, options.cfp) if options.cfp else [])]
+        print(markdown_table(header, rows))
     if "time" in options.only:
         print("\nProcessor time per crop, medians of rounds that alternate\n")
         print(markdown_table(["model, ms", "reasons, ms", "more, %"], [time_row(scorer, crops[:TIMED])]))
@@ -368,28 +368,50 @@ def lowest_component(photo: Image, detector: OpenDetector) -> str:
     return COMPONENTS[min(components, key=components.__getitem__)]
 
 
-def pose_rows(seed: int) -> Iterator[list[str]]:
-    """Simulated heads: their shapes differ, they are pitched and rolled a little, and their landmarks are noisy."""
-    random = np.random.default_rng((seed, 4))
-    for yaw in YAWS:
-        found = []
-        for _ in range(POSES):
-            shape = MODEL + random.normal(0, [SHAPE_SPREAD, SHAPE_SPREAD, DEPTH_SPREAD], MODEL.shape)
-            head = shape @ rotation(yaw, random.normal(0, 8), random.normal(0, 10)).T
-            found.append(head_pose(head[:, :2] + random.normal(0, POINT_NOISE, (5, 2)))[0])
-        low, middle, high = np.quantile(found, [0.05, 0.5, 0.95])
-        turned = rate(np.abs(found) > reasons.MAX_YAW)
-        yield [f"{yaw}°", turned, f"{middle:.0f}°, {low:.0f}° to {high:.0f}°"]
+def pose_rows(detector: OpenDetector, crops: Crops) -> Iterator[list[str]]:
+    """Held-out faces, rotated in the plane by known angles."""
+    photos = [photo_of(crop) for crop in crops]
+    upright = poses(detector, photos)
+    for angle in ROLLS:
+        matrix = cv2.getRotationMatrix2D([(3 * CROP_SIZE - 1) / 2] * 2, -angle, 1)
+        found = poses(
+            detector, [np.asarray(cv2.warpAffine(photo, matrix, photo.shape[:2])) for photo in photos]
+        )
+        yaw, _, roll = (found - upright - [0, 0, angle]).T
+        yield [f"held-out people, rotated by {angle}°", *pose_cells(found), spread(yaw), spread(roll)]
 
 
-def rotation(yaw: float, pitch: float, roll: float) -> NDArray[np.float64]:
-    """Rotation about the vertical, the horizontal and the optical axis, in this order; degrees."""
-    turns = np.radians([yaw, pitch, roll])
-    (a, b, c), (x, y, z) = np.cos(turns), np.sin(turns)
-    about_y = np.array([[a, 0, x], [0, 1, 0], [-x, 0, a]])
-    about_x = np.array([[1, 0, 0], [0, b, y], [0, -y, b]])
-    about_z = np.array([[c, -z, 0], [z, c, 0], [0, 0, 1]])
-    return np.asarray(about_z @ about_x @ about_y)
+def cfp_rows(detector: OpenDetector, folder: str) -> Iterator[list[str]]:
+    """CFP's two views, and how well the yaw separates them where a face is found, with people resampled."""
+    source = open_images(folder)
+    names, views = np.array([Path(source.location(at)).parts[-3:-1] for at in range(len(source))]).T
+    found = poses(detector, (photo_of(source.crop(at)) for at in range(len(source))))
+    for view in ("frontal", "profile"):
+        yield [f"CFP, {view}", *pose_cells(found[views == view]), "–", "–"]
+    seen = np.flatnonzero(~np.isnan(found[:, 0]))
+    people = np.unique(names[seen], return_inverse=True)[1]
+    counts = [np.ones(people.max() + 1), *subject_counts(people.max() + 1, 1000, seed=0)]
+    drawn = [np.repeat(seen, times[people].astype(int)) for times in counts]
+    area, *resampled = (auroc(np.abs(found[rows, 0]), views[rows] == "profile") for rows in drawn)
+    yield ["CFP, AUROC in %", percent(area, percentile_interval(np.array(resampled))), *"––––"]
+
+
+def poses(detector: OpenDetector, photos: Iterable[Image]) -> NDArray[np.float64]:
+    """Yaw, pitch and roll of the largest face of each photo, ``(N, 3)``; NaN without one."""
+    found = (detector(photo) for photo in photos)
+    return np.array([faces[0].pose if faces else [np.nan] * 3 for faces in found])
+
+
+def pose_cells(found: NDArray[np.float64]) -> list[str]:
+    """The share with a face, the share of these that are turned, and their yaw to either side."""
+    seen = ~np.isnan(found[:, 0])
+    yaw = np.abs(found[seen, 0])
+    return [rate(seen), rate(yaw > reasons.MAX_YAW), spread(yaw)]
+
+
+def spread(degrees: NDArray[np.float64]) -> str:
+    low, middle, high = np.nanquantile(degrees, [0.05, 0.5, 0.95])
+    return f"{middle:.1f}°, {low:.1f}° to {high:.1f}°"
 
 
 def time_row(scorer: Scorer, crops: Crops) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
+from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring.reasons import REASONS
 from tests.foreign import slow_embedding, write_description, write_embedder
@@ -65,14 +65,30 @@ def test_the_formula_names_its_lowest_component() -> None:
     assert lowest(np.full_like(photo, 120)) == "blurred"
     assert lowest(box=np.array([20.0, 20, 40, 40])) == "too_small"
     turned = points + np.array([[0, 0], [0, 0], [30, 0], [0, 0], [0, 0]])
-    assert lowest(points=turned) == "turned_away"
+    assert lowest(points=turned) == "turned"
     assert script.lowest_component(photo, Found(None)) == "not_a_face"
 
 
-def test_simulated_heads_turn_as_cameras_see_them() -> None:
-    for angles, axis in (((30, 0, 0), (0, 1, 0)), ((0, 30, 0), (-1, 0, 0)), ((0, 0, 30), (0, 0, 1))):
-        expected, _ = cv2.Rodrigues(np.radians(30.0) * np.array(axis, dtype=float))
-        assert script.rotation(*angles) == pytest.approx(expected)
+def turned_if_bright(photo: NDArray[np.uint8]) -> list[Detection]:
+    """A face whose nose is the further to the right, the brighter the photo; none in a black one."""
+    nose = np.array([[0, 0], [0, 0], [photo.mean() / 10, 0], [0, 0], [0, 0]])
+    return [Detection(np.zeros(4), TEMPLATE + nose, 0.9)] * bool(photo.any())
+
+
+def test_profiles_are_separated_from_frontal_faces_where_a_face_is_found(tmp_path: Path) -> None:
+    places = "1/frontal", "1/profile", "2/frontal", "2/profile", "3/profile"
+    for place, level in zip(places, (10, 200, 90, 70, 0), strict=True):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "01.png").write_bytes(encode_png(np.full((112, 112, 3), level, np.uint8)))
+    frontal, profile, area = script.cfp_rows(turned_if_bright, str(tmp_path))
+    assert [row[1].split()[0] for row in (frontal, profile, area)] == ["100.0", "66.7", "75.00"]
+    assert [row[2].split()[0] for row in (frontal, profile)] == ["0.0", "50.0"]
+
+
+def test_the_roll_is_compared_with_the_rotation(crops: NDArray[np.uint8]) -> None:
+    """A detector that sees no rotation errs by all of it."""
+    errors = [float(row[-1].split("°")[0]) for row in script.pose_rows(turned_if_bright, crops[:2])]
+    assert errors == pytest.approx([60, 30, 0, -30, -60], abs=1)
 
 
 def test_a_photo_is_cut_and_shrunk_as_it_says() -> None:

@@ -228,7 +228,7 @@ def note(row: Any, keep: float | None = None) -> Text:
         return text_cell(row.error.removeprefix(f"{row.path}: "), "red")
     if getattr(row, "smaller_faces", None) and row.face is None:
         return text_cell(f"no face of this size, {row.smaller_faces:,} smaller")
-    return text_cell(in_words(row.reasons, keep))
+    return text_cell(in_words(row.reasons, keep, getattr(row, "pose", None)))
 
 
 def text_cell(text: object, style: str = "") -> Text:

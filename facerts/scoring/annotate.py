@@ -95,7 +95,9 @@ def label(row: Row) -> list[str]:
     percentile = [] if row.percentile is None else [f"{PERCENTILE}{math.floor(row.percentile)}"]
     # Without percentiles, quality is all that there is.
     quality = [] if row.quality is None else [f"quality {row.quality:.2f}"]
-    reasons = in_words(row.reasons).split("; ") if row.reasons else []
+    # OpenCV's fonts have no degree sign.
+    words = in_words(row.reasons, pose=row.pose).replace("°", " degrees")
+    reasons = words.split("; ") if words else []
     return [*(percentile or quality), *reasons, *(quality if percentile else []), *filter(None, [row.error])]
 
 

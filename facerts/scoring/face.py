@@ -60,7 +60,7 @@ class Face:
         if row.face is None:
             return f"<no face in {row.path}: {row.error or in_words(row.reasons)}>"
         percentile = "" if row.percentile is None else f", percentile {int(row.percentile)}"
-        poor = f", {in_words(row.reasons)}" if row.reasons else ""
+        poor = f", {in_words(row.reasons, pose=row.pose)}" if row.reasons else ""
         return f"<Face {row.face} of {row.path}{percentile}{poor}>"
 
     @property

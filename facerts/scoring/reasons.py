@@ -6,7 +6,7 @@ faces that are poor for one of these reasons almost always.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -21,7 +21,7 @@ from facerts.images.align import TEMPLATE, similarity_transform
 NO_FACE = "no_face"
 CUT_OFF = "cut_off"
 TOO_SMALL = "too_small"
-TURNED_AWAY = "turned_away"
+TURNED = "turned"
 COVERED = "covered"
 UNDER_EXPOSED = "under_exposed"
 OVER_EXPOSED = "over_exposed"
@@ -34,7 +34,7 @@ REASONS = (
     CUT_OFF,
     TOO_SMALL,
     NOT_A_FACE,
-    TURNED_AWAY,
+    TURNED,
     COVERED,
     UNDER_EXPOSED,
     OVER_EXPOSED,
@@ -50,7 +50,7 @@ REJECTING = (NO_FACE, NOT_A_FACE, BELOW_THRESHOLD)
 # Limits. Lengths are in pixels of the image, angles in degrees; measures are those of ``CropMeasures``.
 MAX_OUTSIDE = 0.1
 MIN_EYE_DISTANCE = 12.0
-MAX_YAW = 45.0
+MAX_YAW = 35.0
 MIN_LUMINANCE, MAX_LUMINANCE = 45.0, 238.0
 MIN_SHARPNESS = -2.5
 MAX_NOISE = -0.6
@@ -134,7 +134,7 @@ def detection_reasons(detection: Detection, height: int, width: int) -> tuple[st
     return (
         (CUT_OFF,) * (outside > MAX_OUTSIDE)
         + (TOO_SMALL,) * (eyes < MIN_EYE_DISTANCE)
-        + (TURNED_AWAY,) * (abs(detection.pose[0]) > MAX_YAW)
+        + (TURNED,) * (abs(detection.pose[0]) > MAX_YAW)
     )
 
 
@@ -153,14 +153,17 @@ def in_order(reasons: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(given, key=REASONS.index))
 
 
-def in_words(reasons: Iterable[str], keep: float | None = None) -> str:
+def in_words(reasons: Iterable[str], keep: float | None = None, pose: Sequence[float] | None = None) -> str:
     """Reasons as people read them, separated by semicolons; the threshold only where nothing else explains it.
 
     Args:
         keep: the share of the calibration faces that the threshold keeps, if it is known.
+        pose: yaw, pitch and roll in degrees, if they are known.
     """
     share = "" if keep is None else f" that keeps {100 * keep:g}%"
     words = {BELOW_THRESHOLD: f"below the threshold{share}", NO_FACE: "no face found"}
+    if pose is not None:
+        words[TURNED] = f"turned: yaw {abs(pose[0]):.0f}°"
     given = list(reasons)
     said = [reason for reason in given if reason != BELOW_THRESHOLD] or given
     return "; ".join(words.get(reason, reason.replace("_", " ")) for reason in said)

@@ -112,6 +112,7 @@ def test_a_label_says_what_the_row_says() -> None:
     assert label(row) == ["percentile 48", "under exposed", "quality -0.70"]
     assert label(replace(FACE, percentile=None)) == ["quality -0.70"]
     assert label(Row("a.jpg", reasons=("no_face",))) == ["no face found"]
+    assert label(Row("a.jpg", reasons=("turned",), pose=[62.1, 0, 0])) == ["turned: yaw 62 degrees"]
     assert label(Row("a.jpg", error="broken")) == ["broken"]
 
 

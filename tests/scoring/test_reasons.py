@@ -84,12 +84,12 @@ def test_a_face_with_more_than_10_percent_of_it_outside_the_photo_is_cut_off() -
     assert detection_reasons(detection(left=-16 - 0.05 * 80), 500, 500) == ()
 
 
-def test_a_face_is_too_small_or_turned_away() -> None:
+def test_a_face_is_too_small_or_turned() -> None:
     for face, expected in (
         (detection(scale=11.9 / 35.24), ("too_small",)),  # eyes closer than twelve pixels
         (detection(scale=12.1 / 35.24), ()),
-        (detection(nose=14), ("turned_away",)),
-        (detection(nose=-14), ("turned_away",)),
+        (detection(nose=14), ("turned",)),
+        (detection(nose=-14), ("turned",)),
         (detection(nose=5), ()),
     ):
         assert detection_reasons(face, 500, 500) == expected
@@ -139,6 +139,8 @@ def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
     assert reasons.in_words(["below_threshold"], 0.95) == "below the threshold that keeps 95%"
     assert reasons.in_words(["below_threshold"]) == "below the threshold"
     assert reasons.in_words(("no_face",)) == "no face found"
+    assert reasons.in_words(("turned",)) == "turned"
+    assert reasons.in_words(("turned", "noisy"), pose=(-61.6, 4, 2)) == "turned: yaw 62°; noisy"
 
 
 def test_reasons_come_in_the_order_of_the_documentation() -> None:
@@ -146,7 +148,7 @@ def test_reasons_come_in_the_order_of_the_documentation() -> None:
     names = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = tuple(name for name in names if name in reasons.REASONS)
     assert documented == reasons.REASONS
-    assert reasons.in_order(["noisy", "not_a_face", "turned_away"]) == ("not_a_face", "turned_away", "noisy")
+    assert reasons.in_order(["noisy", "not_a_face", "turned"]) == ("not_a_face", "turned", "noisy")
 
 
 def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> None:
