@@ -496,6 +496,18 @@ def occlusion(image: ImageArray, severity: float, random: np.random.Generator) -
     return covered
 
 
+@_listed("occlusion")
+def patches(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
+    """Six rectangles of one color or of six, each up to half as wide and half as high as the image."""
+    covered, colors = image.copy(), random.integers(0, 256, (random.choice([1, 6]), 3))
+    sides = np.array(image.shape[:2])
+    for number in range(6):
+        size = np.maximum(1, np.rint(severity * random.uniform(0.05, 0.5, 2) * sides)).astype(int)
+        top, left = random.integers(0, sides - size + 1)
+        covered[top : top + size[0], left : left + size[1]] = colors[number % len(colors)]
+    return covered
+
+
 @_listed("occlusion", held_out=True)
 def bars(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
     """Bars of one color, upright or lying, over half of the image, as of a fence."""

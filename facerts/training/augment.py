@@ -148,6 +148,11 @@ class Geometry:
         return warped.astype(np.uint8, copy=False)
 
 
+def kinds_of(settings: Augmentation) -> list[str]:
+    """The kinds of changes of a recipe: those that it names, or all that are not held out."""
+    return settings.kinds or [name for name, kind in CHANGES.items() if not kind.held_out]
+
+
 class Changes:
     """Changes images by kinds of ``facerts.images.changes``, of severities drawn uniformly.
 
@@ -157,7 +162,7 @@ class Changes:
 
     def __init__(self, settings: Augmentation) -> None:
         self._settings = settings
-        self._kinds = settings.kinds or [name for name, kind in CHANGES.items() if not kind.held_out]
+        self._kinds = kinds_of(settings)
 
     def drawn(self, random: np.random.Generator) -> list[tuple[str, float, int]]:
         """Kind, severity and seed of each change, in the order of ``FAMILIES``."""

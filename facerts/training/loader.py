@@ -81,15 +81,14 @@ class TrainingData:
         self.unlabeled = open_source(recipe.data.unlabeled) if recipe.data.unlabeled else None
         assert source.labels is not None
         sources, labels, self._others = [source], [source.labels], []
-        non_faces = open_source(recipe.data.non_faces) if recipe.data.non_faces else None
-        for images, label, size in (
-            (self.unlabeled, UNKNOWN, recipe.unlabeled_size),
-            (non_faces, NON_FACE, recipe.non_face_size),
-        ):
-            if images is not None:
-                self._others.append((len(images), size))
-                sources.append(images)
-                labels.append(np.full(len(images), label, dtype=np.int64))
+        others = [] if self.unlabeled is None else [(self.unlabeled, UNKNOWN, recipe.unlabeled_size)]
+        kinds = len(recipe.data.non_faces)
+        for number, path in enumerate(recipe.data.non_faces):
+            others.append((open_source(path), NON_FACE, (recipe.non_face_size + number) // kinds))
+        for images, label, size in others:
+            self._others.append((len(images), size))
+            sources.append(images)
+            labels.append(np.full(len(images), label, dtype=np.int64))
         self._images = source if len(sources) == 1 else Joined(sources)
         self._labels = np.concatenate(labels)
         self._corrupt = Corruption(
@@ -281,7 +280,8 @@ class CropDataset(Dataset[CropBatch]):
             # The first view is the one that a method with a single view gets.
             key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
             image = self.corrupt(self.source.crop(index), index)
-            if self.kept is not None:
+            # No teacher is asked about non-faces, so they need not come again in the same views.
+            if self.kept is not None and self.labels[index] != NON_FACE:
                 crops[row] = self.kept.shown(image, epoch, index, view)
                 covers = self.kept.covers(self.kept.number_of(epoch, index, view), index)
             else:

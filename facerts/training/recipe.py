@@ -85,8 +85,9 @@ class Data(Section):
         train: sources with identities, joined.
         unlabeled: sources without identities, joined; used only to learn from the teachers.
         unlabeled_share: share of unlabeled images in every batch.
-        non_faces: sources of crops that show no face, joined. The network then gets two further outputs:
-            ``not_a_face``, which tells them from all others, and ``covered``, which tells what covers a face.
+        non_faces: sources of crops that show no face, each of which comes as often as any other, however many crops it
+            has. The network then gets two further outputs: ``not_a_face``, which tells them from all others, and
+            ``covered``, which tells what covers a face.
         non_face_share: share of them in every batch.
         holdout_identities: number of identities, chosen by the seed, that are held out of training for validation;
             below 1, their share, of which there are then at least four.
@@ -487,6 +488,11 @@ class Recipe(Section):
                     f"data.{name}_share {share:g} of optim.batch_size {size} must leave room for one image without "
                     "identity and two labeled images"
                 )
+        if self.non_face_size < len(self.data.non_faces):
+            raise ValueError(
+                f"data.non_face_share {self.data.non_face_share:g} of optim.batch_size {size} must leave room for one "
+                f"image of each of the {len(self.data.non_faces)} data.non_faces"
+            )
         if self.data.unlabeled and self.teacher is None:
             raise ValueError(
                 "data.unlabeled: images without identity learn from teachers; set teacher.models"

@@ -27,7 +27,7 @@ from facerts.errors import Error, first_line
 from facerts.io.console import say, warn
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
-from facerts.training.augment import Corruption, KeptViews
+from facerts.training.augment import Corruption, KeptViews, kinds_of
 from facerts.training.distillation.teachers import BATCH, joined
 from facerts.training.recipe import Recipe
 
@@ -109,7 +109,8 @@ class ViewEmbeddings:
     def _file(self, model: OnnxModel, sha256: str, view: int, start: int) -> Path:
         """The file of what a teacher says of one view of some images."""
         data = self._recipe.data
-        augmented = {"augmentation": data.augmentation.model_dump(mode="json", exclude={"views", "flip"})}
+        augmentation = data.augmentation.model_dump(mode="json", exclude={"views", "flip"})
+        augmented = {"augmentation": {**augmentation, "kinds": kinds_of(data.augmentation)}}
         corrupted = [data.corrupt_fraction, data.corrupt_radius, self._recipe.seed]
         key = {
             "teacher": model.identity,

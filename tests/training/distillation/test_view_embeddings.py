@@ -10,6 +10,7 @@ import torch
 
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error
+from facerts.images.changes import CHANGES
 from facerts.training.augment import KeptViews
 from facerts.training.distillation import view_embeddings
 from facerts.training.distillation.losses import open_distillation
@@ -129,6 +130,20 @@ def test_interrupted_it_asks_for_what_is_missing_only(
     assert sum(counts) == len(np.load(files[0]))
     assert files[0].read_bytes() == (tmp_path / "copy").read_bytes()
     assert all(file.stat().st_mtime_ns == time for file, time in kept.items() if file != files[0])
+
+
+def test_a_longer_list_of_changes_makes_other_views(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = TrainingData(recipe)
+    counts = asked(monkeypatch)
+    for views in (3, 0, 2):
+        counts.clear()
+        if views == 2:
+            monkeypatch.setitem(CHANGES, "inverted", CHANGES["gray"])
+        open_distillation(recipe, data.source, None, tmp_path)
+        # Two teachers, each of which is asked for one more image to learn the size of its answers.
+        assert sum(counts) == (2 * views * 64 + 2 if views else 0)
 
 
 def test_each_view_is_made_once_for_all_teachers(
