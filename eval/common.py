@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.datasets import Source, open_source
 from facerts.errors import DataError
-from facerts.evaluation.labeled import SavedResult
-from facerts.metrics.intervals import mean_interval, percentile_interval
+from facerts.metrics.intervals import percentile_interval
 from facerts.metrics.resample import subject_counts
 
 Counts = NDArray[np.float64]
@@ -43,32 +42,6 @@ def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
     if source.labels is None:
         raise DataError(f"{source.name}: these images have no identities; use a source with identities")
     return source, source.labels
-
-
-def accuracy(saved: SavedResult, name: str) -> float:
-    """Cross-validated accuracy on one benchmark.
-
-    Raises:
-        DataError: the benchmark was not measured, or has no folds.
-    """
-    measured = saved.section("verification", name).accuracy
-    if measured is None:
-        raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy")
-    return float(measured.value)
-
-
-def corruption_source(saved: SavedResult) -> str:
-    """The name of the only source of a result's corruption benchmark.
-
-    Raises:
-        DataError: there are several.
-    """
-    sources = list(saved.content.corruptions)
-    if len(sources) > 1:
-        raise DataError(
-            f"{saved.folder}: has corruption benchmarks of {', '.join(sources)}; evaluate one only"
-        )
-    return sources[0]
 
 
 def runs_of(folder: Path, label: str, having: str = "checkpoint.pt") -> dict[int, Path]:
@@ -102,12 +75,6 @@ def number(value: float, interval: Sequence[float] | None = None, *, form: str =
 def percent(value: float, interval: Sequence[float] | None = None, *, form: str = ".2f") -> str:
     """A share with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
     return number(100 * value, None if interval is None else [100 * end for end in interval], form=form)
-
-
-def over_runs(values: Sequence[float], *, form: str = ".2f", of_shares: bool = True) -> str:
-    """The mean of several runs in percent, with Student's interval; of one run, its value."""
-    interval = mean_interval(values, of_shares=of_shares) if len(values) > 1 else None
-    return percent(float(np.mean(values)), interval, form=form)
 
 
 def resampled_rate(counted: Counts, total: Counts, *, replicates: int = 1000) -> Counts:

@@ -27,7 +27,6 @@ SLOW = {
     "bench_people": ("--faces 500 1000", r"time grows with the power -?[\d.]+"),
     "bench_metrics": ("--quick --rounds 1", r"roc / scikit-learn, pairs/s: [\d.]+ \("),
     "bench_video": ("{clip} --minutes 0.05 --detector {yunet}", r"\| 0:00:03, 240 x 120 \| [\d,]+ \|"),
-    "bench_networks": ("mobilefacenet:0.125 --reference {model} --rounds 1 --steps 0 --batch 1", r"\| mobilefacenet"),
     "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--batch-size 8` \| [\d.]+"),
     "bench_classes": (
         "--identities 64 --size 16 --batch 4 --device cpu --steps 1 --implementations 'in chunks'",

@@ -8,18 +8,14 @@ video`` does. A video of a fifth of the length comes first: memory that grows wi
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import av
 import cv2
+from bench import in_process, parser_of, peak_mib
 
 import facerts
 from facerts.io.progress import duration
@@ -27,39 +23,34 @@ from facerts.video import ReadReport
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(
+        __doc__,
+        {
+            "--minutes": (10.0, "length of the video"),
+            "--threads": (2, "cores to use"),
+            "--fps": (5.0, "frames per second to look at"),
+            "--model": (str, "model; the default one otherwise"),
+            "--detector": ("yunet", "detector"),
+        },
+    )
     parser.add_argument("clip", type=Path, help="clip to make the video of")
-    parser.add_argument("--minutes", type=float, default=10, help="length of the video (default: 10)")
-    parser.add_argument("--threads", type=int, default=2, help="cores to use (default: 2)")
-    parser.add_argument("--fps", type=float, default=5, help="frames per second to look at (default: 5)")
-    parser.add_argument("--model", help="model (default: the one that ships)")
-    parser.add_argument("--detector", default="yunet", help="detector (default: yunet)")
-    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(measure(options.measure, options)))
-        return
+    print(
+        "| video | frames looked at | faces | tracks | seconds | times real time | CPU seconds | peak memory |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        rows = []
         for minutes in (options.minutes / 5, options.minutes):
             video = Path(folder) / "long.mkv"
             size = make_video(video, options.clip, 60 * minutes)
-            command = [sys.executable, __file__, str(options.clip), "--measure", str(video)]
-            for name in ("threads", "fps", "model", "detector"):
-                if (value := getattr(options, name)) is not None:
-                    command += [f"--{name}", str(value)]
-            result = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = json.loads(result.stdout)
-            rows.append([duration(60 * minutes), size, found])
-    print(
-        "| video | frames looked at | faces | tracks | seconds | times real time | CPU seconds | peak memory |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for length, size, found in rows:
-        print(
-            f"| {length}, {size} | {found['frames']:,} | {found['faces']:,} | {found['tracks']:,} | "
-            f"{found['seconds']:.0f} | {found['times']:.1f} | {found['cpu']:.0f} | {found['mib']:.0f} MiB |"
-        )
+            arguments = options.threads, options.fps, options.model, options.detector
+            found = in_process(measure, str(video), *arguments)
+            print(
+                f"| {duration(60 * minutes)}, {size} | {found['frames']:,} | {found['faces']:,} | "
+                f"{found['tracks']:,} | {found['seconds']:.0f} | {found['times']:.1f} | {found['cpu']:.0f} | "
+                f"{found['mib']:.0f} MiB |",
+                flush=True,
+            )
 
 
 def make_video(path: Path, clip: Path, seconds: float) -> str:
@@ -81,25 +72,24 @@ def make_video(path: Path, clip: Path, seconds: float) -> str:
         return f"{stream.codec_context.width} x {stream.codec_context.height}"
 
 
-def measure(video: Path, options: argparse.Namespace) -> dict[str, float]:
+def measure(video: str, threads: int, fps: float, model: str | None, detector: str) -> dict[str, float]:
     """Look at a video with so many cores."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     cv2.setNumThreads(1)
-    scorer = facerts.load(options.model, detector=options.detector, threads=1)
+    scorer = facerts.load(model, detector=detector, threads=1)
     report = ReadReport()
     begun, cpu = time.perf_counter(), time.process_time()
-    tracks = list(scorer.video(video, fps=options.fps, report=report))
+    tracks = list(scorer.video(video, fps=fps, report=report))
     seconds = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
-        "frames": round((report.until or 0) * options.fps),
+        "frames": round((report.until or 0) * fps),
         "faces": sum(track.faces for track in tracks),
         "tracks": len(tracks),
         "seconds": seconds,
         "times": (report.until or 0) / seconds,
         "cpu": time.process_time() - cpu,
-        "mib": peak / 1024 if sys.platform != "darwin" else peak / (1 << 20),
+        "mib": peak_mib(),
     }
 
 
