@@ -431,11 +431,6 @@ class Recipe(Section):
                 "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
                 "teacher.method_embedding: teachers"
             )
-        if self.backbone.weights is not None and self.learned_embedding_size:
-            raise ValueError(
-                "backbone.weights of a network without embedding has none to go on learning: set teacher.cosine and "
-                "teacher.similarities to 0"
-            )
         method = self.build_method()
         if not method.heads():
             raise ValueError(f"{method.name} has no head: without an embedding there is nothing to learn")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What the exporter puts before the name of each weight, and after that of one stored in 16 bits.
 PREFIX, HALF = "network.", "_fp16"
-HEADS = "heads."
+HEADS, EMBEDDING = "heads.", "embedding."
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def read_exported(file: Path) -> ExportedWeights:
 def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: bool) -> list[_BatchNorm]:
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
-    With ``heads``, those of them that fit are loaded as well, beside trunk and embedding. Returns the BatchNorms that
-    the file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
+    With ``heads``, those of them that fit are loaded as well, beside trunk and embedding; the embedding of a file
+    without one stays as it is. Returns the BatchNorms that the file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
     ``refit_norms`` must give them the statistics of images.
     """
     weights: dict[str, Tensor] = {}
@@ -89,6 +89,8 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
     layer = ""
     for name, module in _leaves(network):
         if name.startswith(HEADS) and (not heads or _head(name) in left_out):
+            continue
+        if name.startswith(EMBEDDING) and not exported.description.embedding_size:
             continue
         own = {f"{name}.{entry}": value for entry, value in module.state_dict().items()}
         if isinstance(module, nn.PReLU):
