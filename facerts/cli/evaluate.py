@@ -217,7 +217,6 @@ def ood(
 def corruptions(
     *,
     model: Path,
-    quality: Quality = None,
     recognizer: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]MODEL")] = None,
     data: list[str],
     out: Out,
@@ -230,7 +229,7 @@ def corruptions(
 ) -> None:
     """Corruption benchmark: whether quality falls as far as a change of the image costs recognizers.
 
-    Needs albumentations (extra train).
+    Needs albumentations (extra changes).
 
     Example: facerts evaluate corruptions --model facerts-quality --recognizer m.onnx --data faces/ --out results
 
@@ -246,7 +245,7 @@ def corruptions(
     from facerts.evaluation.corruption_benchmark import run_corruptions
     from facerts.evaluation.fiqa.lineup import open_recognizers
 
-    scored = open_scored(model, batches, scores, quality)
+    scored = open_scored(model, batches, scores)
     recognizers = open_recognizers(recognizer or (), partial(open_model, batches=batches))
     baseline = open_baseline(detector_baseline)
     options = inputs.evaluation(out, batches, keep_crops=False, detector_baseline=baseline)

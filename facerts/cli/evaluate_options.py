@@ -163,7 +163,7 @@ def open_model(
 
 
 def open_scored(
-    model: Path, batches: BatchOptions, scores: ScoreOptions, quality: str | None
+    model: Path, batches: BatchOptions, scores: ScoreOptions, quality: str | None = None
 ) -> Embedder | OnnxQuality:
     """As ``open_model``, or a quality alone."""
     from facerts.embedding.onnx_embedder import load_model
