@@ -15,7 +15,6 @@ Blocks: He et al., "Deep Residual Learning", CVPR 2016, without the activation a
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
@@ -34,7 +33,9 @@ STAGES = (64, 1), (128, 3), (256, 1)
 SQUEEZED = 64
 
 
-def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, *, activation: bool = True) -> nn.Sequential:
+def conv(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, *, activation: bool = True
+) -> nn.Sequential:
     """A convolution padded to keep the size at stride 1, BatchNorm and, if ``activation``, ReLU."""
     layers: list[nn.Module] = [
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
@@ -48,7 +49,9 @@ class BasicBlock(ResidualBlock):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.branch = nn.Sequential(conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3, activation=False))
+        self.branch = nn.Sequential(
+            conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3, activation=False)
+        )
         same = stride == 1 and inputs == outputs
         self.shortcut = nn.Identity() if same else conv(inputs, outputs, 1, stride, activation=False)
 
