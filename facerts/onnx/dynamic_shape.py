@@ -9,7 +9,6 @@ Source: ``onnx.proto`` of ONNX.
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 
 from facerts.errors import ModelError
@@ -35,7 +34,7 @@ def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
     Returns:
         The changed content, of the same length.
     """
-    file = WireReader(BytesIO(model), where)
+    file = WireReader(model, where)
     shapes = file.find((GRAPH, INPUT, *SHAPE))
     dims = [dim for shape in shapes for dim in file.find([DIM], shape)[2:]]
     sides = [side for dim in dims for side in file.find([DIM_VALUE], dim)]

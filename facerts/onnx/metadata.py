@@ -1,6 +1,6 @@
 """Replace the metadata of an ONNX file without the onnx package; ONNX Runtime reads it.
 
-Only metadata entries are parsed; all other bytes are skipped or copied unchanged.
+Only metadata entries are parsed; all other bytes are copied unchanged.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from facerts.errors import ModelError
-from facerts.io.files import atomic_write, regular
-from facerts.onnx.wire import BLOCK, LENGTH, WireField, WireReader
+from facerts.io.files import atomic_write, read_file
+from facerts.onnx.wire import LENGTH, WireField, WireReader
 
 # Field numbers of ModelProto and StringStringEntryProto in onnx.proto.
 GRAPH, METADATA_PROPS = 7, 14
@@ -27,27 +27,22 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)
     try:
-        opened = open(path, "rb", opener=regular)  # noqa: SIM115
+        content = read_file(path)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
-    with opened:
-        file = WireReader(opened, path)
-        entries = _entries(file, key)
-        size = file.size + len(entry) - sum(field.end - field.start for field in entries)
-        if size > MAX_FILE:
-            raise ModelError(
-                f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB"
-            )
-        with atomic_write(out) as target:
-            at = 0
-            for field in entries:
-                file.copy(at, field.start, target)
-                if field is entries[0]:
-                    target.write(entry)
-                at = field.end
-            file.copy(at, file.size, target)
-            if not entries:
-                target.write(entry)
+    entries = _entries(WireReader(content, path), key)
+    size = len(content) + len(entry) - sum(field.end - field.start for field in entries)
+    if size > MAX_FILE:
+        raise ModelError(
+            f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB"
+        )
+    # What lies between the old entries stays; the new one takes the place of the first of them, or the end.
+    starts = [0, *(field.end for field in entries)]
+    ends = [*(field.start for field in entries), len(content)]
+    kept = [memoryview(content)[start:end] for start, end in zip(starts, ends, strict=True)]
+    with atomic_write(out) as target:
+        for part in (kept[0], entry, *kept[1:]):
+            target.write(part)
 
 
 def _entries(file: WireReader, key: str) -> list[WireField]:
@@ -62,15 +57,11 @@ def _entries(file: WireReader, key: str) -> list[WireField]:
     return entries
 
 
-def _key(file: WireReader, entry: WireField) -> bytes | None:
-    """The key of an entry; None for a key of megabytes, which cannot be the one sought and is not read."""
+def _key(file: WireReader, entry: WireField) -> bytes:
     if entry.kind != LENGTH:
         raise ModelError(f"{file.where}: field {METADATA_PROPS} at byte {entry.start} is not metadata")
     keys = [field for field in file.find([KEY], entry) if field.kind == LENGTH]
-    if not keys:
-        return b""
-    size = keys[-1].end - keys[-1].payload
-    return file.read(keys[-1].payload, size) if size <= BLOCK else None
+    return file.content[keys[-1].payload : keys[-1].end] if keys else b""
 
 
 def _delimited(number: int, payload: bytes) -> bytes:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from facerts.errors import ModelError
 
@@ -21,7 +20,6 @@ from facerts.errors import ModelError
 VARINT, LENGTH = 0, 2
 FIXED = {1: 8, 5: 4}
 MAX_VARINT_BYTES = 10
-BLOCK = 1 << 20
 
 # Far beyond any real model: a file must not decide how much time reading it takes.
 MAX_FIELDS = 1_000_000
@@ -43,16 +41,11 @@ class WireField:
 
 
 class WireReader:
-    """Reads the fields of an ONNX file.
+    """Reads the fields of an ONNX file's content."""
 
-    Args:
-        file: seekable.
-    """
-
-    def __init__(self, file: IO[bytes], where: str | Path) -> None:
-        self._file = file
+    def __init__(self, content: bytes, where: str | Path) -> None:
+        self.content = content
         self.where = where
-        self.size = file.seek(0, 2)
 
     def fields(self, message: WireField | None = None) -> Iterator[WireField]:
         """The fields of a message in the file, or of the file itself."""
@@ -60,7 +53,7 @@ class WireReader:
             raise ModelError(
                 f"{self.where}: the field at byte {message.start} is not a message; not an ONNX model"
             )
-        at, end = (0, self.size) if message is None else (message.payload, message.end)
+        at, end = (0, len(self.content)) if message is None else (message.payload, message.end)
         for _ in range(MAX_FIELDS):
             if at == end:
                 return
@@ -75,21 +68,6 @@ class WireReader:
         for number in path:
             matches = [field for parent in matches for field in self.fields(parent) if field.number == number]
         return [field for field in matches if field is not None]
-
-    def read(self, start: int, size: int) -> bytes:
-        """``size`` bytes from the offset ``start``."""
-        self._file.seek(start)
-        data = self._file.read(size)
-        if len(data) != size:
-            raise ModelError(
-                f"{self.where}: the file ends at byte {start + len(data)} while being read; copy it again"
-            )
-        return data
-
-    def copy(self, start: int, end: int, target: IO[bytes]) -> None:
-        """Copy a range of the file's bytes, block by block."""
-        for at in range(start, end, BLOCK):
-            target.write(self.read(at, min(BLOCK, end - at)))
 
     def _field(self, at: int, end: int) -> WireField:
         tag, payload = self._varint(at, end)
@@ -114,7 +92,7 @@ class WireReader:
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """A number in groups of seven bits, lowest first, and the offset after it."""
         value = 0
-        for place, byte in enumerate(self.read(at, min(MAX_VARINT_BYTES, end - at))):
+        for place, byte in enumerate(self.content[at : min(at + MAX_VARINT_BYTES, end)]):
             value |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
                 return value, at + place + 1
