@@ -35,7 +35,7 @@ from facerts.report import write_report
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.drawing import bins_of, legend, log_ticks, new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
-from facerts.report.impersonal import impersonal
+from facerts.report.page import impersonal
 from facerts.report.subject import Subject, load_subjects
 from facerts.report.table import share
 from tests.conftest import write_pairs

@@ -15,8 +15,7 @@ from facerts.evaluation.compare.compared_leagues import fiqa_tables, shared_leag
 from facerts.evaluation.compare.differences import ood_difference, verification_difference
 from facerts.evaluation.compare.method_runs import MethodRuns, methods_of
 from facerts.evaluation.compare.ood_tables import ood_tables
-from facerts.evaluation.compare.reject_tables import reject_tables
-from facerts.evaluation.compare.shared_embedding import chosen, on_one_embedding
+from facerts.evaluation.compare.reject_tables import chosen, on_one_embedding, reject_tables
 from facerts.evaluation.compare.verification_tables import verification_tables
 from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.evaluation.result_folder import naming_folders
