@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.curation.curation_job import CurationJob, open_job
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
-from facerts.curation.output_spec import OutputSpec
+from facerts.curation.output_spec import CurationJob, OutputSpec, open_job
 from facerts.curation.pairwise import check_threshold, identity_means
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.detector import FaceFinder

@@ -11,8 +11,8 @@ from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
+from facerts.evaluation.pair_verification import pooled
 from facerts.evaluation.results.identification_result import FnirAtFpir, GallerySearch, RankRate
-from facerts.evaluation.template_verification import pooled
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
 from facerts.metrics.intervals import resampled_rate_interval
 from facerts.metrics.resample import subject_counts

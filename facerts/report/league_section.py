@@ -16,10 +16,9 @@ from facerts.report.league_tables import (
     detail_tables,
     league_table,
 )
-from facerts.report.numbers import rate
 from facerts.report.page_elements import Figure, PagePart, PageSection
 from facerts.report.subject import Subject, by_name
-from facerts.report.table import Table
+from facerts.report.table import Table, rate
 
 
 def league(subjects: Sequence[Subject]) -> PageSection:

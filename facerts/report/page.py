@@ -14,8 +14,8 @@ from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison, Result
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
+from facerts.report.page_elements import open_template, resource
 from facerts.report.subject import Subject, load_subjects
-from facerts.report.template import open_template, resource
 from facerts.version import __version__
 
 if TYPE_CHECKING:

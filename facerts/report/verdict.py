@@ -18,9 +18,9 @@ from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, ranked
-from facerts.report.numbers import complement, digits_of, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
+from facerts.report.table import complement, digits_of, interval, percent, points, points_interval, rate
 
 LEFT_OUT = 0.2
 # A threshold that fewer impostor pairs decide is named as such.

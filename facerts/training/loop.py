@@ -25,11 +25,10 @@ from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.log import Meter, RunLog
 from facerts.training.methods import Batch
 from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
-from facerts.training.run_summary import RunSummary, summarize
+from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from facerts.errors import ModelError
-from facerts.onnx.dynamic_shape import make_shape_dynamic
+from facerts.onnx.wire import make_shape_dynamic
 from tests.detectors import write_yunet
 
 OPSET = helper.make_opsetid("", 17)

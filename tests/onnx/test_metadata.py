@@ -12,8 +12,8 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from facerts.errors import ModelError
-from facerts.onnx import metadata, wire
-from facerts.onnx.metadata import replace_entry
+from facerts.onnx import wire
+from facerts.onnx.wire import replace_entry
 from tests.foreign import write_embedder
 
 KEY = "facerts"
@@ -154,6 +154,6 @@ def test_a_file_cannot_make_the_reader_exceed_its_limits(
         with pytest.raises(ModelError, match="more than 5 fields by byte"):
             replace_entry(model, model, KEY, VALUE)
     with monkeypatch.context() as limits:
-        limits.setattr(metadata, "MAX_FILE", model.stat().st_size)
+        limits.setattr(wire, "MAX_FILE", model.stat().st_size)
         with pytest.raises(ModelError, match="limited to 2 GiB"):
             replace_entry(model, model, KEY, VALUE + " ")

@@ -18,8 +18,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
-from facerts.training.nn.residual_block import ResidualBlock
-from facerts.training.nn.sizes import last_side
+from facerts.training.nn.residual_block import ResidualBlock, last_side
 
 # Channels are multiples of this, the width of matrix units.
 CHANNEL_MULTIPLE = 16
