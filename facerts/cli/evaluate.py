@@ -267,5 +267,4 @@ evaluate.command()(fiqa)
 
 
 def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:
-    """Print one kind of sections."""
     print_json(result.to_json()[kind]) if json else show(section)

@@ -137,7 +137,6 @@ def _compare(
 
 
 def _blocks(rows: NDArray[np.int64], text: str, unit: str) -> Iterator[NDArray[np.int64]]:
-    """The rows in blocks, with a progress bar."""
     with progress_bar() as bar:
         task = bar.add_task(text, total=len(rows), unit=unit)
         for start in range(0, len(rows), BLOCK_SIZE):

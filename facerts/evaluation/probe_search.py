@@ -92,7 +92,6 @@ def _rates(
     fpirs: Sequence[float],
     replicates: int,
 ) -> tuple[dict[str, RankRate], dict[str, FnirAtFpir]]:
-    """Identification rates by rank, and FNIRs by FPIR."""
     targets = reachable(fpirs, int((~mated).sum()))
     drawn = np.array(list(_resampled(best, rank, mated, subjects, ranks, targets, replicates)))
     # A tiny set may lose all mated or all non-mated probes in a replicate.

@@ -143,7 +143,6 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
 
 
 def _entries(file: WireReader, key: str) -> list[WireField]:
-    """The metadata entries with a key, in order."""
     entries, graphs = [], 0
     for field in file.fields():
         graphs += field.number == GRAPH
@@ -162,7 +161,6 @@ def _key(file: WireReader, entry: WireField) -> bytes:
 
 
 def _delimited(number: int, payload: bytes) -> bytes:
-    """A length-delimited field."""
     return _varint(number << 3 | LENGTH) + _varint(len(payload)) + payload
 
 

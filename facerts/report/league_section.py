@@ -103,7 +103,6 @@ def _figures(subject: Subject, name: str, section: FiqaSection) -> list[Figure]:
 
 
 def _explanation(section: FiqaSection) -> str:
-    """What the numbers are."""
     sentences = [
         f"{section.images:,} images" + (f" of {section.people:,} people." if section.people else ".")
     ]

@@ -134,7 +134,6 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
 
 
 def _crops(subject: Subject, prefix: str) -> dict[int, Crop]:
-    """The crops by row."""
     if prefix + "shown_rows" not in subject.arrays:
         return {}
     rows, ends, names = (subject.arrays[prefix + key] for key in ("shown_rows", "shown_ends", "names"))

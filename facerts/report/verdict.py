@@ -253,7 +253,6 @@ def _ranking(topic: str, does: str, estimates: Sequence[_Estimate]) -> Iterator[
 
 
 def _differences(compared: Comparison) -> Iterator[Statement]:
-    """Paired differences from the reference."""
     reference = compared.reference.label
     for name, rows in compared.verification.items():
         sentences = []

@@ -103,7 +103,7 @@ class _Run:
             position,
             processes,
             # Reports bound how far the host is ahead of the device.
-            lead=2 * GROUP if self._learner.reports.late else 0,
+            lead=GROUP if self._learner.reports.late else 0,
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)

@@ -107,7 +107,6 @@ def _check_runs(runs: Sequence[SavedResult]) -> None:
 
 
 def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
-    """What was measured, and on which data."""
     content = result.content
     for kind, sections in (
         ("verification", content.verification),

@@ -251,7 +251,6 @@ def _describe(
 
 
 def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
-    """The views of each image for a method."""
     if count is None:
         count = 1 if method.views == 1 else DEFAULT_VIEWS
     if count < method.views:
