@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from facerts.evaluation.compare.method_tables import joined
+from facerts.evaluation.compare.method_runs import joined
 from facerts.evaluation.results.reject_result import RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.io.redact import redacted_argument

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from facerts.evaluation.compare.method_tables import joined
+from facerts.evaluation.compare.method_runs import joined
 from facerts.evaluation.results.comparison_result import Comparison, PairedDifference
 from facerts.evaluation.results.corruptions_result import CorruptionResult
 from facerts.evaluation.results.fiqa_result import FiqaSection

@@ -7,7 +7,7 @@ reports are read at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -139,7 +139,7 @@ def _on_host(reports: list[StepReport]) -> list[StepReport]:
         report.mapped(collect)
     # float64 holds float32 and the counts exactly.
     packed = torch.cat([tensor.reshape(-1).double() for tensor in tensors]).cpu()
-    pieces = iter(packed.split([tensor.numel() for tensor in tensors]))
+    pieces: Iterator[Tensor] = iter(packed.split([tensor.numel() for tensor in tensors]))  # type: ignore[no-untyped-call]
 
     def copied(tensor: Tensor) -> Tensor:
         return next(pieces).reshape(tensor.shape).to(tensor.dtype)

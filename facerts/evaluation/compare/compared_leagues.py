@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.method_tables import reading, rows_of, runs_of, sections_of, table_of
+from facerts.evaluation.compare.method_runs import (
+    MeasuredValue,
+    MethodRuns,
+    reading,
+    rows_of,
+    runs_of,
+    sections_of,
+    table_of,
+)
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison_result import ComparisonTable
 from facerts.evaluation.results.fiqa_result import FiqaEnd, FiqaSection

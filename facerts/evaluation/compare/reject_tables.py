@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.method_tables import (
+from facerts.evaluation.compare.method_runs import (
     OWN_SCORES,
     UNTESTED,
+    MeasuredValue,
+    MethodRuns,
     reading,
     rows_of,
     runs_of,
