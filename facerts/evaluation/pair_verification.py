@@ -40,11 +40,10 @@ def evaluate_verification(
     benchmark: PairBenchmark,
     *,
     flip: bool = True,
-    batch_size: int = 64,
     progress: bool = True,
 ) -> tuple[VerificationResult, Arrays]:
     """Embed a benchmark's images and measure: the section ``verification[NAME]`` of a result, and its arrays."""
-    outputs = embed_source(embedder, benchmark.images, flip=flip, batch_size=batch_size, progress=progress)
+    outputs = embed_source(embedder, benchmark.images, flip=flip, progress=progress)
     return verification_of(outputs, benchmark, flip=flip)
 
 

@@ -69,10 +69,10 @@ def count(number: int) -> Cell:
     return Cell(f"{number:,}")
 
 
-def share(value: float | None, ends: Sequence[float] | None = None, *, bold: bool = False) -> Cell:
+def share(value: float | None, ends: Sequence[float] | None = None) -> Cell:
     """A cell with a share in percent and its interval."""
     digits = digits_of(ends)
-    return Cell(percent(value, digits), interval(ends, digits), bold)
+    return Cell(percent(value, digits), interval(ends, digits))
 
 
 def by_number(labels: Sequence[str], columns: Sequence[dict[str, Cell]]) -> Table:
@@ -143,9 +143,9 @@ def points(difference: float, digits: int = DIGITS) -> str:
     return f"{100 * difference:+.{digits}f}".replace("-", "−")
 
 
-def points_interval(ends: Sequence[float], digits: int = DIGITS) -> str:
+def points_interval(ends: Sequence[float]) -> str:
     """An interval of a difference of shares, in percentage points."""
-    return f"[{', '.join(points(end, digits) for end in ends)}]"
+    return f"[{', '.join(map(points, ends))}]"
 
 
 def complement(ends: Sequence[float] | None) -> tuple[float, float] | None:
