@@ -63,7 +63,6 @@ def _load(
 
 
 def _numbered_images(folder: Path, name: str) -> dict[str, str]:
-    """The path of each image below the folder, by its number."""
     listing = folder / name
     images: dict[str, str] = {}
     for row, line in numbered_lines(listing):

@@ -9,10 +9,18 @@ from typing import NamedTuple
 from facerts.benchmarks.agedb import is_agedb, load_agedb
 from facerts.benchmarks.bin_sets import load_bin
 from facerts.benchmarks.cfp import FRONTAL, load_cfp
-from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, load_cplfw
 from facerts.benchmarks.heldout import pairs_of_people
 from facerts.benchmarks.ijb import is_ijb, load_ijb
-from facerts.benchmarks.lfw import PAIRS, XQLFW_PAIRS, load_lfw, load_xqlfw
+from facerts.benchmarks.lfw import (
+    CALFW_PAIRS,
+    CPLFW_PAIRS,
+    PAIRS,
+    XQLFW_PAIRS,
+    load_calfw,
+    load_cplfw,
+    load_lfw,
+    load_xqlfw,
+)
 from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface

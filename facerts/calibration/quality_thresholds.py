@@ -267,7 +267,6 @@ def _non_faces(others: Faces, minimums: Mapping[str, float]) -> NonFaces:
 
 
 def _check_target(model: Path, out: Path) -> Path:
-    """The file to write."""
     if is_pack(model):
         raise ModelError(
             f"{model}: a model pack cannot hold thresholds; use its .onnx file, with a description beside it (see "
@@ -279,7 +278,6 @@ def _check_target(model: Path, out: Path) -> Path:
 
 
 def _shares(shares: Sequence[float], what: str) -> list[float]:
-    """The shares without duplicates."""
     for share in shares:
         if not 0 < share < 1:
             raise Error(f"{share:g} is not {what}; it must be above 0 and below 1")

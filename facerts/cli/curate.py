@@ -262,7 +262,6 @@ def exclude_overlap(
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
-    """Refuse options that would have no effect."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":

@@ -16,7 +16,6 @@ from facerts.cli.evaluate_options import (
     DetectorBaseline,
     InputOptions,
     Out,
-    Quality,
     RecognizerOptions,
     ScoreOptions,
     locked_results,
@@ -266,5 +265,4 @@ evaluate.command()(fiqa)
 
 
 def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:
-    """Print one kind of sections."""
     print_json(result.to_json()[kind]) if json else show(section)

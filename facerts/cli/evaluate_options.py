@@ -162,14 +162,10 @@ def open_model(
     return with_quality(_open_model(model, batches, scores, load_embedder), quality, **batches.keywords())
 
 
-def open_scored(
-    model: Path, batches: BatchOptions, scores: ScoreOptions, quality: str | None = None
-) -> Embedder | OnnxQuality:
+def open_scored(model: Path, batches: BatchOptions, scores: ScoreOptions) -> Embedder | OnnxQuality:
     """As ``open_model``, or a quality alone."""
     from facerts.embedding.onnx_embedder import load_model
 
-    if quality is not None:
-        return open_model(model, batches, scores, quality)
     return _open_model(model, batches, scores, load_model)
 
 

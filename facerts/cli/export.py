@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.model_summary import notes_of, print_next, thresholds_of
 from facerts.cli.output import print_result, warn
 from facerts.cli.shared_options import Json
 from facerts.errors import Error
+from facerts.io.console import say
+
+if TYPE_CHECKING:
+    from facerts.onnx.contract import Description
 
 
 def export(
@@ -104,3 +109,46 @@ def _model(run: Path) -> Path | None:
         return run
     is_shipped = not run.exists() and str(run) in {model.name for model in shipped_models()}
     return find_model(run) if is_shipped else None
+
+
+def thresholds_of(description: Description) -> dict[str, Any]:
+    """Which thresholds a model has, and whose faces they were chosen on."""
+    calibration = description.calibration
+    matching = None if calibration is None else calibration.matching
+    rows: dict[str, Any] = {
+        "quality_thresholds": list(description.thresholds),
+        "match_thresholds": list(matching.thresholds) if matching else [],
+    }
+    if calibration is not None:
+        people = "" if calibration.identities is None else f" of {calibration.identities:,} people"
+        rows["calibrated_on"] = f"{calibration.faces:,} faces{people} ({calibration.data})"
+    return rows
+
+
+def notes_of(description: Description, left_out: Sequence[str]) -> Iterator[str]:
+    """The remarks of a calibration, and what could not be read for it."""
+    if description.calibration is not None:
+        yield from description.calibration.notes
+    for problem in left_out:
+        yield f"left out: {problem}"
+
+
+def print_next(model: Path, description: Description) -> None:
+    """Print the commands to use a model with, and first the one for the thresholds that these lack."""
+    name = shlex.quote(str(model))
+    matches = "embedding" in description.outputs
+    has_quality, calibration = description.quality != "none", description.calibration
+    missing = []
+    if matches and not (calibration and calibration.matching and calibration.matching.thresholds):
+        missing.append("match thresholds (for verify)")
+    if has_quality and not description.thresholds:
+        missing.append("quality thresholds (for --keep)")
+    say("next:")
+    if missing:
+        say(f"  facerts calibrate --model {name} --data PEOPLE/   # it has no {' and no '.join(missing)}")
+    if has_quality:
+        say(f"  facerts score PHOTOS/ --model {name}" + (" --keep 0.95" if description.thresholds else ""))
+    if matches:
+        say(f"  facerts verify A.jpg B.jpg --model {name}")
+    else:
+        say(f"  facerts verify A.jpg B.jpg --quality {name}")

@@ -126,25 +126,13 @@ def pull(
         source: File to install, downloaded on another machine.
         mirror: Address below which the file is looked for first, such as https://mirror.example/models.
     """
-    from facerts.embedding import load_embedder
-    from facerts.evaluation.channel_probe import drawn_channel_order
-    from facerts.hub.catalog import RECOGNIZERS, in_catalog
+    from facerts.hub.catalog import in_catalog
     from facerts.hub.installed import install
 
     entry = in_catalog(name)
     path = install(name, source, mirror)
     result: dict[str, Any] = {"name": name, "file": str(path)}
     result |= {"commercial use": entry.commercial, "terms": entry.terms}
-    if entry.kind in RECOGNIZERS:
-        order = drawn_channel_order(load_embedder(path))
-        verdict = "as described" if order.is_right else "perhaps swapped" if order.is_wrong else "undecided"
-        described, swapped = order.margins
-        result["channel order"] = f"{verdict} (margin of drawn people {described:.2f}, swapped {swapped:.2f})"
-        if order.is_wrong:
-            warn(
-                f"{name} tells drawn people apart better with its channels swapped; compare both on your faces before "
-                f"you use it (color in {path.with_suffix('.json')})"
-            )
     print_result(result, json)
 
 

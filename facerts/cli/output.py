@@ -263,7 +263,6 @@ def print_table(table: ResultTable, title: str | None = None) -> None:
 
 
 def _written(rows: Iterable[Any], out: Path, kind: type[Any], json: bool) -> Iterator[Any]:
-    """The rows, each written as it is read."""
     from facerts.scoring.sinks import open_sink, put_csv, put_json_lines
 
     with ExitStack() as files:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from facerts.cli.model_summary import notes_of, print_next, thresholds_of
+from facerts.cli.export import notes_of, print_next, thresholds_of
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, print_result, warn
 from facerts.cli.shared_options import BatchOptions, Json, Model

@@ -32,8 +32,8 @@ def show_verification(sections: Mapping[str, VerificationResult]) -> None:
 
 def show_reject(sections: Mapping[str, Sequence[RejectResult]]) -> None:
     """FNMR by the share rejected, a table for each benchmark and set of pairs."""
-    from facerts.report.numbers import rate
     from facerts.report.result_tables import reject_table
+    from facerts.report.table import rate
 
     for name, curves in sections.items():
         for first in {curve.pairs: curve for curve in reversed(curves)}.values():

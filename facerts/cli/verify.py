@@ -106,8 +106,7 @@ def _verify_list(
     """Write and count the rows, and compare them with labels."""
     from facerts.report.table import plain, share
     from facerts.scoring import Verification
-    from facerts.scoring.labeled_pairs import measure_labeled
-    from facerts.scoring.pair_list import verify_list
+    from facerts.scoring.pair_list import measure_labeled, verify_list
 
     decisions: list[Decision | None] = []
 

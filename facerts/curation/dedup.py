@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.curation_job import CurationJob, identity_of, open_job
 from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.output_spec import OutputSpec
+from facerts.curation.output_spec import CurationJob, OutputSpec, identity_of, open_job
 from facerts.curation.pairwise import (
     EmbeddingSubset,
     Floats,

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.curation.curation_job import CurationJob, open_job
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
-from facerts.curation.output_spec import OutputSpec
+from facerts.curation.output_spec import CurationJob, OutputSpec, open_job
 from facerts.curation.pairwise import check_threshold, identity_means
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.detector import FaceFinder
@@ -138,7 +137,6 @@ def _compare(
 
 
 def _blocks(rows: NDArray[np.int64], text: str, unit: str) -> Iterator[NDArray[np.int64]]:
-    """The rows in blocks, with a progress bar."""
     with progress_bar() as bar:
         task = bar.add_task(text, total=len(rows), unit=unit)
         for start in range(0, len(rows), BLOCK_SIZE):

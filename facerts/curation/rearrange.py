@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from facerts.curation.curation_job import open_job
-from facerts.curation.output_spec import OutputSpec
+from facerts.curation.output_spec import OutputSpec, open_job
 from facerts.datasets.open_source import Joined, open_source
 from facerts.datasets.records import Records
 from facerts.datasets.sampler import sample_identities

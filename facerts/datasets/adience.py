@@ -64,7 +64,6 @@ def write_adience_groups(folder: str | Path, path: str | Path) -> None:
 
 
 def _faces(folder: Path) -> list[AdienceFace]:
-    """The faces of all lists, each once."""
     images = next((name for name in IMAGES if (folder / name).is_dir()), None)
     if images is None:
         raise DataError(f"{folder}: neither {' nor '.join(IMAGES)}, the images of {FOLDS[0]}")

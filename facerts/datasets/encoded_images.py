@@ -39,9 +39,7 @@ class EncodedImage(NamedTuple):
     data: bytes
 
 
-def read_ahead(
-    order: NDArray[np.integer] | range, load: Callable[[int], Item], text: str, *, unit: str = "images"
-) -> Iterator[Item]:
+def read_ahead(order: NDArray[np.integer] | range, load: Callable[[int], Item], text: str) -> Iterator[Item]:
     """Call ``load`` for each index in several threads, and yield the results in order with a progress bar."""
 
     def loaded(start: int) -> list[Item]:
@@ -55,7 +53,7 @@ def read_ahead(
         with ThreadPoolExecutor(THREADS) as pool:
             yield from map_ahead(pool, loaded, range(0, len(order), CHUNK), 2 * THREADS + 1)
 
-    return track(chain.from_iterable(chunks()), text, total=len(order), unit=unit)
+    return track(chain.from_iterable(chunks()), text, total=len(order), unit="images")
 
 
 def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Iterator[EncodedImage]:

@@ -27,9 +27,8 @@ class LandmarkedFiles(Files):
         root: Path,
         keys: Sequence[str],
         points: ArrayLike,
-        identities: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(name, root, keys, identities)
+        super().__init__(name, root, keys, None)
         self.points: NDArray[np.float32] = np.asarray(points, dtype=np.float32)
         if self.points.shape != (len(keys), 5, 2):
             raise ValueError(f"{len(keys)} images need points of shape ({len(keys)}, 5, 2)")

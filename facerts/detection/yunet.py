@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
 from facerts.io.files import read_file
-from facerts.onnx.dynamic_shape import make_shape_dynamic
 from facerts.onnx.model_pack import ModelSignature, signature_of
 from facerts.onnx.session import open_session, run_session
+from facerts.onnx.wire import make_shape_dynamic
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -91,7 +91,6 @@ class EmbeddingTable:
         return self._rows
 
     def _find(self, keys: Sequence[str], names: Sequence[Parts], source: str, numbered: bool) -> list[int]:
-        """The row of each key."""
         rows: list[int] = []
         missing: list[str] = []
         for key, matches in zip(keys, rows_of_images(names, keys), strict=True):

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.benchmarks.enrollment import templates_from_identities
 from facerts.benchmarks.pair_benchmark import repeated_images
-from facerts.benchmarks.template_benchmark import TemplateBenchmark
+from facerts.benchmarks.template_benchmark import TemplateBenchmark, templates_from_identities
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.datasets.landmarks import LandmarkedFiles
@@ -23,6 +22,7 @@ from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError, Error
+from facerts.evaluation.baselines import extremes, image_scores, shown_images
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
@@ -33,15 +33,18 @@ from facerts.evaluation.evaluation_options import (
     people_of,
     reference_embedding,
 )
-from facerts.evaluation.image_scores import extremes, image_scores, shown_images
-from facerts.evaluation.pair_verification import all_pairs_of, verification_of, wanted_fars
+from facerts.evaluation.pair_verification import (
+    all_pairs_of,
+    template_verification_of,
+    verification_of,
+    wanted_fars,
+)
 from facerts.evaluation.probe_search import identification_of
 from facerts.evaluation.rejection import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.similarity import COSINE, Similarity, compare_images
-from facerts.evaluation.template_verification import template_verification_of
 from facerts.metrics.all_pairs import AllPairs
 
 Kind = Literal["verification", "reject"]

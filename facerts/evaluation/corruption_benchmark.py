@@ -21,7 +21,7 @@ from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.onnx_embedder import OnnxModel, outputs_of_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
-from facerts.evaluation.baselines import crop_scores
+from facerts.evaluation.baselines import crop_scores, image_scores
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
@@ -29,7 +29,6 @@ from facerts.evaluation.evaluation_options import (
     kept_outputs,
     people_of,
 )
-from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.corruptions_result import (

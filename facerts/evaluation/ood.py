@@ -14,6 +14,7 @@ from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
+from facerts.evaluation.baselines import extremes, image_arrays, image_scores, shown_images
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
@@ -22,7 +23,6 @@ from facerts.evaluation.evaluation_options import (
     open_without,
     reference_embedding,
 )
-from facerts.evaluation.image_scores import extremes, image_arrays, image_scores, shown_images
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.ood_result import ExcludedFiles, OodNumbers, OodResult, OodScore

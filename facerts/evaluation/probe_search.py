@@ -11,8 +11,8 @@ from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
+from facerts.evaluation.pair_verification import pooled
 from facerts.evaluation.results.identification_result import FnirAtFpir, GallerySearch, RankRate
-from facerts.evaluation.template_verification import pooled
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
 from facerts.metrics.intervals import resampled_rate_interval
 from facerts.metrics.resample import subject_counts
@@ -92,7 +92,6 @@ def _rates(
     fpirs: Sequence[float],
     replicates: int,
 ) -> tuple[dict[str, RankRate], dict[str, FnirAtFpir]]:
-    """Identification rates by rank, and FNIRs by FPIR."""
     targets = reachable(fpirs, int((~mated).sum()))
     drawn = np.array(list(_resampled(best, rank, mated, subjects, ranks, targets, replicates)))
     # A tiny set may lose all mated or all non-mated probes in a replicate.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
-from facerts.evaluation.image_scores import image_scores
+from facerts.evaluation.baselines import image_scores
 from facerts.evaluation.results.reject_result import (
     Areas,
     PairSet,

@@ -17,8 +17,8 @@ from facerts.hub.find import find_model
 from facerts.io.files import scratch_folder
 from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
 from facerts.onnx.graph_edit import keep_outputs, load_graph
-from facerts.onnx.metadata import replace_entry
 from facerts.onnx.model_pack import find_recognizer, is_pack
+from facerts.onnx.wire import replace_entry
 from facerts.version import __version__
 
 if TYPE_CHECKING:

@@ -321,7 +321,6 @@ def _sample(sample: int, changes: int, people: int, scores: Iterable[tuple[Any, 
 
 
 def _rows(state: GalleryState) -> NDArray[np.int64]:
-    """Rows of the images of a sample."""
     return sampled_rows(state.images, MAX_INDEXED if state.indexed else MAX_SEARCHES)
 
 

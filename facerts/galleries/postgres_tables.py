@@ -143,7 +143,6 @@ def _check_columns(connection: GalleryConnection, size: object) -> None:
 
 
 def _about(connection: GalleryConnection, *, lock: bool = False) -> dict[str, Any]:
-    """The row of the table ``about``."""
     # A transaction sees the database as it was at its first query, which must not be before the end of a build that it
     # has waited for.
     connection.run("LOCK TABLE {schema}.about IN {mode} MODE", mode="ROW SHARE" if lock else "ACCESS SHARE")

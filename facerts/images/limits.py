@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from facerts.errors import ImageError
-from facerts.io.byte_budget import ByteBudget
+from facerts.io.map_ahead import ByteBudget
 
 # No image worth decoding is larger; anything larger would only fill the memory.
 MAX_BYTES = 256 << 20

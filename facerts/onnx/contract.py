@@ -27,8 +27,8 @@ from pydantic import (
 from facerts.errors import ModelError, documentation_page, problems_text
 from facerts.io.files import atomic_write, read_file, regular
 from facerts.io.json_file import parse_json
-from facerts.onnx.metadata import replace_entry
 from facerts.onnx.session import metadata_of, open_session
+from facerts.onnx.wire import replace_entry
 
 METADATA_KEY = "facerts"
 SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"

@@ -18,10 +18,10 @@ from facerts.evaluation.results import Comparison
 from facerts.evaluation.results.comparison_result import ComparedMethod
 from facerts.report.comparison_tables import differences, side_by_side
 from facerts.report.markdown import write_markdown
-from facerts.report.numbers import rate
 from facerts.report.page import PAGE_FILE, REPORT_EXTRA, write_page
 from facerts.report.page_elements import Figure
 from facerts.report.subject import Subject, by_name, read_log, subject_of, validation_scores
+from facerts.report.table import rate
 
 # Every method's label and runs.
 LabeledRuns = Sequence[tuple[str, Sequence[Subject]]]

@@ -12,9 +12,19 @@ from facerts.evaluation.results.comparison_result import (
     PairedDifference,
     TableCell,
 )
-from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
 from facerts.report.page_elements import Figure, PagePart, PageSection
-from facerts.report.table import NONE, Cell, Table, words
+from facerts.report.table import (
+    NONE,
+    Cell,
+    Table,
+    complement,
+    interval,
+    percent,
+    points,
+    points_interval,
+    rate,
+    words,
+)
 
 _TAR = re.compile(r"TAR at FAR (.*)")
 _TNR = re.compile(r"\bTNR@TPR(\d+)")

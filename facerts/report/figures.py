@@ -36,8 +36,8 @@ from facerts.report.drawing import (
     svg,
     title,
 )
-from facerts.report.numbers import rate
 from facerts.report.subject import Subject
+from facerts.report.table import rate
 
 Curves = NDArray[np.floating]
 # A training run: AUROC of faces against non-faces, and accuracy, both shares.

@@ -12,8 +12,18 @@ from facerts.evaluation.results.groups_result import (
     PairRate,
 )
 from facerts.metrics.intervals import Interval
-from facerts.report.numbers import interval, percent, points, points_interval
-from facerts.report.table import NONE, Cell, Table, count, share, words
+from facerts.report.table import (
+    NONE,
+    Cell,
+    Table,
+    count,
+    interval,
+    percent,
+    points,
+    points_interval,
+    share,
+    words,
+)
 
 # False match rates are small.
 FMR_DIGITS = 4

@@ -16,10 +16,9 @@ from facerts.report.league_tables import (
     detail_tables,
     league_table,
 )
-from facerts.report.numbers import rate
 from facerts.report.page_elements import Figure, PagePart, PageSection
 from facerts.report.subject import Subject, by_name
-from facerts.report.table import Table
+from facerts.report.table import Table, rate
 
 
 def league(subjects: Sequence[Subject]) -> PageSection:
@@ -104,7 +103,6 @@ def _figures(subject: Subject, name: str, section: FiqaSection) -> list[Figure]:
 
 
 def _explanation(section: FiqaSection) -> str:
-    """What the numbers are."""
     sentences = [
         f"{section.images:,} images" + (f" of {section.people:,} people." if section.people else ".")
     ]

@@ -12,8 +12,7 @@ from facerts.evaluation.results.fiqa_result import (
     Milliseconds,
 )
 from facerts.metrics.intervals import Interval
-from facerts.report.numbers import rate
-from facerts.report.table import NONE, Cell, Table, count, share, words
+from facerts.report.table import NONE, Cell, Table, count, rate, share, words
 
 END: FiqaEnd = "0.3"
 ENDS: tuple[FiqaEnd, ...] = ("0.2", "0.3")

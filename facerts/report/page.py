@@ -1,26 +1,34 @@
-"""The page: what results say, in one HTML file that needs nothing else."""
+"""The page: what results say, in one HTML file that needs nothing else, also without what may name or show a person."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facerts.errors import MissingExtraError
 from facerts.evaluation.result_folder import naming_folders
-from facerts.evaluation.results import Comparison
+from facerts.evaluation.results import Comparison, Result
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
-from facerts.report.impersonal import impersonal
+from facerts.report.page_elements import open_template, resource
 from facerts.report.subject import Subject, load_subjects
-from facerts.report.template import open_template, resource
 from facerts.version import __version__
 
 if TYPE_CHECKING:
     from facerts.report.page_elements import PageSection
 
+
 PAGE_FILE = "report.html"
 REPORT_EXTRA = "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
+_LETTER = re.compile(r"[^\W\d_]")
+_WORD = re.compile(r"\S+")
+# In paths and file names.
+_OF_FILES = re.compile(r"/|\w\.\w")
+_HIDDEN = "…"
 
 
 def write_report(
@@ -68,3 +76,54 @@ def write_page(
     terms = terms_of(template.render(content, terms=()))
     with atomic_write(out, "w") as file:
         file.write(template.render(content, terms=terms))
+
+
+def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
+    """The same without images, names of images, commands and paths.
+
+    Models and runs of one name are numbered, where otherwise their folders tell them apart.
+    """
+    names = [one.result.model.name if one.result else Path(one.label).name for one in subjects]
+    times, seen, found = Counter(names), Counter[str](), []
+    for subject, name in zip(subjects, names, strict=True):
+        seen[name] += 1
+        label = name if times[name] == 1 else f"{name} ({seen[name]})"
+        arrays = {
+            key: array
+            for key, array in subject.arrays.items()
+            if not key.rpartition("/")[2].startswith(("shown_", "names"))
+        }
+        result = None if subject.result is None else _without_names(subject.result, _names(subject))
+        found.append(replace(subject, label=label, result=result, arrays=arrays))
+    return found
+
+
+def _without_names(result: Result, names: Sequence[str]) -> Result:
+    result = result.model_copy(deep=True)
+    result.command = []
+    if result.ood is not None:
+        result.ood.excluded = None
+    ood = {} if result.ood is None else {"ood": result.ood}
+    for sections in (result.verification, result.identification, result.corruptions, result.fiqa, ood):
+        for section in sections.values():
+            section.notes = [_without(note, names) for note in section.notes]
+    for league in result.fiqa.values():
+        if league.non_faces is not None:
+            league.non_faces.excluded = None
+        # They name images, whose names a league does not keep.
+        if league.groups is not None:
+            league.groups.notes = []
+    return result
+
+
+def _without(note: str, names: Sequence[str]) -> str:
+    for name in names:
+        note = note.replace(name, _HIDDEN)
+    return _WORD.sub(lambda word: _HIDDEN if _OF_FILES.search(word[0]) else word[0], note)
+
+
+def _names(subject: Subject) -> list[str]:
+    """Of all images, the longest first: one may begin another. Those without a letter would hide numbers."""
+    listed = [array.tolist() for key, array in subject.arrays.items() if key.endswith("/names")]
+    found = {str(name) for names in listed for name in names}
+    return sorted(filter(_LETTER.search, found), key=len, reverse=True)

@@ -14,7 +14,7 @@ from facerts.io.files import atomic_write
 from facerts.people.find_job import crop_name
 from facerts.people.people import FaceStatus, People, Person
 from facerts.people.people_folder import CROPS, PAGE, ROWS
-from facerts.report.template import open_template, resource
+from facerts.report.page_elements import open_template, resource
 from facerts.scoring.reasons import in_words
 from facerts.version import __version__
 

@@ -14,8 +14,7 @@ from facerts.evaluation.results.identification_result import IdentificationResul
 from facerts.evaluation.results.ood_result import OodResult
 from facerts.evaluation.results.reject_result import PairSet, RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
-from facerts.report.numbers import complement, rate
-from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
+from facerts.report.table import NONE, Cell, Table, by_number, complement, count, rate, share, words
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
 # Of the corruption benchmark, the lowest severity that is shown besides 1.

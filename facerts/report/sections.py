@@ -6,15 +6,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from facerts.evaluation.compare.method_tables import joined
+from facerts.evaluation.compare.method_runs import joined
 from facerts.evaluation.results.reject_result import RejectResult
 from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.io.redact import redacted_argument
 from facerts.report import figures
-from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.league_section import league
-from facerts.report.numbers import percent, rate
-from facerts.report.page_elements import Figure, PagePart, PageSection, Wall
+from facerts.report.page_elements import Figure, PagePart, PageSection, Wall, best_and_worst, worst_pairs
 from facerts.report.result_tables import (
     corruption_tables,
     fnmr,
@@ -25,7 +23,7 @@ from facerts.report.result_tables import (
     verification_table,
 )
 from facerts.report.subject import Section, Subject, by_name, validation_scores
-from facerts.report.table import Cell, Table, by_number, share
+from facerts.report.table import Cell, Table, by_number, percent, rate, share
 
 CURVES = {
     "cross_entropy": "cross-entropy",

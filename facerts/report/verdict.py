@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from facerts.evaluation.compare.method_tables import joined
+from facerts.evaluation.compare.method_runs import joined
 from facerts.evaluation.results.comparison_result import Comparison, PairedDifference
 from facerts.evaluation.results.corruptions_result import CorruptionResult
 from facerts.evaluation.results.fiqa_result import FiqaSection
@@ -18,9 +18,9 @@ from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, ranked
-from facerts.report.numbers import complement, digits_of, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
+from facerts.report.table import complement, digits_of, interval, percent, points, points_interval, rate
 
 LEFT_OUT = 0.2
 # A threshold that fewer impostor pairs decide is named as such.
@@ -253,7 +253,6 @@ def _ranking(topic: str, does: str, estimates: Sequence[_Estimate]) -> Iterator[
 
 
 def _differences(compared: Comparison) -> Iterator[Statement]:
-    """Paired differences from the reference."""
     reference = compared.reference.label
     for name, rows in compared.verification.items():
         sentences = []

@@ -11,9 +11,8 @@ from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder
 from facerts.scoring.score_job import Block, ScoreJob, Task, run_job, score_rows, score_spans
 from facerts.scoring.scorer import Scorer, load
-from facerts.scoring.shots import Shot
 from facerts.scoring.sinks import open_sink
-from facerts.scoring.track import Track
+from facerts.scoring.track import Shot, Track
 from facerts.scoring.verify import MatchRule, Verification
 
 __all__ = [

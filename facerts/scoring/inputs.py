@@ -106,7 +106,6 @@ def _content(image: Any) -> Any:
 
 
 def _is_file(image: object) -> bool:
-    """Whether an object is an open file, or one in memory."""
     return hasattr(image, "read") and not is_pil(image)
 
 

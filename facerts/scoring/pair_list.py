@@ -7,16 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from facerts.benchmarks.listed import numbered_lines
 from facerts.errors import DataError
+from facerts.metrics.intervals import Interval, resampled_rate_interval, wilson
+from facerts.metrics.pair_intervals import class_mean
+from facerts.metrics.resample import pair_weights
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
-from facerts.scoring.verify import Verification
+from facerts.scoring.verify import Decision, Verification
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LABELS = {"1": True, "0": False, "same": True, "different": False, "true": True, "false": False}
 # Columns of a header; the last three may be missing.
 COLUMNS = ("first", "second", "same", "first_subject", "second_subject")
+REPLICATES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +126,116 @@ def _pair(path: Path, number: int, fields: list[str], columns: dict[str, int] | 
         problem = f"{where}: the label contradicts the subjects' names; fix one of them"
         return ListedPair(first, second, error=storable(problem))
     return ListedPair(first, second, same, people if named else None)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of pairs, its 95% interval, and the number of pairs; None where there are none."""
+
+    value: float | None
+    ci95: Interval | None
+    pairs: int
+
+
+@dataclass(frozen=True)
+class LabeledPairs:
+    """Decisions against labels, at the threshold in use.
+
+    Attributes:
+        pairs: number of pairs with a label.
+        inconclusive: of these, those whose quality was too low; no rate counts them.
+        failed: of these, those that could not be compared; likewise.
+        accuracy: share of the decisions that are right.
+        fmr: false match rate: share of the decided pairs of different people that are called the same person.
+        fnmr: false non-match rate: share of the decided pairs of one person that are called different people.
+        interval: what the intervals rest on.
+    """
+
+    pairs: int
+    inconclusive: int
+    failed: int
+    accuracy: Rate
+    fmr: Rate
+    fnmr: Rate
+    interval: str
+
+
+def measure_labeled(
+    listed: Sequence[ListedPair], decisions: Sequence[Decision | None]
+) -> LabeledPairs | None:
+    """Compare the decision on each pair of a list with its label; None if no pair has one.
+
+    Intervals are Wilson's for proportions, which take pairs as independent. If every decided pair names its people,
+    they are percentiles of the bootstrap over people instead, which extend to 3 / n at rates of 0 and 1, n people, and
+    to Wilson's ends: that people recur makes no number more certain, but a bootstrap of few people may say so.
+    """
+    labeled = [(pair, what) for pair, what in zip(listed, decisions, strict=True) if pair.same is not None]
+    if not labeled:
+        return None
+    decided = [(pair, what) for pair, what in labeled if what in ("same", "different")]
+    same = np.array([pair.same for pair, _ in decided], dtype=bool)
+    called_same = np.array([what == "same" for _, what in decided], dtype=bool)
+    right = called_same == same
+    measured = {
+        "accuracy": (right, np.ones(len(same), dtype=bool)),
+        "fmr": (called_same, ~same),
+        "fnmr": (~called_same, same),
+    }
+    people = None
+    if decided and all(pair.people is not None for pair, _ in decided):
+        names = np.array([pair.people for pair, _ in decided])
+        people = np.unique(names, return_inverse=True)[1].reshape(-1, 2)
+    intervals = (
+        {name: _wilson(events[among]) for name, (events, among) in measured.items()}
+        if people is None
+        else _over_people(right, same, people)
+    )
+    return LabeledPairs(
+        len(labeled),
+        sum(what == "inconclusive" for _, what in labeled),
+        sum(what is None for _, what in labeled),
+        **{
+            name: Rate(
+                float(events[among].mean()) if among.any() else None, intervals[name], int(among.sum())
+            )
+            for name, (events, among) in measured.items()
+        },
+        interval="binomial (Wilson), pairs taken as independent"
+        if people is None
+        else f"bootstrap over {len(np.unique(people)):,} people",
+    )
+
+
+def _wilson(events: NDArray[np.bool_]) -> Interval | None:
+    if not len(events):
+        return None
+    low, high = wilson(np.array([events.mean()]), np.array([len(events)]))
+    return float(low[0]), float(high[0])
+
+
+def _over_people(
+    right: NDArray[np.bool_], same: NDArray[np.bool_], people: NDArray[np.int64]
+) -> dict[str, Interval | None]:
+    wrong = (~right).astype(np.float32)
+    drawn: dict[str, list[float]] = {"accuracy": [], "fmr": [], "fnmr": []}
+    for weights in pair_weights(same, people, replicates=REPLICATES):
+        for name, rows in (("fmr", ~same), ("fnmr", same)):
+            if weights[rows].any():
+                drawn[name].append(float(np.average(wrong[rows], weights=weights[rows])))
+        # A tiny list may lose all pairs of a kind in a replicate.
+        if all(weights[rows].any() for rows in (same, ~same) if rows.any()):
+            drawn["accuracy"].append(class_mean(right.astype(np.float32), same, weights))
+    intervals: dict[str, Interval | None] = {}
+    for name, (events, rows) in {
+        "accuracy": (right, np.ones(len(same), dtype=bool)),
+        "fmr": (~right, ~same),
+        "fnmr": (~right, same),
+    }.items():
+        independent = _wilson(events[rows])
+        if independent is None:
+            intervals[name] = None
+            continue
+        rate, number = float(events[rows].mean()), len(np.unique(people[rows]))
+        low, high = resampled_rate_interval(np.array(drawn[name]), rate, number)
+        intervals[name] = min(low, independent[0]), max(high, independent[1])
+    return intervals

@@ -18,8 +18,7 @@ from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import RowBuilder
-from facerts.scoring.shots import CropStore
-from facerts.scoring.track import Track, TrackBuilder, joined_best
+from facerts.scoring.track import CropStore, Track, TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
 from facerts.video.tracker import SeenBox, Tracker
 

@@ -50,8 +50,6 @@ class BodyLimits:
 
 
 class _Body:
-    """The body of one request."""
-
     def __init__(self, limits: BodyLimits, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         self._received = 0

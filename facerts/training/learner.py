@@ -150,8 +150,8 @@ class Learner:
             crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
 
         Raises:
-            NonFiniteLossError: the loss of this or another process is not finite, or was not a few steps ago if reports
-                are late; neither that step nor any after it has changed the weights.
+            NonFiniteLossError: the loss of this or another process is not finite, unless reports are late: then taking
+                them raises it. Neither that step nor any after it has changed the weights.
         """
         self.network.train()
         if self.frozen:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
 import time
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,14 +23,12 @@ from facerts.training import checkpoint
 from facerts.training.device import on_device, to_device
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
-from facerts.training.interrupts import interruptible
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.log import Meter, RunLog
 from facerts.training.methods import Batch
 from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
-from facerts.training.run_summary import RunSummary, summarize
+from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport
@@ -38,6 +40,9 @@ ALIGN = "align them first: facerts score PHOTOS/ --largest --save-crops PEOPLE/ 
 # Mean cross-entropy of a run that has diverged: chance is the logarithm of the number of identities, and a margin adds
 # at most twice the logit scale.
 DIVERGED = 1000.0
+# A terminal or a queue signals all processes, and torchrun forwards the signal that it got itself. Within this time, a
+# second signal counts as the same interrupt.
+SAME_INTERRUPT_S = 2.0
 
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s: float | None = None) -> Path:
@@ -98,7 +103,7 @@ class _Run:
             position,
             processes,
             # Reports bound how far the host is ahead of the device.
-            lead=2 * GROUP if self._learner.reports.late else 0,
+            lead=GROUP if self._learner.reports.late else 0,
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)
@@ -317,3 +322,36 @@ def _restore(learner: Learner, file: Path) -> tuple[int, float]:
             f"{file}: not the complete state of a run ({first_line(error)}); use an earlier checkpoint, or start again"
         ) from error
     return int(state["step"]), float(state["position"])
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn SIGINT and SIGTERM into a flag for the loop to check between steps; a second one raises immediately."""
+    interrupted_at: float | None = None
+    in_loop = True
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted_at
+        interrupted_at = interrupted_at or time.monotonic()
+        if time.monotonic() - interrupted_at <= SAME_INTERRUPT_S:
+            return
+        if in_loop:
+            raise KeyboardInterrupt
+        signal.signal(number, previous[signal.Signals(number)])
+        signal.raise_signal(number)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: interrupted_at is not None
+    finally:
+        in_loop = False
+        if interrupted_at is None:
+            _handle_signals(previous)
+        else:
+            # Its repetition may come while the process ends, when Python restores the defaults, which kill.
+            atexit.register(_handle_signals, dict.fromkeys(previous, signal.SIG_IGN))
+
+
+def _handle_signals(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -1,15 +1,14 @@
 """What each training step reports: its loss, and whether it is finite.
 
 To read a number, the host must wait until the device has done all work that was queued before. A GPU then has nothing
-to do until the host has queued more. The reports of a GPU's steps are therefore copied to the host a few steps at a
-time, in the background, and read a few steps later. A CPU's reports are read at once.
+to do until the host has queued more. The reports of a GPU's steps are therefore read several steps at a time. A CPU's
+reports are read at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from facerts.errors import NonFiniteLossError
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods import Loss
 
-# Steps whose reports are copied together. The host is at most twice as many steps ahead of the device.
+# Steps whose reports are read together. The host is at most so many steps ahead of the device.
 GROUP = 10
 
 
@@ -57,27 +56,14 @@ class StepReport:
         loss = replace(self.loss, parts={**self.loss.parts, name: value})
         return replace(self, loss=loss)
 
-    def tensors(self) -> list[Tensor]:
-        """All tensors of the report, in the order that ``with_tensors`` takes."""
-        loss = self.loss
-        values = (loss.total, *loss.parts.values(), *loss.per_image.values())
-        return [*values, self.broken, *self.finite_outputs.values()]
-
-    def with_tensors(self, tensors: list[Tensor]) -> StepReport:
-        """The same report with other tensors."""
-        values = iter(tensors)
-        loss = Loss(
-            next(values),
-            {name: next(values) for name in self.loss.parts},
-            {name: next(values) for name in self.loss.per_image},
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> StepReport:
+        """The same report with all of its tensors changed, one after the other."""
+        parts, per_image, finite = (
+            {name: change(value) for name, value in values.items()}
+            for values in (self.loss.parts, self.loss.per_image, self.finite_outputs)
         )
-        broken = next(values)
-        return replace(
-            self,
-            loss=loss,
-            broken=broken,
-            finite_outputs={name: next(values) for name in self.finite_outputs},
-        )
+        loss = Loss(change(self.loss.total), parts, per_image)
+        return replace(self, loss=loss, broken=change(self.broken), finite_outputs=finite)
 
     def check(self, processes: Processes) -> None:
         """Stop all processes if the loss of any is not finite, with the cause in each of them.
@@ -116,73 +102,46 @@ class StepReports:
     def __init__(self, late: bool, processes: Processes) -> None:
         self.late = late
         self._processes = processes
-        self._on_device: list[StepReport] = []
-        self._on_the_way: _HostCopy | None = None
-        self._arrived: list[StepReport] = []
+        self._pending: list[StepReport] = []
 
     def add(self, report: StepReport) -> None:
-        """Add the report of a step.
-
-        Raises:
-            NonFiniteLossError: the loss of an earlier step, whose report has arrived, was not finite.
-        """
-        if not self.late:
-            self._arrived.append(report)
-            return
-        self._on_device.append(report)
-        if len(self._on_device) == GROUP:
-            self._receive()
-            self._send()
+        """Add the report of a step."""
+        self._pending.append(report)
 
     def take(self, *, wait: bool = False) -> list[StepReport]:
-        """The reports that have arrived since the last call, in order of their steps.
+        """The reports since the last call, in order of their steps; if they are late, none until there are ``GROUP``.
+
+        Args:
+            wait: read them however few they are.
 
         Raises:
             NonFiniteLossError: the loss of a step was not finite.
         """
-        if wait:
-            self._receive()
-            self._send()
-            self._receive()
-        arrived, self._arrived = self._arrived, []
-        return arrived
-
-    def _send(self) -> None:
-        if self._on_device:
-            self._on_the_way = _HostCopy(self._on_device)
-            self._on_device = []
-
-    def _receive(self) -> None:
-        if self._on_the_way is None:
-            return
-        reports, self._on_the_way = self._on_the_way.read(), None
-        for report in reports:
-            report.check(self._processes)
-        self._arrived += reports
+        if self.late and not wait and len(self._pending) < GROUP:
+            return []
+        reports, self._pending = self._pending, []
+        if self.late and reports:
+            reports = _on_host(reports)
+            for report in reports:
+                report.check(self._processes)
+        return reports
 
 
-class _HostCopy:
-    """A copy of some reports on its way to the host."""
+def _on_host(reports: list[StepReport]) -> list[StepReport]:
+    """The same reports on the host, with a single wait for the device."""
+    tensors: list[Tensor] = []
 
-    def __init__(self, reports: list[StepReport]) -> None:
-        self._reports = [
-            report.with_tensors([torch.empty_like(tensor, device="cpu") for tensor in report.tensors()])
-            for report in reports
-        ]
-        # One tensor, so that there is one transfer. float64 holds float32 and the counts exactly.
-        packed = torch.cat([tensor.reshape(-1).double() for report in reports for tensor in report.tensors()])
-        self._packed = packed.to("cpu", non_blocking=True)
-        self._copied: Any = torch.cuda.Event() if packed.is_cuda else None  # type: ignore[no-untyped-call]
-        if self._copied is not None:
-            self._copied.record()
+    def collect(tensor: Tensor) -> Tensor:
+        tensors.append(tensor)
+        return tensor
 
-    def read(self) -> list[StepReport]:
-        """The reports, on the host."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        start = 0
-        for report in self._reports:
-            for tensor in report.tensors():
-                tensor.copy_(self._packed[start : start + tensor.numel()].reshape(tensor.shape))
-                start += tensor.numel()
-        return self._reports
+    for report in reports:
+        report.mapped(collect)
+    # float64 holds float32 and the counts exactly.
+    packed = torch.cat([tensor.reshape(-1).double() for tensor in tensors]).cpu()
+    pieces: Iterator[Tensor] = iter(packed.split([tensor.numel() for tensor in tensors]))  # type: ignore[no-untyped-call]
+
+    def copied(tensor: Tensor) -> Tensor:
+        return next(pieces).reshape(tensor.shape).to(tensor.dtype)
+
+    return [report.mapped(copied) for report in reports]

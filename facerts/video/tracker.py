@@ -182,7 +182,6 @@ class Tracker:
         min_iou: float,
         found: list[int | None],
     ) -> list[BoxTrack]:
-        """Associate some of the faces with some of the tracks."""
         if not tracks or not numbers:
             return list(tracks)
         shared = enlarged_iou(

@@ -272,7 +272,6 @@ class _Ended:
 def _decoded(
     container: Any, stream: Any, name: str, limits: VideoLimits, report: ReadReport, ended: _Ended
 ) -> Iterator[Any]:
-    """All frames that can be decoded."""
     av = import_av()
     packets = container.demux()
     in_a_row = 0

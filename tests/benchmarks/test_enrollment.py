@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import TemplateBenchmark
-from facerts.benchmarks.enrollment import templates_from_identities
+from facerts.benchmarks.template_benchmark import templates_from_identities
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
 from facerts.datasets.synthetic import write_synthetic_faces

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import PairBenchmark, TemplateBenchmark, open_benchmark
-from facerts.benchmarks.enrollment import templates_from_identities
+from facerts.benchmarks.template_benchmark import templates_from_identities
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError

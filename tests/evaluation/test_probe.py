@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark
+from facerts.benchmarks import PairBenchmark, pairs_from_identities
+from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.channel_probe import channel_probe, compare_orders, drawn_channel_order
+from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.result_folder import load_result
 from facerts.hub.find import find_model
 from tests.evaluation.conftest import Images
@@ -107,29 +109,40 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     assert "swapped" not in right
 
 
-def test_swapped_channels_are_noticed_on_drawn_people() -> None:
+def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_faces: Path) -> None:
+    benchmark = pairs_from_identities(open_source(str(drawn_faces)), genuine=100, impostors=100, seed=0)
     small = load_embedder(find_model("facerts-small"))
     spec = small.description.input.model_copy(update={"color": "BGR"})
     wrong = load_embedder(small.path, description=small.description.model_copy(update={"input": spec}))
-    order, swapped = drawn_channel_order(small), drawn_channel_order(wrong)
-    assert (order.is_right, order.is_wrong, swapped.is_right, swapped.is_wrong) == (True, False, False, True)
-    np.testing.assert_allclose(swapped.margins, order.margins[::-1], rtol=1e-4)
+    sentences = [
+        channel_probe(
+            one, benchmark, embed_source(one, benchmark.images, flip=False), flip=False, batch_size=64
+        )
+        for one in (small, wrong)
+    ]
+    assert sentences[0] is None
+    assert sentences[1] is not None
 
 
-def test_margins_and_accuracies_are_those_of_a_loop_over_pairs() -> None:
-    random = np.random.default_rng(1)
-    same = np.arange(30) % 3 == 0
-    given, swapped = (random.normal(size=30) + shift * same for shift in (1.0, 2.0))
-    order = compare_orders(given, swapped, same)
-    margins = []
-    for scores, accuracy in zip((given, swapped), order.accuracies, strict=True):
-        genuine, impostor = scores[same], scores[~same]
+def test_margins_and_accuracies_of_the_sentence_are_those_of_a_loop_over_pairs(in_red: PairBenchmark) -> None:
+    chosen = [
+        rows[np.unique(np.linspace(0, len(rows) - 1, 64).astype(int))]
+        for rows in (np.flatnonzero(in_red.same), np.flatnonzero(~in_red.same))
+    ]
+    benchmark = replace(in_red, pairs=in_red.pairs[np.concatenate(chosen)], same=np.arange(128) < 64)
+    margins, accuracies = [], []
+    for mix in ((0, 0, 1), (1, 0, 0)):
+        embedding = embed_source(Coarse(*mix), benchmark.images, flip=False, progress=False).embedding
+        scores = [float(embedding[first] @ embedding[second]) for first, second in benchmark.pairs]
+        genuine, impostor = scores[:64], scores[64:]
         middle = (np.mean(genuine) + np.mean(impostor)) / 2
         spread = np.sqrt((np.var(genuine) + np.var(impostor)) / 2)
-        margins.append(
-            [(s - middle if flag else middle - s) / spread for s, flag in zip(scores, same, strict=True)]
+        signed = [s - middle for s in genuine] + [middle - s for s in impostor]
+        margins.append(np.mean(signed) / spread)
+        accuracies.append(
+            max(np.mean((np.array(scores) >= at) == benchmark.same) for at in [*scores, np.inf])
         )
-        assert accuracy == max(np.mean((scores >= at) == same) for at in [*scores, np.inf])
-    np.testing.assert_allclose(order.margins, np.mean(margins, axis=1))
-    gains = np.subtract(margins[1], margins[0])
-    assert order.gain == pytest.approx(gains.mean() / (gains.std(ddof=1) / np.sqrt(30)))
+    sentence = probed(Coarse(0, 0, 1), in_red)
+    assert sentence is not None
+    assert f"mean margin {margins[1]:.2f} standard deviations instead of {margins[0]:.2f}, " in sentence
+    assert f"accuracy {accuracies[1]:.3f} instead of {accuracies[0]:.3f})" in sentence

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import Roster, TemplateBenchmark
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluation.template_verification import POOLINGS, pooled, template_verification_of
+from facerts.evaluation.pair_verification import POOLINGS, pooled, template_verification_of
 from tests.evaluation.conftest import Unread, unit
 
 SIZE = 32

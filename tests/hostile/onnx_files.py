@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from facerts.onnx.metadata import replace_entry
+from facerts.onnx.wire import replace_entry
 from tests.foreign import write_description, write_embedder
 
 GOOD = {

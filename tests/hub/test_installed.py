@@ -16,8 +16,6 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
-from facerts.evaluation import channel_probe
-from facerts.evaluation.channel_probe import ChannelOrder
 from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
@@ -54,9 +52,6 @@ def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     folder.mkdir()
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(folder))
-    # The check takes seconds, and has its own test.
-    order = ChannelOrder(2, (2.0, 1.0), (1.0, 1.0), -9.0)
-    monkeypatch.setattr(channel_probe, "drawn_channel_order", lambda _: order)
     yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
 
@@ -115,7 +110,6 @@ def test_the_model_in_use_is_every_commands_default(
     assert run("models", "pull", "theirs", "--json") == 0
     pulled = json.loads(capsys.readouterr().out)
     assert pulled["terms"] == "for tests only"
-    assert pulled["channel order"].startswith("as described")
     assert run("models", "use", "theirs") == 0
     assert used_model() == "theirs"
     assert find_model() == Path(pulled["file"])

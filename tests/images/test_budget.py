@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.detection import Detection
 from facerts.images import decode, encode_png, in_flight
 from facerts.images.limits import reserve
-from facerts.io.byte_budget import ByteBudget
+from facerts.io.map_ahead import ByteBudget
 from facerts.scoring.prepare import LazyImage, prepare
 
 

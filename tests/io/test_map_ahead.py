@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from facerts.io.byte_budget import ByteBudget
-from facerts.io.map_ahead import map_ahead
+from facerts.io.map_ahead import ByteBudget, map_ahead
 
 
 class Item:

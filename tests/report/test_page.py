@@ -22,20 +22,20 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.baselines import JPEG_QUALITY
 from facerts.evaluation.benchmark_runs import run_identification, run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.image_scores import JPEG_QUALITY
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.similarity import MLS
 from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
-from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.drawing import bins_of, legend, log_ticks, new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
-from facerts.report.impersonal import impersonal
+from facerts.report.page import impersonal
+from facerts.report.page_elements import best_and_worst, worst_pairs
 from facerts.report.subject import Subject, load_subjects
 from facerts.report.table import share
 from tests.conftest import write_pairs

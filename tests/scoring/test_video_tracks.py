@@ -17,8 +17,7 @@ from facerts.errors import Error, ModelError, WriteError
 from facerts.galleries import Decision, Gallery
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Face, Row, Scorer, Track
-from facerts.scoring.shots import CropStore, HeldShot, add_shot
-from facerts.scoring.track import TrackBuilder, joined_best
+from facerts.scoring.track import CropStore, HeldShot, TrackBuilder, add_shot, joined_best
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import WriteError
-from facerts.training.log import FILE, RunLog
+from facerts.training.run_summary import FILE, RunLog
 from tests.command import no_larger_files
 from tests.contents import files_in
 

@@ -225,7 +225,12 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_its_workers(
 
 @pytest.mark.parametrize(
     "failing",
-    ["loader.CropDataset._batch", "methods.rts.RTS.loss", "log.RunLog.write", "loop.Validator.measure"],
+    [
+        "loader.CropDataset._batch",
+        "methods.rts.RTS.loss",
+        "run_summary.RunLog.write",
+        "loop.Validator.measure",
+    ],
 )
 def test_workers_end_with_the_run_while_its_error_is_reported(
     make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str

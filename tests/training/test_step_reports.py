@@ -34,18 +34,17 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner_module, "reads_late", lambda device, precision: True)
 
 
-def test_late_reports_come_a_group_later_and_unchanged() -> None:
+def test_late_reports_come_in_groups_and_unchanged() -> None:
     reports = StepReports(True, Processes())
     taken = []
-    for step in range(2 * GROUP):
+    for step in range(GROUP + 3):
         reports.add(report(step))
         taken.append(reports.take())
-    # The second group, when complete, brings the first.
-    assert [len(found) for found in taken] == [0] * (2 * GROUP - 1) + [GROUP]
-    assert [found.step for found in taken[-1]] == list(range(GROUP))
+    assert [len(found) for found in taken] == [0] * (GROUP - 1) + [GROUP, 0, 0, 0]
     rest = reports.take(wait=True)
-    assert [found.step for found in rest] == list(range(GROUP, 2 * GROUP))
-    for found in (*taken[-1], *rest):
+    assert reports.take(wait=True) == []
+    assert [found.step for found in (*taken[GROUP - 1], *rest)] == list(range(GROUP + 3))
+    for found in (*taken[GROUP - 1], *rest):
         wanted = report(found.step)
         assert found.loss.total == wanted.loss.total
         assert found.loss.parts == wanted.loss.parts
@@ -57,15 +56,11 @@ def test_late_reports_come_a_group_later_and_unchanged() -> None:
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_late_non_finite_loss_names_its_own_step(wait: bool) -> None:
     reports = StepReports(True, Processes())
-
-    def add_and_take() -> None:
-        for step in range(5 if wait else 2 * GROUP):
-            reports.add(report(step, broken=step >= BROKEN_STEP))
-        reports.take(wait=wait)
-
+    for step in range(5 if wait else GROUP):
+        reports.add(report(step, broken=step >= BROKEN_STEP))
     message = r"is nan at step 3: kl 0\.3.*not finite: log_scale;.*ramp 0\.50"
     with pytest.raises(NonFiniteLossError, match=message):
-        add_and_take()
+        reports.take(wait=wait)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +82,7 @@ def test_weights_stay_as_they_were_before_a_late_non_finite_loss(
     def steps(start: int, stop: int) -> None:
         for step in range(start, stop):
             learner.step(crops, Batch(torch.arange(8) % 4, torch.arange(8), step, seed=0), 0.02)
+            learner.reports.take()
 
     steps(0, BROKEN_STEP)
     broken = learner.network.embedding[0]
@@ -94,9 +90,9 @@ def test_weights_stay_as_they_were_before_a_late_non_finite_loss(
         broken.bias.fill_(float("nan"))
     before = weights(learner)
     # Several steps go by before the broken one is noticed.
-    steps(BROKEN_STEP, 2 * GROUP - 1)
+    steps(BROKEN_STEP, GROUP - 1)
     with pytest.raises(NonFiniteLossError, match=f"at step {BROKEN_STEP}: "):
-        steps(2 * GROUP - 1, 2 * GROUP)
+        steps(GROUP - 1, GROUP)
     for name, value in weights(learner).items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0, equal_nan=True, msg=name)
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from facerts.clips.annotated import write_video
 from facerts.errors import VideoError, VideoLimitError, WriteError
 from facerts.video import VideoLimits, open_frames
 from facerts.video.frames import Frame, FrameSampler, clock
 from facerts.video.video_file import FrameClock, upright
-from facerts.video.video_writer import write_video
 from tests.color_people import BLUE, GREEN, RED, draw, turn, walk, write_clip
 from tests.command import no_larger_files
 

@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.compared_leagues import fiqa_tables, shared_leagues
 from facerts.evaluation.compare.differences import ood_difference, verification_difference
 from facerts.evaluation.compare.method_runs import MethodRuns, methods_of
 from facerts.evaluation.compare.ood_tables import ood_tables
-from facerts.evaluation.compare.reject_tables import reject_tables
-from facerts.evaluation.compare.shared_embedding import chosen, on_one_embedding
+from facerts.evaluation.compare.reject_tables import (
+    chosen,
+    fiqa_tables,
+    on_one_embedding,
+    reject_tables,
+    shared_leagues,
+)
 from facerts.evaluation.compare.verification_tables import verification_tables
 from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.evaluation.result_folder import naming_folders

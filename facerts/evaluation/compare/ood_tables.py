@@ -8,11 +8,12 @@ from typing import Literal
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
-from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.method_tables import (
+from facerts.evaluation.compare.method_runs import (
     TESTED,
     UNTESTED,
+    MeasuredValue,
     MethodRow,
+    MethodRuns,
     joined,
     mark_best,
     reading,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
-from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.method_tables import (
+from facerts.evaluation.compare.method_runs import (
     TESTED,
     UNTESTED,
+    MeasuredValue,
     MethodRow,
+    MethodRuns,
     Test,
     joined,
     mark_best,

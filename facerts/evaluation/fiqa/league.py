@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.datasets import Source
+from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import EmbeddingTable
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.outputs import FaceOutputs
@@ -16,19 +17,21 @@ from facerts.evaluation.evaluation_options import DEFAULT_OPTIONS, EvaluationOpt
 from facerts.evaluation.fiqa.face_sets import FaceSet
 from facerts.evaluation.fiqa.fiqa_options import FMRS, FiqaOptions
 from facerts.evaluation.fiqa.lineup import NORM, ORACLE, Lineup
-from facerts.evaluation.fiqa.non_faces import ScoredNonFaces
 from facerts.evaluation.fiqa.quality_areas import measure_areas
 from facerts.evaluation.fiqa.quality_costs import Costs, measure_costs
-from facerts.evaluation.fiqa.quality_groups import keep_thresholds, measure_groups
-from facerts.evaluation.fiqa.scored import ScoredImages, score_images
+from facerts.evaluation.fiqa.scored import ScoredImages, ScoredNonFaces, score_images
+from facerts.evaluation.group_differences import MatchedPairs, groups_of
+from facerts.evaluation.image_groups import Groups
 from facerts.evaluation.rejection import check_fmr
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.fiqa_result import FiqaQuality, FiqaRecognizer, FiqaSection
+from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.evaluation.similarity import compare_images
 from facerts.metrics.all_pairs import AllPairs, compare_all
 from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import RATES
+from facerts.metrics.separation import keep_threshold
 from facerts.metrics.verification import pair_cosine, reachable
 
 
@@ -223,3 +226,40 @@ def _check(lineup: Lineup, data: Sequence[FaceSet], fiqa: FiqaOptions, others: M
     if against not in known:
         raise Error(f"--against {against}: no such quality{did_you_mean(against, known)}")
     return against
+
+
+def measure_groups(
+    section: FiqaSection,
+    faces: FaceSet,
+    scored: ScoredImages,
+    pairs: Mapping[str, ComparedPairs],
+    groups: Groups,
+    thresholds: Mapping[str, float],
+    fiqa: FiqaOptions,
+) -> GroupsResult:
+    """How one threshold of each quality and each recognizer treats the groups."""
+    values, notes = groups.of([faces.images.key(int(row)) for row in faces.rows])
+    fmr, compared = section.headline_fmr, {}
+    for label, of_recognizer in pairs.items():
+        if isinstance(of_recognizer, AllPairs) and fmr is not None:
+            threshold = section.recognizers[label].at_fmr[f"{fmr:g}"].threshold
+            compared[label] = MatchedPairs(of_recognizer, threshold, fmr)
+    return groups_of(
+        values,
+        scored.by_name(),
+        people=None if faces.people is None else faces.people[faces.rows],
+        keep=fiqa.keep,
+        thresholds=thresholds,
+        compared=compared,
+        notes=notes,
+        seed=fiqa.seed,
+    )
+
+
+def keep_thresholds(lineup: Lineup, fiqa: FiqaOptions, options: EvaluationOptions) -> dict[str, float]:
+    """Thresholds of the qualities that keep a share of the given faces; none if no faces are given."""
+    if fiqa.keep_on is None or fiqa.groups is None:
+        return {}
+    hashed = hash_images(fiqa.keep_on)
+    scored = score_images(lineup, fiqa.keep_on, options, sha256=hashed.sha256, first=hashed.first)
+    return {label: keep_threshold(quality, fiqa.keep) for label, quality in scored.by_name().items()}

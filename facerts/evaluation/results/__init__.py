@@ -5,7 +5,6 @@ from them (``tools/result_schemas.py``).
 """
 
 from facerts.evaluation.results.comparison_result import Comparison
-from facerts.evaluation.results.read import parse_result
-from facerts.evaluation.results.result import Result, Sections
+from facerts.evaluation.results.result import Result, Sections, parse_result
 
 __all__ = ["Comparison", "Result", "Sections", "parse_result"]

@@ -5,7 +5,10 @@ With a single process every collective returns its input, so that callers need n
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +18,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous as env_rendezvous
 
-from facerts.training.distributed.rendezvous import rendezvous
+from facerts.errors import Error
 
 # PyTorch 2.13 renamed it.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -26,6 +29,7 @@ _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_i
 RENDEZVOUS_TIMEOUT = timedelta(minutes=5)
 # Maximum wait in a collective afterwards: the first process sometimes validates or writes a checkpoint.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
+POLL_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -155,3 +159,36 @@ def connected(device: str) -> Iterator[Processes]:
     yield current_processes()
     # Not after an error: this could wait for the other processes while they wait for this one.
     dist.destroy_process_group()
+
+
+def rendezvous(store: Store, rank: int, count: int, timeout: timedelta) -> Store:
+    """Wait until all processes are here, and return a part of the store that nobody has written to before.
+
+    Each process writes a new random token under its rank. The first process publishes the list of tokens, again
+    whenever one of them changes, and every process that finds its own token in the list agrees to it. A list with a
+    token of an earlier start is never agreed to by all, because the process that wrote that token is gone.
+    """
+    own = secrets.token_hex(8)
+    store.set(f"here/{rank}", own)
+    listed: list[str] = []
+    read = agreed = ""
+    deadline = time.monotonic() + timeout.total_seconds()
+    while time.monotonic() < deadline:
+        if rank == 0 and store.check([f"here/{other}" for other in range(count)]):
+            here = [store.get(f"here/{other}").decode() for other in range(count)]
+            if here != listed:
+                listed, name = here, secrets.token_hex(8)
+                store.set(f"list/{name}", json.dumps(here))
+                store.set("name", name)
+        if store.check(["name"]) and (name := store.get("name").decode()) != read:
+            read = name
+            if own in json.loads(store.get(f"list/{name}")):
+                agreed = name
+                store.add(f"agreed/{agreed}", 1)
+        if agreed and store.add(f"agreed/{agreed}", 0) == count:
+            return PrefixStore(f"start/{agreed}", store)
+        time.sleep(POLL_INTERVAL_S)
+    raise Error(
+        f"process {rank} of {count}: the other processes did not all connect within {timeout.total_seconds():.0f} s; "
+        "see their output for the reason"
+    )

@@ -23,7 +23,7 @@ from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
-from facerts.onnx.metadata import replace_entry
+from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import write_module

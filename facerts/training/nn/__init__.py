@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from facerts.images import CROP_SIZE
-from facerts.training.nn.compact import PLANS, Compact
+from facerts.training.nn.compact import Compact
 from facerts.training.nn.from_torchvision import PREFIX, TorchvisionTrunk
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
@@ -31,7 +31,7 @@ BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetw
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
-    **{plan: partial(Compact, plan) for plan in PLANS},
+    "compact": Compact,
     **{plan: partial(PatchNetwork, plan) for plan in PATCH_PLANS},
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),

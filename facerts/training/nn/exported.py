@@ -75,8 +75,8 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
     With ``heads``, those of them that fit are loaded as well, beside trunk and embedding; the embedding of a file
-    without one stays as it is. Returns the BatchNorms that the file has no statistics of. They add a bias and nothing else; before the network is trained in training mode,
-    ``refit_norms`` must give them the statistics of images.
+    without one stays as it is. Returns the BatchNorms that the file has no statistics of. They add a bias and nothing
+    else; before the network is trained in training mode, ``refit_norms`` must give them the statistics of images.
     """
     weights: dict[str, Tensor] = {}
     folded: list[_BatchNorm] = []

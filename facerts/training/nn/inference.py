@@ -1,4 +1,4 @@
-"""A copy of a network for inference, in which some layers are replaced by faster ones that compute the same."""
+"""A copy of a network for inference, in which slow layers are replaced by faster ones that compute the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import copy
 
 import torch
 from torch import Tensor, nn
-
-from facerts.training.nn.compact import RepBlock
 
 
 class MaxPReLU(nn.Module):
@@ -28,13 +26,11 @@ class MaxPReLU(nn.Module):
 def for_inference(network: nn.Module) -> nn.Module:
     """A copy of a network in evaluation mode that computes the same in less time; it cannot be trained.
 
-    RepVGG branches become one convolution, and PReLU becomes ``MaxPReLU`` where that is the same.
+    PReLU becomes ``MaxPReLU`` where that is the same.
     """
     network = copy.deepcopy(network)
     for module in list(network.modules()):
         for name, child in module.named_children():
-            if isinstance(child, RepBlock):
-                setattr(module, name, child.folded())
-            elif isinstance(child, nn.PReLU) and bool((child.weight <= 1).all()):
+            if isinstance(child, nn.PReLU) and bool((child.weight <= 1).all()):
                 setattr(module, name, MaxPReLU(child.weight))
     return network

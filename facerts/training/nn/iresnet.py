@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
-from facerts.training.nn.residual_block import ResidualBlock
-from facerts.training.nn.sizes import last_side
+from facerts.training.nn.residual_block import ResidualBlock, last_side
 
 BLOCKS_PER_STAGE = {
     18: (2, 2, 2, 2),

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
-from facerts.training.nn.residual_block import ResidualBlock
-from facerts.training.nn.sizes import last_side
+from facerts.training.nn.residual_block import ResidualBlock, last_side
 
 
 @dataclass(frozen=True)

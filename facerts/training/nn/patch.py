@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from facerts.training.nn.compact import basic
+from facerts.training.nn.compact import BasicBlock
 
 # Channels are multiples of this, the width of AVX's registers.
 CHANNEL_MULTIPLE = 8
@@ -65,7 +65,7 @@ class PatchNetwork(nn.Module):
         for stage, (channels, count) in enumerate(PATCH_PLANS[plan].stages):
             for block in range(count):
                 stride = 2 if stage and not block else 1
-                blocks.append(basic(inputs, widened(channels), stride, hidden=0))
+                blocks.append(BasicBlock(inputs, widened(channels), stride))
                 inputs = widened(channels)
         self.blocks = nn.Sequential(*blocks)
         self.dropout = nn.Dropout(dropout)

@@ -1,10 +1,11 @@
-"""Residual blocks whose activations can be recomputed in the backward pass instead of being stored.
+"""What trunks share: residual blocks whose activations can be recomputed in the backward pass, and the last map.
 
 Chen, Xu, Zhang, Guestrin: "Training Deep Nets with Sublinear Memory Cost", 2016.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
+
+HALVINGS = 4
 
 
 class ResidualBlock(nn.Module, ABC):
@@ -55,3 +58,8 @@ def recompute_activations(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             module.recompute = True
+
+
+def last_side(input_size: int) -> int:
+    """Side of the last map: 7 of 112. A strided convolution with padding rounds up."""
+    return math.ceil(input_size / (1 << HALVINGS))

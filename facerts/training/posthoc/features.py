@@ -64,8 +64,6 @@ class Views:
 
 
 def _augmented(source: Source, augment: Augmenter, seed: int, number: int) -> Source:
-    """A source with augmented crops."""
-
     def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
         # Keyed as in training; there are no epochs here, so the epoch is 0.
         return augment(crop, (seed, 0, index, number))

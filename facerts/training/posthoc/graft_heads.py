@@ -137,7 +137,6 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
 
 
 def _rank(model: ModelProto, tensor: str) -> int:
-    """The number of axes of a tensor."""
     from onnx import TensorProto, shape_inference
 
     known = [name for node in model.graph.node for name in node.output if name]

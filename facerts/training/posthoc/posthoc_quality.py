@@ -22,8 +22,8 @@ from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
 from facerts.onnx.contract import METADATA_KEY, Description
-from facerts.onnx.metadata import replace_entry
 from facerts.onnx.model_pack import find_recognizer, is_pack
+from facerts.onnx.wire import replace_entry
 from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc.features import (
@@ -251,7 +251,6 @@ def _describe(
 
 
 def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
-    """The views of each image for a method."""
     if count is None:
         count = 1 if method.views == 1 else DEFAULT_VIEWS
     if count < method.views:

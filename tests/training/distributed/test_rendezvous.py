@@ -17,7 +17,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import Store
 
 from facerts.errors import Error
-from facerts.training.distributed.rendezvous import rendezvous
+from facerts.training.distributed.collectives import rendezvous
 from tests.ports import free_port
 
 TIMEOUT = timedelta(seconds=30)

@@ -15,10 +15,10 @@ from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.methods import METHODS, Method
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.posthoc_quality import build_method
-from facerts.training.posthoc.quality_heads import QualityHeads
 from facerts.training.posthoc.train_heads import (
     Batches,
     HeadSettings,
+    QualityHeads,
     _ImageSet,
     held_out,
     measured_half,
