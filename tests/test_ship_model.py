@@ -41,6 +41,8 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
     model = write_model(tmp_path / "first.onnx", terms="research only")
     process = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
     assert process.returncode == 0, process.stderr
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"quality": null', '"quality": "first"'))
     # A file already in the folder is added again where it lies.
     process = run_script(
         TOOL, folder / "first.onnx", "--name", "first", "--summary", "for tests", "--models", folder
@@ -49,10 +51,10 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     assert digest in process.stdout
     assert (folder / "first.onnx").read_bytes() == model.read_bytes()
-    assert json.loads((folder / "manifest.json").read_text()) == {
+    assert json.loads(manifest.read_text()) == {
         "schema": "facerts.models/1",
         "default": "first",
-        "quality": None,
+        "quality": "first",
         "models": [
             {
                 "name": "first",

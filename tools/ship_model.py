@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from facerts.cli.ending import ending
 from facerts.embedding.shipped import read_facts
 from facerts.errors import Error, problems_text
-from facerts.hub.registry import MANIFEST, Manifest, ShippedModel, read_manifest
+from facerts.hub.registry import MANIFEST, ShippedModel, read_manifest
 from facerts.io.files import atomic_write
 from facerts.onnx.contract import METADATA_KEY, parse_description
 from facerts.onnx.session import metadata_of, open_session
@@ -63,7 +63,7 @@ def ship(model: Path, folder: Path, name: str, facts: Mapping[str, str], *, defa
     manifest = read_manifest(folder)
     models = {shipped.name: shipped for shipped in manifest.models} | {name: entry}
     default_name = name if default or manifest.default is None else manifest.default
-    updated = Manifest(default=default_name, models=tuple(models.values()))
+    updated = manifest.model_copy(update={"default": default_name, "models": tuple(models.values())})
     target = folder / entry.file
     if target.resolve() != model.resolve():
         with model.open("rb") as source, atomic_write(target) as file:
