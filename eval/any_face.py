@@ -4,9 +4,10 @@ python eval/any_face.py --data $FACERTS_DATA --models $FACERTS_MODELS --non-face
     --quality facerts-quality other.onnx
 
 Sets: LFW, All-Age-Faces, CFP frontal and profile, RAF-DB as it comes (tight) and aligned anew by YuNet, Families in the
-Wild in color and monochrome (the model learned from these), MFR2 with and without a mask; and what shows no face: pets
-not for development, and crops of eval/quality_alone/non_faces.py --held-out. Faces are kept at or above the model's
-threshold that keeps 95% of the calibration faces, if they are not called no face. Intervals are Wilson's at 95%.
+Wild in color, the same made gray, and monochrome (the model learned from Families in the Wild), MFR2 with and without a
+mask; and what shows no face: pets not for development, and crops of eval/quality_alone/non_faces.py --held-out. Faces
+are kept at or above the model's threshold that keeps 95% of the calibration faces, if they are not called no face.
+Intervals are Wilson's at 95%.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from facerts.detection import open_detector
 from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
 from facerts.hub.find import find_model
 from facerts.images.align import align
+from facerts.images.changes import apply_change
 from facerts.metrics.intervals import wilson
 from facerts.metrics.verification import auroc
 from facerts.report.table import markdown_table
@@ -50,7 +52,9 @@ def sets(data: Path, models: Path) -> Iterator[tuple[str, Crops]]:
     fiw = crops_of(data / "faces" / "fiw-000000.tar")
     levels = fiw.astype(np.int16)
     chroma = np.abs(levels - levels.mean(axis=3, keepdims=True)).mean(axis=(1, 2, 3))
-    yield "Families in the Wild, color", fiw[chroma >= MAX_CHROMA]
+    color = fiw[chroma >= MAX_CHROMA]
+    yield "Families in the Wild, color", color
+    yield "Families in the Wild, color made gray", np.stack([apply_change(crop, "gray", 1) for crop in color])
     yield "Families in the Wild, monochrome", fiw[chroma < MAX_CHROMA]
     mfr2 = open_source(data / "mfr2")
     worn = {}
