@@ -573,7 +573,7 @@ def load(
         >>> scorer.quality.name, scorer.recognizer.name
         ('facerts-quality', 'facerts-small')
         >>> round(scorer.threshold(0.95), 4)
-        0.5222
+        0.5127
     """
     if resize_crops and (detector not in ("auto", "none") or det_threshold is not None):
         raise Error(

@@ -215,7 +215,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
     others: list[dict[str, Any]] = [
         {"views": 2},
         {"tap": "flat"},
-        {"overrides": ["augmentation.corruption=0.6"]},
+        {"overrides": ["augmentation.change=0.6"]},
         {"settings": HeadSettings(16, 2, 16, holdout=0.25, seed=1)},
     ]
     for other in others:
@@ -309,7 +309,7 @@ def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     cache, out = tmp_path / "cache", tmp_path / "a.onnx"
     files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
     plain = " ".join(
-        f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "corruption")
+        f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change")
     )
     options = f"{plain} --views 2"
     short = "--hidden 8 --epochs 1 --train-batch 16 --holdout 0.25 --norm --json"
