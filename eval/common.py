@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,25 +40,6 @@ def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
     if source.labels is None:
         raise DataError(f"{source.name}: these images have no identities; use a source with identities")
     return source, source.labels
-
-
-def runs_of(folder: Path, label: str, having: str = "checkpoint.pt") -> dict[int, Path]:
-    """The folders LABEL_seedN of a label's training runs that have such a file, by seed.
-
-    Raises:
-        DataError: there are none.
-    """
-    prefix = f"{label}_seed"
-    runs = {
-        int(path.parent.name.removeprefix(prefix)): path.parent
-        for path in folder.glob(f"*/{having}")
-        if re.fullmatch(rf"{re.escape(prefix)}\d+", path.parent.name)
-    }
-    if not runs:
-        raise DataError(
-            f"{folder}: no {prefix}N with a {having}; eval/train_and_evaluate.py writes {prefix}1 and so on"
-        )
-    return dict(sorted(runs.items()))
 
 
 # Numbers with intervals.

@@ -18,7 +18,7 @@ def crops_of(source: Source) -> list[bytes]:
     return [source.crop(index).tobytes() for index in range(len(source))]
 
 
-@pytest.mark.parametrize("name", ["degraded", "misaligned", "jittered"])
+@pytest.mark.parametrize("name", ["degraded", "misaligned"])
 def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_faces: Path, name: str) -> None:
     source = open_source(drawn_faces)
     images = image_sets.open_image_set(name, source, 1)
@@ -29,8 +29,7 @@ def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_fa
     assert not np.array_equal(image_sets.open_image_set(name, source, 2).crop(9), late)
     ten = image_sets.open_image_set(name, Subset(source, [9] * 10), 1)
     assert len({ten.crop(row).tobytes() for row in range(10)}) == 10
-    clean = image_sets.open_image_set("clean", source, 1)
-    assert crops_of(clean) == crops_of(source) != crops_of(images)
+    assert crops_of(source) != crops_of(images)
     assert images.labels is source.labels
     assert [images.key(row) for row in range(3)] == [source.key(row) for row in range(3)]
 
