@@ -308,9 +308,7 @@ def test_too_few_held_out_people_to_contrast_are_refused(
 def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     cache, out = tmp_path / "cache", tmp_path / "a.onnx"
     files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
-    plain = " ".join(
-        f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change")
-    )
+    plain = " ".join(f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change"))
     options = f"{plain} --views 2"
     short = "--hidden 8 --epochs 1 --train-batch 16 --holdout 0.25 --norm --json"
     ran = CliRunner().invoke(build_app(), f"posthoc tau tau_min=0.2 {files} {options} {short}".split())
