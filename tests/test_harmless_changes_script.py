@@ -11,7 +11,9 @@ from tests.scripts import EVAL, load_script
 script = load_script("harmless_changes", EVAL / "quality_alone")
 
 
-def kind(held_out: bool, cosines: list[list[float]], kept: list[float], no_face: list[float] | None) -> object:
+def kind(
+    held_out: bool, cosines: list[list[float]], kept: list[float], no_face: list[float] | None
+) -> object:
     steps = {str(number): SimpleNamespace(p50=values) for number, values in enumerate(cosines)}
     by = {"quality": SimpleNamespace(kept=kept)}
     return SimpleNamespace(held_out=held_out, to_unchanged=steps, by=by, not_a_face=no_face)

@@ -5,7 +5,8 @@ that cannot be decoded in bounded time and memory (``facerts.images.limits``), a
 """
 
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
-from facerts.images.decoding import IMAGE_SUFFIXES, decode, encode_jpeg, encode_png, read
+from facerts.images.decoding import IMAGE_SUFFIXES, decode, read
+from facerts.images.encode import encode_jpeg, encode_png
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, in_flight
 
 __all__ = [

@@ -100,17 +100,3 @@ def _format(data: bytes) -> str:
     if data[:4] == b"RIFF":
         return "WebP" if data[8:12] == b"WEBP" else ""
     return next((name for beginning, name in _BEGINNINGS.items() if data.startswith(beginning)), "")
-
-
-def encode_jpeg(image: NDArray[np.uint8], quality: int = 95) -> bytes:
-    """``(H, W, 3) uint8`` RGB to JPEG bytes."""
-    _, data = cv2.imencode(
-        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
-    )
-    return bytes(data)
-
-
-def encode_png(image: NDArray[np.uint8]) -> bytes:
-    """``(H, W, 3) uint8`` RGB to PNG bytes, losslessly."""
-    _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
-    return bytes(data)
