@@ -120,7 +120,6 @@ def score(
 
 
 def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator[Row]:
-    """The rows of all images, with a progress bar."""
     from facerts.scoring import score_rows
 
     with progress_bar(shown=bar) as shown:

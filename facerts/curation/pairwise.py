@@ -200,7 +200,6 @@ def _nearest(
 def _mark_duplicates(
     embedding: Floats | EmbeddingSubset, rows: Rows, threshold: float, original: Rows, cosine: Floats
 ) -> None:
-    """Mark rows that are near-duplicates of an earlier, kept one among them."""
     block = np.asarray(embedding[rows])
     products = block @ block.T
     close = products >= threshold

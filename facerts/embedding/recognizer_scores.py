@@ -145,7 +145,6 @@ def prune(weights: Sequence[TensorProto], sparsity: float) -> None:
 
 
 def _weights(graph: GraphProto, path: Path) -> list[TensorProto]:
-    """The weights of convolutions and linear layers."""
     from onnx import TensorProto
 
     stored, constant = constants(graph), constant_names(graph)

@@ -142,7 +142,6 @@ def _set_batch(model: ModelProto, recognizer: OnnxModel, batch: int | None) -> N
 def _describe(
     recognizer: OnnxModel, scorer: OnnxModel, roles: dict[str, str], batch: int | None, name: str
 ) -> Description:
-    """The recognizer's description, updated for the quality."""
     theirs, ours = recognizer.description, scorer.description
     kept = {role: tensor for role, tensor in theirs.outputs.items() if role not in ("quality", "uncertainty")}
     sources = [

@@ -99,7 +99,6 @@ def unused(name: str, taken: Callable[[str], bool]) -> str:
 
 
 def _add_domains(model: ModelProto, part: ModelProto) -> None:
-    """Add the operator domains that a part uses to those of a model."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     used = {node.domain for node in part.graph.node}
     for entry in part.opset_import:
@@ -115,7 +114,6 @@ def _add_domains(model: ModelProto, part: ModelProto) -> None:
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
-    """The model with its own functions inlined."""
     from onnx import inliner
 
     return inliner.inline_local_functions(model) if model.functions else model

@@ -86,7 +86,6 @@ def scored_faces(
 
 
 def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
-    """A face of the scorer's model."""
     if not isinstance(face, Face):
         raise Error(f"give images or faces, not both: there is a {type(face).__name__} among the faces")
     scorer.check_face(face)

@@ -233,7 +233,6 @@ def _excess(arrays: Arrays, file_size: int) -> str:
 
 
 def _check(arrays: Arrays, file_size: int) -> None:
-    """Check what the types of arrays do not say."""
     images, people = len(arrays["path"]), len(arrays["people"])
     if not arrays["embedding"].size:
         raise Error("it has no images")

@@ -236,7 +236,6 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> bool:
-    """Download to a file, after what it already has."""
     received = part.stat().st_size if part.is_file() else 0
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}", "Accept-Encoding": "identity"})
     if received:

@@ -288,7 +288,6 @@ def _is_linked(handle: int, path: Path) -> bool:
 
 
 def _sync_folder(path: Path) -> None:
-    """Sync a folder, so that the names of its files are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -79,7 +79,6 @@ def face_weights(percentile: ArrayLike) -> NDArray[np.float64]:
 def _pool_sorted(
     vectors: NDArray[np.float32], rows: NDArray[np.int64], medium: NDArray[Any], share: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Pool images that are sorted by template and then by medium."""
     starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]) | (medium[1:] != medium[:-1])])
     # Σ w x / Σ w of a medium, times its mean weight Σ w / n: Σ w x / n.
     images = np.diff(np.append(starts, len(rows)))

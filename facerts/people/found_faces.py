@@ -255,7 +255,6 @@ def read_found_faces(path: Path) -> FoundFaces:
 
 
 def _check(arrays: dict[str, Any]) -> None:
-    """Check what the types of arrays do not say."""
     size = arrays["embedding"].shape[1]
     if not 0 < size <= MAX_SIZE:
         raise Error(f"its embeddings have {size:,} numbers; 1 to {MAX_SIZE:,} are allowed")

@@ -278,7 +278,6 @@ def _group(
     *,
     add: bool,
 ) -> PeopleGroups:
-    """Group all faces that were not removed, and number the groups."""
     usable = found.usable(min_quality)
     rows = np.flatnonzero(~constraints.removed & (usable | found.is_face | _decided(constraints)))
     place = np.full(len(found), -1, dtype=np.int64)

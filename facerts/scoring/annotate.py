@@ -162,7 +162,6 @@ def _draw_plate(canvas: Pixels, lines: Sequence[str], corner: tuple[int, int], t
 
 
 def _plate_size(lines: Sequence[str], text: int) -> tuple[int, int]:
-    """Height and width of a plate with these lines."""
     width = max((_width(line, text) for line in lines), default=0)
     return round(text * (0.5 + 1.6 * len(lines))), width + text
 

@@ -157,7 +157,6 @@ def _same_faces(expected: Sequence[Detection], actual: Sequence[Detection]) -> b
 
 
 def _photo() -> NDArray[np.uint8]:
-    """A photo of several drawn faces."""
     photo = np.full((*PHOTO_SIZE, 3), 128, np.uint8)
     for number in range(FACES_IN_PHOTO):
         side = FACE_SIDE - 16 * number

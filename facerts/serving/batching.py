@@ -106,7 +106,6 @@ class Batcher:
             task.add_done_callback(partial(self._ended, crops))
 
     def _take(self) -> list[_Job]:
-        """The jobs of the next batch, oldest first."""
         # Concurrent forward passes share the crops: one that took them all would leave the others idle.
         maximum = min(self._batch_size, math.ceil((self.waiting + self._in_flight) / self._concurrency))
         taken: list[_Job] = []

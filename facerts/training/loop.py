@@ -232,7 +232,6 @@ class _Run:
             raise KeyboardInterrupt
 
     def _note(self, report: StepReport, *, last: bool) -> None:
-        """Show and log the report of a step."""
         summary, step, loss = self._summary, report.step + 1, report.loss
         description = f"{self._recipe.name} {summary.epoch_of(report.step)} loss {loss.total.item():.3f}"
         self._bar.update(self._task, description=description)

@@ -164,7 +164,6 @@ def _calibrate_face_heads(trained: TrainedNetwork, people: Source) -> None:
 
 
 def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
-    """Check that what the network itself computes is finite."""
     outputs = NetworkEmbedder(trained.network, trained.method)(crops)
     broken = [
         name

@@ -228,7 +228,6 @@ def _describe(
     name: str,
     terms: str,
 ) -> Description:
-    """The embedder's description, updated for the quality."""
     head_data = (
         f"quality head: {source.name} ({trained.images:,} images of {trained.identities:,} identities)"
     )
