@@ -63,7 +63,7 @@ CHANGED_SETS = ("degraded", "misaligned")
 def main() -> None:
     options = arguments()
     models = options.models
-    detector = open_detector(models / DETECTOR, threshold=DETECTOR_THRESHOLD)
+    detector = open_detector(models / DETECTOR, threshold=DETECTOR_THRESHOLD, rotate=False)
     cache = OutputCache(options.cache or options.out / "cache")
     evaluation = EvaluationOptions(flip=False, batch_size=16, detector_baseline=detector, cache=cache)
     recognizers = open_recognizers(

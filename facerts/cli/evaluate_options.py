@@ -149,7 +149,7 @@ def open_baseline(detector: str | None) -> OpenDetector | None:
     """The detector whose scores are a baseline; None for no such baseline."""
     from facerts.detection import open_detector
 
-    return None if detector is None else open_detector(detector, threshold=BASELINE_THRESHOLD)
+    return None if detector is None else open_detector(detector, threshold=BASELINE_THRESHOLD, rotate=False)
 
 
 def open_model(

@@ -32,7 +32,7 @@ Detector = Annotated[
         help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed "
         "unless FACERTS_OFFLINE=1 is set, or the path of an .onnx file of YuNet or SCRFD, or of an insightface model "
         "pack. auto: yunet, for images that are not 112 x 112, the size of an aligned crop; none: every image is an "
-        "aligned crop.",
+        "aligned crop, a square of any size.",
     ),
 ]
 
@@ -44,6 +44,10 @@ def _share(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no share of the faces, such as 0.95, and not none") from None
+
+
+def _det_size(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
 
 
 Keep = Annotated[Any, typer.Option(parser=_share, metavar="SHARE|none")]
@@ -68,9 +72,11 @@ class QualityOptions:
         model: One model in place of the parts: name, or path of an .onnx file (a foreign one with its .json beside it).
         quality: Name or .onnx file of the quality; by default facerts-quality. own is the recognizer's own.
         det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
+        det_size: The longest side at which photos are searched: auto, what is needed for faces that are not too small
+            to use; a number of pixels; full, their own. Large faces are found at any size.
+        rotate: Search photos without an upright face turned by 90, 180 and 270 degrees, too; by default photos, but not
+            the frames of videos.
         min_face_size: Leave out the faces of photos whose box has a side below this number of pixels.
-        resize_crops: Every image is an aligned crop, a square of any size; implies --detector none.
-        batch_size: Number of crops per batch; by default the best that was measured, or 16 on the CPU and 64 elsewhere.
         threads: Threads per forward pass; as many passes run at the same time as keep all cores busy.
     """
 
@@ -78,9 +84,9 @@ class QualityOptions:
     quality: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None
     detector: Detector = "auto"
     det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    det_size: Annotated[Any, typer.Option(parser=_det_size, metavar="auto|PIXELS|full")] = "auto"
+    rotate: Annotated[bool | None, typer.Option("--rotate/--no-rotate")] = None
     min_face_size: Annotated[float, typer.Option(min=0, metavar="PIXELS")] = 0
-    resize_crops: Annotated[bool, typer.Option("--resize-crops")] = False
-    batch_size: Annotated[int | None, typer.Option(min=1)] = None
     threads: Annotated[int, typer.Option(min=1)] = 1
     provider: Provider = None
 
@@ -94,9 +100,10 @@ class QualityOptions:
             recognizer=getattr(self, "recognizer", None),
             detector=self.detector,
             det_threshold=self.det_threshold,
+            det_size=self.det_size,
+            rotate=self.rotate,
             min_face_size=self.min_face_size,
-            resize_crops=self.resize_crops,
-            batch_size=self.batch_size,
+            batch_size=getattr(self, "batch_size", None),
             threads=self.threads,
             providers=self.provider,
         )

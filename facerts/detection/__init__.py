@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.detection.detector import AutoDetector, Detection, FaceFinder, LazyDetector, OpenDetector
 from facerts.detection.scrfd import SCRFD, is_scrfd
+from facerts.detection.search import DetSize, Network, Search
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.catalog import catalog_models
@@ -22,16 +23,18 @@ __all__ = [
     "DETECTORS",
     "SCRFD",
     "AutoDetector",
+    "DetSize",
     "Detection",
     "Detector",
     "FaceFinder",
     "OpenDetector",
+    "Search",
     "YuNet",
     "open_detector",
     "open_face_finder",
 ]
 
-DETECTORS: dict[str, Callable[..., OpenDetector]] = {"yunet": YuNet, "scrfd": SCRFD}
+DETECTORS: dict[str, Callable[..., Network]] = {"yunet": YuNet, "scrfd": SCRFD}
 DEFAULT_DETECTOR = "yunet"
 EXPECTED = "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack"
 
@@ -40,17 +43,18 @@ def open_detector(
     detector: str | Path,
     *,
     threshold: float | None = None,
-    size: int | None = None,
+    size: DetSize = "auto",
+    rotate: bool | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-) -> OpenDetector:
+) -> Search:
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
         detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
             SCRFD, or of a model pack.
         threshold: minimum score of a face; None for the detector's default.
-        size: longest side in pixels to which photos are resized; None for the detector's default.
+        size, rotate: see ``search.Search``.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
 
@@ -65,9 +69,9 @@ def open_detector(
             hint = did_you_mean(str(detector), DETECTORS)
             raise Error(f"{detector}: no such detector or file{hint}; give yunet or {EXPECTED}")
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
-    settings = {"threshold": threshold, "size": size}
-    options: dict[str, Any] = {option: value for option, value in settings.items() if value is not None}
-    return DETECTORS[name](model, providers=providers, threads=threads, **options)
+    options = {} if threshold is None else {"threshold": threshold}
+    network = DETECTORS[name](model, providers=providers, threads=threads, **options)
+    return Search(network, size, rotate=rotate)
 
 
 class Detector(LazyDetector):
@@ -75,7 +79,7 @@ class Detector(LazyDetector):
 
     Args:
         model: as for ``open_detector``.
-        options: as for ``open_detector``: threshold, size, providers, threads.
+        options: as for ``open_detector``: threshold, size, rotate, providers, threads.
     """
 
     def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Any) -> None:
@@ -102,6 +106,8 @@ def open_face_finder(
     detector: str | Path = "auto",
     *,
     threshold: float | None = None,
+    size: DetSize = "auto",
+    rotate: bool | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
 ) -> FaceFinder | None:
@@ -111,24 +117,25 @@ def open_face_finder(
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
             which is opened, and downloaded if necessary, when the first photo comes; "none" takes every image as an
             aligned crop; everything else finds faces in every image, see ``open_detector``.
-        threshold, providers, threads: as in ``open_detector``.
+        threshold, size, rotate, providers, threads: as in ``open_detector``.
 
     Returns:
         None for "none".
     """
     if detector == "none":
-        if threshold is not None:
+        if (threshold, size, rotate) != (None, "auto", None):
             raise Error(
-                "--det-threshold (det_threshold) needs a detector; set --detector (detector) to auto, yunet or a file"
+                "--det-threshold, --det-size and --rotate (det_threshold, det_size, rotate) need a detector; set "
+                "--detector (detector) to auto, yunet or a file"
             )
         return None
     name = DEFAULT_DETECTOR if detector == "auto" else detector
-    opening = partial(open_detector, name, threshold=threshold, providers=providers, threads=threads)
+    settings: dict[str, Any] = {"threshold": threshold, "size": size, "rotate": rotate}
+    opening = partial(open_detector, name, **settings, providers=providers, threads=threads)
     if detector != "auto":
         return opening()
     (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
-    minimum = "" if threshold is None else f", threshold {threshold:g}"
-    return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}{minimum}")
+    return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, {settings}")
 
 
 def _downloaded_model(name: str) -> Path:

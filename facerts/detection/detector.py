@@ -28,18 +28,22 @@ class Detection:
 
     Attributes:
         box: ``(4,)`` left, top, right, bottom.
-        points: ``(5, 2)`` eyes, nose, corners of the mouth, left to right in the image.
+        points: ``(5, 2)`` eyes, nose, corners of the mouth, left to right in the photo turned by ``rotation``.
         score: confidence of the detector, 0 to 1.
+        rotation: 0, 90, 180 or 270, the degrees by which the photo has to be turned clockwise for an upright face.
     """
 
     box: NDArray[np.float64]
     points: NDArray[np.float64]
     score: float
+    rotation: int = 0
 
     @cached_property
     def pose(self) -> tuple[float, float, float]:
-        """Yaw, pitch and roll of the head in degrees, see ``head_pose``."""
-        return head_pose(self.points)
+        """Yaw and pitch of the head in the turned photo, and its roll in the photo, in degrees; see ``head_pose``."""
+        turned = self.points @ [1, 1j] * 1j ** (self.rotation // 90)
+        yaw, pitch, roll = head_pose(np.stack([turned.real, turned.imag], axis=1))
+        return yaw, pitch, (roll - self.rotation + 180) % 360 - 180
 
     @property
     def area(self) -> float:
@@ -52,6 +56,37 @@ class Detection:
         """The shorter side of the box in pixels."""
         left, top, right, bottom = self.box
         return float(min(right - left, bottom - top))
+
+    @property
+    def longer_side(self) -> float:
+        """The longer side of the box in pixels."""
+        left, top, right, bottom = self.box
+        return float(max(right - left, bottom - top))
+
+    def moved(self, pixel: NDArray[np.float64], offset: NDArray[np.float64]) -> Detection:
+        """The face where a pixel has another size and the origin is elsewhere, x and y ``(2,)`` each."""
+        corners = self.box.reshape(2, 2) * pixel + offset
+        return Detection(corners.reshape(4), self.points * pixel + offset, self.score, self.rotation)
+
+    def unturned(self, turns: int, height: int, width: int) -> Detection:
+        """A face found in a photo of this size in pixels turned ``turns`` times by 90 degrees, as ``np.rot90`` does."""
+        if turns == 0:
+            return self
+
+        def back(xy: NDArray[np.float64], height: int, width: int) -> NDArray[np.float64]:
+            # Of complex numbers, which a multiplication by i turns clockwise, since y points down.
+            origin = (0, width, width + 1j * height, 1j * height)[turns]
+            found = xy @ [1, 1j] * 1j**turns + origin
+            return np.stack([found.real, found.imag], axis=1)
+
+        corners = back(self.box.reshape(2, 2), height, width)
+        # A box has edges of pixels, and points are at their centers.
+        return Detection(
+            np.concatenate([corners.min(axis=0), corners.max(axis=0)]),
+            back(self.points, height - 1, width - 1),
+            self.score,
+            -90 * turns % 360,
+        )
 
 
 class OpenDetector(Protocol):
@@ -129,13 +164,19 @@ class AutoDetector(LazyDetector):
         return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
 
-def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float) -> list[int]:
+def nms(
+    boxes: NDArray[np.float64],
+    scores: NDArray[np.floating],
+    max_iou: float,
+    passes: NDArray[np.integer] | None = None,
+) -> list[int]:
     """Indices of the best of each group of overlapping boxes, best first.
 
     Args:
         boxes: ``(N, 4)`` left, top, right, bottom.
         scores: ``(N,)``; of equal scores the first counts as better.
         max_iou: maximum intersection over union of two boxes that are both kept.
+        passes: ``(N,)`` the pass that found each box, after which boxes of the same pass were kept; None if none was.
     """
     areas = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
     order = np.argsort(-scores, kind="stable")
@@ -147,7 +188,8 @@ def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float
         lower = np.minimum(boxes[best, 2:], boxes[order, 2:])
         shared = np.prod(np.maximum(lower - upper, 0), axis=1)
         # Multiplied rather than divided, since the union of two empty boxes is 0.
-        order = order[shared <= max_iou * (areas[best] + areas[order] - shared)]
+        keep = shared <= max_iou * (areas[best] + areas[order] - shared)
+        order = order[keep if passes is None else keep | (passes[order] == passes[best])]
     return kept
 
 

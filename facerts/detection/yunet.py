@@ -30,7 +30,6 @@ STRIDES = (8, 16, 32)
 # score; the box; five points.
 COLUMNS = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
 OUTPUTS = [f"{kind}_{stride}" for kind in COLUMNS for stride in STRIDES]
-MAX_IOU = 0.3
 # Only the best-scoring candidates go on to NMS.
 MAX_CANDIDATES = 5000
 EXPECTED = (
@@ -40,17 +39,19 @@ EXPECTED = (
 
 
 class YuNet:
-    """The YuNet detector, of ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``Detector``.
+    """One pass of YuNet, of ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``search.Network``."""
 
-    Photos with a longer side than ``size`` pixels are downscaled to it; YuNet misses faces that fill a large photo.
-    """
+    size = 1024
+    enlarges = False
+    tile: tuple[int, int] | None = None
+    max_iou = 0.3
+    sure = 0.9
 
     def __init__(
         self,
         model: str | Path,
         *,
         threshold: float = 0.6,
-        size: int = 1024,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> None:
@@ -58,11 +59,9 @@ class YuNet:
         self._threshold = threshold
         self._settings: dict[str, Any] = {
             "threshold": threshold,
-            "size": size,
             "providers": providers,
             "threads": threads,
         }
-        self._size = size
         try:
             content = read_file(self._model)
         except FileNotFoundError as error:
@@ -90,26 +89,20 @@ class YuNet:
         self._check()
         # OpenCV's own runtime gives slightly different digits, so the identity names the runtime.
         digest = hashlib.sha256(content).hexdigest()
-        self.identity = f"yunet {digest} in ONNX Runtime, threshold {threshold:g}, side {size}"
+        self.identity = f"yunet {digest} in ONNX Runtime, threshold {threshold:g}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._settings), (self._model,)
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        height, width = image.shape[:2]
-        scale = min(1.0, self._size / max(height, width))
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        if scale < 1.0:
-            image = cv2.resize(image, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
         corners, sizes, points, scores = self._search(to_tensor(image))
         # OpenCV's NMS compares boxes truncated to whole pixels.
         left_top = np.trunc(corners)
         whole = np.hstack([left_top, left_top + np.trunc(sizes)])
-        factor = np.array([width / size[0], height / size[1]])
-        boxes = np.hstack([corners * factor, (corners + sizes) * factor])
-        points *= factor
+        boxes = np.hstack([corners, corners + sizes])
         return largest_first(
-            Detection(boxes[face], points[face], float(scores[face])) for face in nms(whole, scores, MAX_IOU)
+            Detection(boxes[face], points[face], float(scores[face]))
+            for face in nms(whole, scores, self.max_iou)
         )
 
     def _search(self, batch: Floats) -> tuple[Doubles, Doubles, Doubles, Floats]:

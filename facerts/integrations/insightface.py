@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import DEFAULT_DETECTOR, Detection, FaceFinder, open_detector
+from facerts.detection import DEFAULT_DETECTOR, Detection, DetSize, FaceFinder, open_detector
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images.align import align
 from facerts.onnx.model_pack import NotInPackError, is_pack
@@ -139,7 +139,7 @@ class FaceAnalysis:
         """
         providers = [CPU] if ctx_id < 0 else [AUTO, *self._providers]
         runtime: dict[str, Any] = {"providers": providers, "threads": self._threads}
-        size = None if det_size is None else max(det_size)
+        size: DetSize = "auto" if det_size is None else max(det_size)
         scorer = load(recognizer=self._model, detector="none", batch_size=self._batch_size, **runtime)
         own = self._model if isinstance(self._model, Path) and is_pack(self._model) else None
         try:

@@ -35,7 +35,7 @@ Unreadable = Literal["error", "nan"]
 
 CHOICES = {"quality": get_args(Quality), "unreadable": get_args(Unreadable)}
 # Parameters of `facerts.load`.
-LOAD_PARAMETERS = ("model", "detector", "resize_crops", "providers", "threads", "batch_size")
+LOAD_PARAMETERS = ("model", "detector", "providers", "threads", "batch_size")
 
 
 class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -48,7 +48,6 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     Args:
         detector: "auto" for aligned crops of 112 x 112 and photos, of which the largest face is embedded; "yunet",
             or a detector's file, for photos; "none" for aligned crops.
-        resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
         quality: "ignore", or "column" to append the quality as the last column.
         unreadable: the result for an image that cannot be read or has no face: an "error", or a row of "nan".
 
@@ -67,7 +66,6 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         model: str | Path | None = None,
         *,
         detector: str | Path = "auto",
-        resize_crops: bool = False,
         quality: Quality = "ignore",
         unreadable: Unreadable = "error",
         providers: Sequence[str] | None = None,
@@ -76,7 +74,6 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     ) -> None:
         self.model = model
         self.detector = detector
-        self.resize_crops = resize_crops
         self.quality = quality
         self.unreadable = unreadable
         self.providers = providers

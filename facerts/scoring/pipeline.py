@@ -30,7 +30,6 @@ def score_images(
     detector: FaceFinder | None = None,
     largest: bool = False,
     max_faces: int | None = None,
-    resize_crops: bool = False,
     min_face_size: float = 0,
     batch_size: int | None = None,
     workers: int | None = None,
@@ -60,7 +59,6 @@ def score_images(
         prepare,
         detector=detector,
         max_faces=1 if largest else max_faces,
-        resize_crops=resize_crops,
         min_face_size=min_face_size,
     )
     if isinstance(images, Sequence) and len(images) == 1:

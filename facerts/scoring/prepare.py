@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import Detection, FaceFinder
-from facerts.errors import Error, ImageError, MissingModelError
-from facerts.images import CROP_SIZE, as_crop, in_flight
+from facerts.errors import Error, MissingModelError
+from facerts.images import as_crop, in_flight
 from facerts.images.align import align
 from facerts.onnx.session import ProviderError
 from facerts.scoring.reasons import crop_reasons, detection_reasons
@@ -73,7 +73,6 @@ def prepare(
     detector: FaceFinder | None,
     *,
     max_faces: int | None = None,
-    resize_crops: bool = False,
     min_face_size: float = 0,
 ) -> PreparedImage:
     """Load an image and crop its faces, or its ``max_faces`` largest ones.
@@ -91,7 +90,7 @@ def prepare(
         size = pixels.shape[0], pixels.shape[1]
         detections = None if detector is None else detector(pixels)
         if detections is None:
-            crop = aligned_crop(pixels, path, resize=resize_crops)
+            crop = as_crop(pixels, where=path)
             return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1, size=size)
         large = [face for face in detections if not min_face_size or face.shorter_side >= min_face_size]
         faces = large[:max_faces]
@@ -109,26 +108,6 @@ def prepare(
         raise
     except Error as error:
         return PreparedImage(path, [], [], [], storable(str(error)), size=size)
-
-
-def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:
-    """An image that is an aligned crop, ``(112, 112, 3) uint8`` RGB.
-
-    Args:
-        resize: accept squares of any size. Otherwise they are refused, as a photo would silently score as a very poor
-            crop.
-
-    Raises:
-        ImageError: the image does not have the size of an aligned crop.
-    """
-    height, width = image.shape[:2]
-    if not resize and (height, width) != (CROP_SIZE, CROP_SIZE):
-        raise ImageError(
-            f"{where}: {width} x {height} pixels are not an aligned crop of {CROP_SIZE} x {CROP_SIZE}; photos need "
-            "a detector (--detector auto), aligned crops of another size --resize-crops "
-            "(detector, resize_crops in Python)"
-        )
-    return as_crop(image, where=where)
 
 
 def storable(text: str) -> str:

@@ -11,7 +11,7 @@ from facerts.scoring.reasons import NOT_A_FACE
 
 # Columns that tables for people leave out, or say in a note; all others are shown.
 DETAILS = (
-    *("box", "points", "det_score", "pose", "uncertainty"),
+    *("box", "points", "rotation", "det_score", "pose", "uncertainty"),
     *("reasons", "smaller_faces", "error", "model_sha256"),
 )
 
@@ -23,8 +23,10 @@ class Row:
     Attributes:
         face: the number of the face in the image, largest first; None if the image has no face or an error.
         box: left, top, right and bottom in pixels of the upright image; None for an aligned crop.
-        points: x and y of the eyes, the nose and the corners of the mouth, from left to right in the image; None for an
-            aligned crop.
+        points: x and y of the eyes, the nose and the corners of the mouth, from left to right in the upright
+            face; None for an aligned crop.
+        rotation: 0, 90, 180 or 270, the degrees by which the photo has to be turned clockwise for an upright face; None
+            for an aligned crop.
         det_score: the detector's score, 0 to 1; None for an aligned crop.
         pose: yaw, pitch and roll of the head in degrees; None for an aligned crop.
         percentile: the quality as the percentage, 0 to 100, of the faces used for calibration that scored lower; None
@@ -46,6 +48,7 @@ class Row:
     face: int | None = None
     box: list[float] | None = None
     points: list[float] | None = None
+    rotation: int | None = None
     det_score: float | None = None
     pose: list[float] | None = None
     percentile: float | None = None

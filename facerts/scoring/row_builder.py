@@ -105,6 +105,7 @@ class RowBuilder:
             face=face,
             box=None if detection is None else detection.box.round(2).tolist(),
             points=None if detection is None else detection.points.reshape(-1).round(2).tolist(),
+            rotation=None if detection is None else detection.rotation,
             det_score=None if detection is None else round(detection.score, 4),
             pose=None if detection is None else [round(angle, 1) for angle in detection.pose],
             percentile=percentile,

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
-from facerts.detection import AutoDetector, FaceFinder, open_face_finder
+from facerts.detection import AutoDetector, DetSize, FaceFinder, open_face_finder
 from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import Error, ImageError, ModelError
+from facerts.errors import ImageError, ModelError
 from facerts.hub.find import default_model
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
@@ -53,8 +53,6 @@ class Scorer:
         quality: tells how good faces are; None for no quality.
         recognizer: gives embeddings; None for none, as they are not needed to score.
         detector: finds the faces in photos; None if every image is an aligned crop.
-        resize_crops: accept square crops of any size; otherwise an image without a detector that is not 112 x 112
-            gives a row with an error, as it may be a photo.
         min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
     """
 
@@ -64,13 +62,11 @@ class Scorer:
         recognizer: Recognizer | None = None,
         detector: FaceFinder | None = None,
         *,
-        resize_crops: bool = False,
         min_face_size: float = 0,
     ) -> None:
         self.quality = quality
         self._recognizer = recognizer
         self.detector = detector
-        self.resize_crops = resize_crops
         self.min_face_size = min_face_size
 
     @classmethod
@@ -100,8 +96,9 @@ class Scorer:
             )
 
     def __repr__(self) -> str:
-        resized = ", resize_crops=True" if self.resize_crops else ""
-        return f"<Scorer quality {self.quality}, recognizer {self._recognizer}, detector {self.detector_name}{resized}>"
+        return (
+            f"<Scorer quality {self.quality}, recognizer {self._recognizer}, detector {self.detector_name}>"
+        )
 
     def model(self, *, embed: bool = True) -> FaceModel:
         """The quality, and the recognizer if embeddings are needed, as one model."""
@@ -121,7 +118,7 @@ class Scorer:
         Args:
             images: paths, encoded bytes, ``(H, W, 3) uint8`` arrays or PIL images; one, several, or ``(N, H, W, 3)``.
                 A folder, record directory, shard or list stands for all of its images. Without a detector they are
-                aligned crops, 112 x 112 unless ``resize_crops``.
+                aligned crops.
             min_quality: accept faces with at least this quality.
             keep: accept faces above the threshold that keeps this share of the good faces that the quality was
                 calibrated on; None for 0.95 if it is calibrated, "none" for no decision. What is not a face is not
@@ -428,7 +425,6 @@ class Scorer:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
         own: dict[str, Any] = {
             "detector": self.detector,
-            "resize_crops": self.resize_crops,
             "min_face_size": self.min_face_size,
         }
         return score_images(row_builder, images, **(own | options))
@@ -464,7 +460,6 @@ class Scorer:
             "models": "+".join(each.sha256 for each in model.models),
             "provider": model.provider,
             "detector": detector,
-            "resize_crops": self.resize_crops,
             "min_face_size": self.min_face_size,
         }
 
@@ -473,7 +468,9 @@ class Scorer:
         """The kind of the detector: "none", "auto", "YuNet", "SCRFD"."""
         if self.detector is None:
             return "none"
-        return "auto" if isinstance(self.detector, AutoDetector) else type(self.detector).__name__
+        if isinstance(self.detector, AutoDetector):
+            return "auto"
+        return type(getattr(self.detector, "network", self.detector)).__name__
 
     def embed(self, images: ImageInputs, *, color: Color = "RGB") -> FaceOutputs:
         """Outputs for one face of each image; ``faces`` gives all faces of photos.
@@ -511,7 +508,6 @@ class Scorer:
             image,
             self.detector,
             max_faces=1,
-            resize_crops=self.resize_crops,
             min_face_size=self.min_face_size,
         )
         if prepared.error is not None:
@@ -537,8 +533,9 @@ def load(
     recognizer: str | Path | None = None,
     detector: str | Path = "auto",
     det_threshold: float | None = None,
+    det_size: DetSize = "auto",
+    rotate: bool | None = None,
     min_face_size: float = 0,
-    resize_crops: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
@@ -555,17 +552,20 @@ def load(
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
             which is opened, and downloaded if necessary, when the first photo comes. "yunet", or the path of an .onnx
             file of YuNet or SCRFD or of a model pack, finds faces in every image. "none" takes every image as an
-            aligned crop.
+            aligned crop, a square of any size.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
+        det_size: the longest side in pixels at which photos are searched; "full" for their own, "auto" for what is
+            needed for faces that are not too small to use. Large faces are found at any size.
+        rotate: search photos without an upright face turned by 90, 180 and 270 degrees, too; None for photos only, and
+            not for the frames of videos.
         min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
-        resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
         providers: see ``Runtime``, also for the detector.
         threads: see ``Runtime``; None gives the detector, which processes several images at once, one thread.
         batch_size: see ``Runtime``.
 
     Raises:
         ModelError: a name or file is unknown.
-        Error: options for a detector without one, or for crops with one.
+        Error: options for a detector without one.
 
     Examples:
         >>> import facerts
@@ -575,13 +575,11 @@ def load(
         >>> round(scorer.threshold(0.95), 4)
         0.5127
     """
-    if resize_crops and (detector not in ("auto", "none") or det_threshold is not None):
-        raise Error(
-            "--resize-crops (resize_crops) is for aligned crops; with a detector, photos may have any size"
-        )
     finder = open_face_finder(
-        "none" if resize_crops else detector,
+        detector,
         threshold=det_threshold,
+        size=det_size,
+        rotate=rotate,
         providers=providers or [AUTO],
         threads=threads or 1,
     )
@@ -593,7 +591,7 @@ def load(
     )
     if scores is not None and scores.model == recognizes.model is not None:
         recognizes = Recognizer.of(scores)
-    return Scorer(scores, recognizes, finder, resize_crops=resize_crops, min_face_size=min_face_size)
+    return Scorer(scores, recognizes, finder, min_face_size=min_face_size)
 
 
 def verify(

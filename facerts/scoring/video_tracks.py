@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from facerts.detection import AutoDetector, FaceFinder
+from facerts.detection import AutoDetector, FaceFinder, Search
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
@@ -222,7 +222,8 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
         raise ModelError(
             "faces in videos have to be found; load the model with a detector (--detector auto, not none)"
         )
-    return detector.detector if isinstance(detector, AutoDetector) else detector
+    found = detector.detector if isinstance(detector, AutoDetector) else detector
+    return found.of_frames() if isinstance(found, Search) else found
 
 
 def match_cosines(calibration: Calibration | None) -> list[float]:

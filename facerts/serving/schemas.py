@@ -93,9 +93,6 @@ class CommonOptions(ThresholdOptions):
 
     aligned: bool | None = None
     """Treat the images as aligned crops and skip the detector. Default: only where the service has no detector."""
-    resize_crops: bool | None = None
-    """Resize aligned crops that are not 112 x 112; otherwise they are an error, because they may be photos. Default: as
-    the service was started."""
 
 
 class Options(CommonOptions):

@@ -295,7 +295,6 @@ class Service:
             prepare,
             detector=self.detector_for(options),
             max_faces=1 if options.largest else self.settings.max_faces,
-            resize_crops=self.scorer.resize_crops if options.resize_crops is None else options.resize_crops,
             min_face_size=self.scorer.min_face_size,
         )
 

@@ -14,7 +14,7 @@ import skimage.data
 from numpy.typing import NDArray
 
 import facerts
-from facerts.detection import SCRFD, YuNet, open_detector, open_face_finder
+from facerts.detection import SCRFD, Search, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
 from facerts.hub.catalog import in_catalog
 from facerts.hub.fetch import fetch
@@ -51,16 +51,14 @@ def test_detectors_need_a_model(tmp_path: Path) -> None:
 @KINDS
 def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
     model = write(tmp_path / "m.onnx")
-    identities = set()
-    for options in ({}, {"threshold": 0.9}, {"size": 320}, {"threshold": 0.2, "size": 96}):
-        detector = open_detector(model, **options)  # type: ignore[arg-type]
-        assert detector.identity == kind(model, **options, threads=2).identity
-        assert hashlib.sha256(model.read_bytes()).hexdigest() in detector.identity
-        identities.add(detector.identity)
-    # It covers all that detections depend on.
-    assert len({*identities, kind(write(tmp_path / "other.onnx", sides=(96, 96))).identity}) == 5
-    default = {"threshold": 0.5, "size": 640} if kind is SCRFD else {"threshold": 0.6, "size": 1024}
-    assert kind(model, **default).identity in identities
+    other = write(tmp_path / "other.onnx", sides=(96, 96))
+    assert hashlib.sha256(model.read_bytes()).hexdigest() in open_detector(model).identity
+    # It covers all that detections depend on, and nothing else.
+    changes = {"threshold": 0.9}, {"size": 320}, {"size": "full"}, {"rotate": False}
+    identities = {open_detector(model, **options).identity for options in ({}, *changes)}  # type: ignore[arg-type]
+    assert len({*identities, open_detector(other).identity}) == 6
+    default = 0.5 if kind is SCRFD else 0.6
+    assert open_detector(model, threshold=default, size="auto", threads=2).identity in identities
     for opened in (open_detector, kind):
         with pytest.raises(ModelError, match="has no NoSuchProvider here"):
             opened(model, providers=["NoSuchProvider"])
@@ -68,7 +66,7 @@ def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable
 
 @KINDS
 def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
-    detector = kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3, size=160)
+    detector = Search(kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3), 160)
     squares = np.random.default_rng(0).integers(0, 256, (24, 16, 24, 3), dtype=np.uint8)
     images = [squares[row].repeat(8, axis=0).repeat(8, axis=1)[: 128 - row] for row in range(24)]
 
@@ -107,9 +105,10 @@ def test_files_that_are_not_detectors_are_refused(
 def test_outputs_that_are_not_finite_are_refused(
     tmp_path: Path, kind: Kind, write: Callable[..., Path], form: dict[str, Any], message: str
 ) -> None:
-    detector = kind(write(tmp_path / "m.onnx", **form), size=160)
     with pytest.raises(ModelError, match=rf"m\.onnx: {message}"):
-        detector(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+        kind(write(tmp_path / "m.onnx", **form))(
+            np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        )
 
 
 def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path: Path) -> None:
@@ -176,6 +175,6 @@ def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: 
 def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
     with pytest.raises(ModelError, match="facerts models pull yunet"):
         open_detector("yunet")
-    assert isinstance(open_detector(str(reference_models / YUNET)), YuNet)
+    assert isinstance(open_detector(str(reference_models / YUNET)).network, YuNet)
     fetch(in_catalog("yunet"), reference_models / YUNET)
     assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import SCRFD, Detection, open_detector
+from facerts.detection import SCRFD, Detection, Search, open_detector
 from facerts.errors import ModelError
 from facerts.images import decode
-from tests.detectors import DISTANCES, POINTS, SECOND, iou, reference_faces, write_scrfd
+from tests.detectors import POINTS, SECOND, iou, reference_faces, write_scrfd
 from tests.foreign import write_embedder
 
 Image = NDArray[np.uint8]
@@ -53,7 +53,7 @@ def assert_same(found: list[Detection], expected: list[Any], atol: float = 1e-3)
 @pytest.mark.parametrize("threshold", [0.5, 0.25])
 def test_detections_match_a_slow_reference(model: Path, seed: int, threshold: float) -> None:
     image = draw_squares(seed)
-    found = SCRFD(model, size=SIZE, threshold=threshold)(image)
+    found = SCRFD(model, threshold=threshold)(image)
     expected = reference_faces(image, threshold)
     assert len(expected) >= 8
     assert any(face.score < SECOND for face in expected) == (threshold < SECOND)
@@ -76,7 +76,7 @@ def test_detections_match_a_slow_reference(model: Path, seed: int, threshold: fl
 )
 def test_outputs_are_assigned_by_their_shapes(tmp_path: Path, form: dict[str, Any]) -> None:
     image = draw_squares()
-    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", **form), size=SIZE)
+    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", **form))
     assert_same(detector(image), reference_faces(image, 0.5))
 
 
@@ -89,7 +89,7 @@ def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: 
     image = np.zeros((height, width, 3), dtype=np.uint8)
     left, top, right, bottom = (round(side) for side in lit)
     image[top:bottom, left:right, 0] = 255
-    faces = SCRFD(model, size=SIZE)(image)
+    faces = Search(SCRFD(model), SIZE)(image)
     boxes = np.array([face.box for face in faces])
     cell = 8 * max(height, width) / SIZE
     covered = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)]
@@ -98,12 +98,12 @@ def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: 
         np.testing.assert_allclose(face.box[2:] - face.box[:2], cell, rtol=0.05)
         np.testing.assert_allclose((face.points - face.box[:2]) / cell, POINTS, rtol=0.05)
     # Each side has its own factor: 333 x 10 pixels become 160 x 5 after rounding.
-    face = SCRFD(model, size=SIZE)(np.full((10, 333, 3), 255, dtype=np.uint8))[-1]
+    face = Search(SCRFD(model), SIZE)(np.full((10, 333, 3), 255, dtype=np.uint8))[-1]
     np.testing.assert_allclose(face.box[2:] - face.box[:2], [8 * 333 / 160, 8 * 10 / 5])
 
 
 def test_images_smaller_than_a_stride_are_accepted(model: Path) -> None:
-    detector = SCRFD(model, size=SIZE)
+    detector = Search(SCRFD(model), SIZE)
     for shape in ((1, 1), (3, 5), (7, 7), (1, 2000), (2000, 1)):
         assert detector(np.zeros((*shape, 3), dtype=np.uint8)) == []
         faces = detector(np.full((*shape, 3), 255, dtype=np.uint8))
@@ -112,79 +112,26 @@ def test_images_smaller_than_a_stride_are_accepted(model: Path) -> None:
 
 
 def test_the_padding_beside_the_photo_is_black_and_not_a_face(model: Path) -> None:
-    assert SCRFD(model, size=SIZE)(np.full((200, 300, 3), 120, dtype=np.uint8)) == []
-    # At this threshold a cell that is half photo and half padding is not a face.
-    faces = SCRFD(model, size=SIZE, threshold=0.6)(np.full((64, SIZE, 3), 255, dtype=np.uint8))
-    assert faces
-    assert max(face.box[3] for face in faces) == 64
-
-
-def test_a_face_that_fills_the_photo_is_found_at_the_coarse_scale(tmp_path: Path) -> None:
-    # Only at stride 32 of the coarse scale, where a cell is 128 pixels wide, is a box large enough to count.
-    wide = DISTANCES.copy()
-    wide[2, 0] = [1, 1, 2, 2]
-    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=wide), size=640)
-    image = np.zeros((640, 640, 3), dtype=np.uint8)
-    image[256:384, 256:384, 2] = 230
-    largest, *others = detector(image)
-    np.testing.assert_allclose(largest.box, [128, 128, 512, 512], atol=1e-3)
-    np.testing.assert_allclose(largest.points, 256 + POINTS * 128, atol=1e-3)
-    assert others
-    assert max(face.area for face in others) == pytest.approx(96**2)
-    # Faces that are small at the coarse scale are left to the full scale, which finds none here.
-    image[:] = 0
-    image[256:288, 256:288, 0] = 230
-    wide[2, 0] = [0, 0, 1, 1]
-    faces = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=wide), size=640)(image)
-    assert {round(face.area) for face in faces} == {64}
-
-
-def test_a_face_found_at_both_scales_comes_from_the_full_scale(tmp_path: Path) -> None:
-    distances = DISTANCES.copy()
-    distances[1, 0] = [0, 0, 5.5, 5.5]
-    distances[2, 0] = [0, 0, 11, 11]
-    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=distances), size=640)
-    image = np.zeros((640, 640, 3), dtype=np.uint8)
-    # A green cell at the coarse scale, with the higher score, and a blue one at the full scale: the same box.
-    image[:64, :64, 1] = 255
-    image[:32, :32, 2] = 200
-
-    def large() -> list[Detection]:
-        return [face for face in detector(image) if face.area > 300**2]
-
-    (fine,) = large()
-    image[..., 2] = 0
-    (coarse,) = large()
-    assert (fine.score, coarse.score) == (pytest.approx(200 / 255), pytest.approx(1))
-    for face in (fine, coarse):
-        np.testing.assert_allclose(face.box, [0, 0, 352, 352], atol=1e-3)
+    assert SCRFD(model)(np.full((107, 160, 3), 120, dtype=np.uint8)) == []
+    # At this threshold a cell that is partly padding is not a face.
+    faces = SCRFD(model, threshold=0.7)(np.full((52, SIZE, 3), 255, dtype=np.uint8))
+    assert max(face.box[3] for face in faces) == 48
 
 
 def test_a_fixed_input_determines_the_default_size(tmp_path: Path, model: Path) -> None:
     fixed = write_scrfd(tmp_path / "fixed.onnx", sides=(SIZE, SIZE))
     image = draw_squares()
     assert_same(SCRFD(fixed)(image), reference_faces(image, 0.5))
-    half = SCRFD(fixed, size=SIZE // 2)(np.repeat(np.repeat(image, 2, axis=0), 2, axis=1))
-    expected = SCRFD(model, size=SIZE // 2)(np.repeat(np.repeat(image, 2, axis=0), 2, axis=1))
-    assert_same(half, expected)
+    assert (SCRFD(fixed).size, SCRFD(fixed).tile, SCRFD(model).size) == (SIZE, (SIZE, SIZE), 640)
+    # A larger photo is searched in parts.
+    large = np.zeros((600, 900, 3), dtype=np.uint8)
+    large[320:328, 640:648, 0] = 255
+    boxes = np.array([face.box for face in Search(SCRFD(fixed), "full")(large)])
+    assert (np.abs(boxes - [640, 320, 648, 328]) < 8).all()
+    assert len(boxes)
     # It need not be square.
     wide = SCRFD(write_scrfd(tmp_path / "wide.onnx", sides=(64, SIZE)))
     assert_same(wide(image[:64]), reference_faces(image[:64], 0.5))
-    tall = np.full((128, 32, 3), 255, dtype=np.uint8)
-    assert max(face.box[3] for face in wide(tall)) == pytest.approx(128)
-    with pytest.raises(ModelError, match=r"input is \[1, 3, 160, 160\], so photos cannot be fitted into 192"):
-        SCRFD(fixed, size=192)
-
-
-def test_a_small_input_is_searched_at_one_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for size, scales in ((320, 1), (640, 2)):
-        detector = SCRFD(write_scrfd(tmp_path / "m.onnx", sides=(size, size)))
-        ran = []
-        monkeypatch.setattr(
-            detector, "_run", lambda canvas, run=detector._run, ran=ran: ran.append(1) or run(canvas)
-        )
-        detector(np.zeros((50, 50, 3), dtype=np.uint8))
-        assert len(ran) == scales
 
 
 @pytest.fixture
@@ -204,7 +151,7 @@ def test_the_detector_of_a_pack_is_found(pack: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.tempdir", str(home))
     image = draw_squares()
     for path in (pack, packed):
-        assert_same(SCRFD(path, size=SIZE)(image), reference_faces(image, 0.5))
+        assert_same(SCRFD(path)(image), reference_faces(image, 0.5))
     assert list(home.iterdir()) == []
     # One without lists what is in it.
     (pack / "det_500m.onnx").unlink()

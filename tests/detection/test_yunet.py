@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, save
 
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, YuNet
+from facerts.detection import Detection, Search, YuNet
 from facerts.errors import ModelError
 from facerts.images import decode
 from tests.detectors import write_scrfd, write_yunet
@@ -97,7 +97,7 @@ def test_larger_photos_are_downscaled_and_give_boxes_in_their_own_pixels(model: 
     # Downscaling by area restores an image whose pixels were repeated.
     large = np.ascontiguousarray(image.repeat(3, axis=0).repeat(3, axis=1))
     found, expected = (
-        sorted(YuNet(model, size=160)(photo), key=lambda face: (round(face.score, 4), *np.round(face.box)))
+        sorted(Search(YuNet(model), 160)(photo), key=lambda face: (round(face.score, 4), *np.round(face.box)))
         for photo in (large, image)
     )
     assert len(found) == len(expected) > 0
@@ -108,16 +108,16 @@ def test_larger_photos_are_downscaled_and_give_boxes_in_their_own_pixels(model: 
 
 
 def test_each_side_is_rescaled_by_its_own_factor(model: Path) -> None:
-    # 333 x 15 pixels become 160 x 7 after rounding.
-    image = draw_squares(15, 333)
-    expected = opencv_faces(model, cv2.resize(image, (160, 7), interpolation=cv2.INTER_AREA), 0.3)
-    found = YuNet(model, size=160, threshold=0.3)(image)
+    # 250 x 15 pixels become 160 x 10 after rounding.
+    image = draw_squares(15, 250)
+    expected = opencv_faces(model, cv2.resize(image, (160, 10), interpolation=cv2.INTER_AREA), 0.3)
+    found = Search(YuNet(model, threshold=0.3), 160, rotate=False)(image)
     assert len(found) == len(expected) > 0
     tops, bottoms = expected[:, 1], expected[:, 1] + expected[:, 3]
-    assert sorted(face.box[1] for face in found) == pytest.approx(sorted(tops * 15 / 7), abs=0.01)
-    assert sorted(face.box[3] for face in found) == pytest.approx(sorted(bottoms * 15 / 7), abs=0.01)
+    assert sorted(face.box[1] for face in found) == pytest.approx(sorted(tops * 15 / 10), abs=0.01)
+    assert sorted(face.box[3] for face in found) == pytest.approx(sorted(bottoms * 15 / 10), abs=0.01)
     lefts = [face.points[0, 0] for face in found]
-    assert sorted(lefts) == pytest.approx(sorted(expected[:, 4] * 333 / 160), abs=0.01)
+    assert sorted(lefts) == pytest.approx(sorted(expected[:, 4] * 250 / 160), abs=0.01)
 
 
 def test_the_requested_threads_and_providers_are_used(model: Path) -> None:
@@ -198,7 +198,7 @@ def test_on_real_photos_it_finds_the_same_faces_as_opencv(
     published: Path, facerts_data: Path, folder: str
 ) -> None:
     source = open_images(facerts_data / "photos" / folder)
-    detector = YuNet(published, threads=1, size=10_000)
+    detector = YuNet(published, threads=1)
     faces = 0
     for index in range(len(source)):
         image = decode(source.read(index), where=source.location(index))

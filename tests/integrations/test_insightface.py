@@ -106,9 +106,9 @@ def test_options_reach_the_models(model: Path, scrfd: Path) -> None:
         app.get(LIT)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
     assert app.scorer.detector is not None
-    assert app.scorer.detector.identity.endswith("threshold 0.7, side 320")
+    assert app.scorer.detector.identity.endswith("threshold 0.7, size 320, turned")
     assert app.scorer.recognizer.opened.threads == 1
-    for options, accepted in (({}, False), ({"min_quality": -9}, True), ({"keep": "none"}, None)):
+    for options, accepted in (({}, False), ({"min_quality": -np.inf}, True), ({"keep": "none"}, None)):
         faces = prepared(model, allowed_modules=["detection"], detector=scrfd, **options).get(LIT, 2)
         assert [face.accepted for face in faces] == [accepted] * 2
         assert list(faces[0]) == ["bbox", "kps", "det_score", *CROP_SCORES]

@@ -89,8 +89,7 @@ def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
 
 
 def test_a_scorer_says_what_it_is(scorer: Scorer) -> None:
-    resizing = Scorer(scorer.quality, scorer.recognizer, resize_crops=True)
-    assert repr(resizing) == "<Scorer quality m.onnx, recognizer m.onnx, detector none, resize_crops=True>"
+    assert repr(scorer) == "<Scorer quality m.onnx, recognizer m.onnx, detector auto>"
 
 
 def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:

@@ -80,8 +80,8 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     source = open_images(folder)
     with pytest.raises(Error, match=r"6 finished parts of an unfinished run; continue it with --resume"):
         ScoreJob(out, source, scorer.settings(), 7).begin(resume=False)
-    detector, crops = {"detector": "none"}, {"detector": "none", "resize_crops": True}
-    for other, names in ((detector, "detector"), (crops, "detector, resize_crops")):
+    none, small = {"detector": "none"}, {"detector": "none", "min_face_size": 9}
+    for other, names in ((none, "detector"), (small, "detector, min_face_size")):
         settings = load(model, **other).settings()  # type: ignore[arg-type]
         with pytest.raises(Error, match=rf"different settings \({names}\)"):
             ScoreJob(out, source, settings, 7).begin(resume=True)

@@ -79,8 +79,7 @@ def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     for row, expected in zip(scorer.score([tmp_path / name for name in names]), words, strict=True):
         assert expected in (row.error or "")
         assert bool(expected) == bool(row.error)
-    resizing = Scorer(scorer.quality, scorer.recognizer, resize_crops=True)
-    assert "image 0: 15 x 15 pixels are too few" in str(resizing.score(draw_face(0, 0)[:15, :15])[0].error)
+    assert "image 0: 15 x 15 pixels are too few" in str(scorer.score(draw_face(0, 0)[:15, :15])[0].error)
     line = np.zeros(4, dtype=np.uint8)
     assert "(H, W, 3)" in str(scorer.score([line])[0].error)
 
@@ -170,6 +169,7 @@ ROWS = [
         0,
         [1.0, 2.5, 3.0, 4.0],
         [*map(float, range(10))],
+        90,
         0.9,
         [1.0, -2.0, 3.5],
         42.5,

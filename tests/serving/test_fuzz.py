@@ -24,7 +24,7 @@ IMAGES = [
     for kind in (".jpg", ".png", ".webp", ".bmp")
 ]
 OPTIONS = (
-    *("embeddings", "largest", "aligned", "resize_crops", "keep"),
+    *("embeddings", "largest", "aligned", "keep"),
     *("min_quality", "fmr", "fpir", "k", "other"),
 )
 RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}

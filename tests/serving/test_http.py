@@ -122,7 +122,7 @@ def test_metrics_count_what_was_done(photo_scorer: Scorer) -> None:
     assert not any("secret" in label for _, labels in values for label in labels)
 
 
-COMMON = {"aligned", "resize_crops", "keep", "min_quality"}
+COMMON = {"aligned", "keep", "min_quality"}
 # The options of each route, and the least and the most images of a form.
 ROUTES = {
     "/v1/score": (COMMON | {"embeddings", "largest"}, 1, 16, "Scores"),

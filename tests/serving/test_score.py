@@ -45,7 +45,7 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
     raw = slow_embedding(pixels[None])[0]
     assert embedding == pytest.approx(raw / np.linalg.norm(raw), abs=1e-5)
     scores = {name: getattr(row, name) for name in ("quality", "percentile", "uncertainty")}
-    unknown = dict.fromkeys(("box", "points", "det_score", "pose"))
+    unknown = dict.fromkeys(("box", "points", "rotation", "det_score", "pose"))
     said = {"accepted": True, "verdict": "good", "reasons": ["noisy"]}
     assert image.pop("faces") == [{**unknown, **scores, **said}]
     assert image == {"name": None, "width": 112, "height": 112, "found": 1, "error": None}
@@ -113,15 +113,8 @@ def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
 ) -> None:
     square = encode_png(np.full((250, 250, 3), 60, dtype=np.uint8))
     for response in (post(client, square), post(photo_client, square, aligned=True)):
-        assert problem(response) == (422, "unusable_images")
-        assert "250 x 250 pixels are not an aligned crop of 112 x 112" in response.json()["error"]
-        assert "resize_crops" in response.json()["error"]
-    ((found,),) = faces(post(client, square, resize_crops=True))
-    assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
-    assert len(faces(post(photo_client, square, aligned=True, resize_crops=True))[0]) == 1
-    with running(Scorer(scorer.quality, scorer.recognizer, resize_crops=True), Settings()) as resizing:
-        assert len(faces(post(resizing, square))[0]) == 1
-        assert post(resizing, square, resize_crops=False).status_code == 422
+        ((found,),) = faces(response)
+        assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
 
 
 def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> None:
@@ -158,7 +151,7 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     assert body["error"].startswith("none of the 3 images could be scored; the first: ")
     assert [image["name"] for image in body["images"]] == ["0.png", "1.png", "2.png"]
     assert "empty" in body["images"][1]["error"]
-    small = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)), resize_crops=True)
+    small = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)))
     assert small.json()["images"][0]["error"].startswith("1 x 1 pixels are too few for a face")
 
 
