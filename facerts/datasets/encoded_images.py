@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.images import IMAGE_SUFFIXES, in_flight
+from facerts.images import IMAGE_SUFFIXES, image_suffix, in_flight
 from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 
@@ -66,7 +66,7 @@ def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
     name = PurePosixPath(source.key(index)).name
     # The key of a record may be a bare number; a file without an image suffix would not be found again.
     if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
-        name += _image_suffix(data)
+        name += image_suffix(data)
     if source.labels is None:
         return EncodedImage(0, name, data)
     label = int(source.labels[index])
@@ -101,11 +101,3 @@ def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> i
 def row_slices(count: int) -> Iterator[slice]:
     """Slices that together cover ``count`` rows, so that computing on each needs little memory."""
     return (slice(start, start + SLICE) for start in range(0, count, SLICE))
-
-
-def _image_suffix(data: bytes) -> str:
-    if data[:8] == b"\x89PNG\r\n\x1a\n":
-        return ".png"
-    if data[:4] == b"RIFF":
-        return ".webp"
-    return ".bmp" if data[:2] == b"BM" else ".jpg"

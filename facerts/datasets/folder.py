@@ -12,7 +12,11 @@ import numpy as np
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.images import IMAGE_SUFFIXES, MAX_BYTES
+from facerts.io.console import warn
 from facerts.io.files import read_file, regular
+
+# Of Synology, macOS, QNAP and Windows; others, such as .thumbnails, .@__thumb and .Trashes, are hidden.
+_OF_SYSTEMS = frozenset(("@eaDir", "@Recycle", "#recycle", "__MACOSX", "$RECYCLE.BIN", "lost+found"))
 
 
 class Files(Source):
@@ -70,9 +74,10 @@ def open_folder(path: Path) -> Files:
     Images are ordered by path. Files whose names are not those of images are skipped. What has the name of an image and
     is no folder counts as one, such as a broken link; the error comes when it is read.
     """
-    _, folders, names = next(os.walk(path, onerror=_refuse))
-    flat = sorted(filter(is_image_name, names))
-    nested = [(folder, key) for folder in sorted(folders) for key in _images_below(path, folder)]
+    found = _walk(path, links=False)
+    keys = [os.path.join(below, name) for below, names in found for name in filter(is_image_name, names)]
+    flat = sorted(key for key in keys if os.sep not in key)
+    nested = sorted((key for key in keys if os.sep in key), key=lambda key: key.replace(os.sep, "\0"))
     if flat and nested:
         raise DataError(
             f"{path} contains both images and subfolders with images; "
@@ -82,16 +87,16 @@ def open_folder(path: Path) -> Files:
         raise DataError(f"{path}: no images found ({', '.join(sorted(IMAGE_SUFFIXES))})")
     if flat:
         return Files(path.name, path, flat, None)
-    return Files(path.name, path, [key for _, key in nested], [identity for identity, _ in nested])
+    return Files(path.name, path, nested, [key.split(os.sep, 1)[0] for key in nested])
 
 
 def open_tree(path: Path) -> Files:
     """Open all images below a folder, ordered by path, without identities."""
     keys: list[str] = []
     other_files = 0
-    for root, names in _walk(path):
+    for below, names in _walk(path):
         images = [name for name in names if is_image_name(name)]
-        keys += [os.path.relpath(os.path.join(root, name), path) for name in images]
+        keys += [os.path.join(below, name) for name in images]
         other_files += len(names) - len(images)
     if not keys:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -100,26 +105,35 @@ def open_tree(path: Path) -> Files:
     return Files(path.name, path, sorted(keys), None, other_files=other_files)
 
 
-def _images_below(path: Path, folder: str) -> list[str]:
-    """The images in a subfolder and its own subfolders, but not those that are links, as paths relative to ``path``."""
-    keys: list[str] = []
-    for root, _, names in os.walk(path / folder, onerror=_refuse):
-        below = os.path.relpath(root, path)
-        keys += [os.path.join(below, name) for name in filter(is_image_name, names)]
-    return sorted(keys, key=lambda key: key.split(os.sep))
+def _walk(path: Path, *, links: bool = True) -> Iterator[tuple[str, list[str]]]:
+    """Every folder below a path, relative to it, with the names of its files; not those that systems make.
 
-
-def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every folder with the names of its files; links are followed, but each folder is visited only once."""
+    Links to folders are followed, but each folder is visited only once; without ``links``, only those directly below.
+    """
     seen: set[tuple[int, int]] = set()
+    skipped: dict[str, int] = {}
     for root, folders, names in os.walk(path, onerror=_refuse, followlinks=True):
+        below = "" if root == str(path) else os.path.relpath(root, path)
         status = os.stat(root)
-        if (status.st_dev, status.st_ino) in seen:
+        if links and (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders.sort()
-        yield root, names
+        left_out = {name for name in folders if name in _OF_SYSTEMS or name.startswith(".")}
+        for name in left_out:
+            inside = [each for _, _, files in os.walk(os.path.join(root, name)) for each in files]
+            skipped[os.path.join(below, name)] = len([*filter(is_image_name, inside)])
+        if below and not links:
+            left_out |= {name for name in folders if os.path.islink(os.path.join(root, name))}
+        folders[:] = sorted({*folders} - left_out)
+        yield below, names
+    skipped = {folder: images for folder, images in skipped.items() if images}
+    if images := sum(skipped.values()):
+        warn(
+            f"{path}: skipped {images:,} image{'s' * (images > 1)} in {len(skipped):,} "
+            f"folder{'s' * (len(skipped) > 1)} of thumbnails, of deleted files or hidden, such as {min(skipped)}; "
+            "give a folder by itself to read it"
+        )
 
 
 def _refuse(error: OSError) -> None:

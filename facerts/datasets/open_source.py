@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 
@@ -16,11 +17,14 @@ from facerts.datasets.records import open_records
 from facerts.datasets.source import DerivedSource, Source
 from facerts.datasets.tar import TarShard
 from facerts.errors import DataError
+from facerts.io.console import warn
 from facerts.io.files import address_problem
 
 LIST_SUFFIXES = frozenset({".txt", ".lst"})
 # Of files that hold or name several images.
 SEVERAL_SUFFIXES = LIST_SUFFIXES | {".rec", ".tar", ".bin"}
+# People with names alike that a warning lists.
+SHOWN = 5
 
 
 class Joined(DerivedSource):
@@ -72,7 +76,9 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
             (fold_0_data.txt), a tar shard, a .bin set, a list file (.txt or .lst, a path on each line), or an image; a
             pattern with ``*`` that matches several of them; or a sequence of these, which are joined.
     """
-    return _open_all(spec, _open_one)
+    source = _open_all(spec, _open_one)
+    _warn_of_alike(source)
+    return source
 
 
 def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
@@ -136,6 +142,23 @@ def _not_a_pipe(path: Path) -> Path:
     if not is_image and path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path}: not a file or folder; give a source that is one")
     return path
+
+
+def _warn_of_alike(source: Source) -> None:
+    alike: dict[str, list[str]] = {}
+    for name in source.identities:
+        alike.setdefault(normalize("NFD", name.casefold()), []).append(name)
+    several = [
+        " and ".join(name + " (decomposed)" * (not is_normalized("NFC", name)) for name in names)
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    if several:
+        more = f"; and {len(several) - SHOWN:,} more" * (len(several) > SHOWN)
+        warn(
+            f"{source.name}: people whose names differ only in case or Unicode normalization: "
+            f"{'; '.join(several[:SHOWN])}{more}; if they are the same person, give them the same name"
+        )
 
 
 def _open_one(path: Path) -> Source:

@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import ImageError
 from facerts.images import decode_crop
 
 
@@ -52,12 +51,7 @@ class Source(ABC):
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         """An image as an aligned crop, ``(112, 112, 3) uint8`` RGB."""
-        data = self.read(index)
-        try:
-            return decode_crop(data, where="")
-        except ImageError as error:
-            # Building the location for millions of good images would cost time, so it is added only here.
-            raise ImageError(f"{self.location(index)}{error}") from error
+        return decode_crop(self.read(index), where=self.location(index))
 
     def crop_identity(self) -> str | None:
         """What the crops depend on besides the images' bytes; empty if nothing, None if that is not known."""

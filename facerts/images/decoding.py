@@ -5,11 +5,13 @@ that are not images, are truncated, or could take unreasonable time or memory.
 
 Supported formats are JPEG, PNG, WebP and BMP, recognized by their first bytes. Grayscale becomes three equal channels,
 of 16-bit channels the upper 8 bits are kept, CMYK is converted, an alpha channel is dropped (the colors under it stay
-as stored), and EXIF orientation is applied. HEIC, AVIF and TIFF are read by Pillow where it is installed.
+as stored), EXIF orientation is applied, and of an animation the first frame is read. HEIC, AVIF, TIFF and GIF are read
+by Pillow where it is installed.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -20,15 +22,16 @@ from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, reserve
 from facerts.images.pillow import decode_with_pillow
+from facerts.io.console import warn
 from facerts.io.files import address_problem, regular
 
-# By suffix. Files of the last one are never read, but people have them, and an error is better than silence.
+# By suffix.
 IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".heic", ".heif", ".avif", ".tif", ".tiff", ".gif")
 )
 # Formats by their first bytes: those that OpenCV decodes, those that Pillow reads, and others that people have.
 _CHECKS = {"JPEG": jpeg.check, "PNG": png.check, "WebP": webp.check, "BMP": bmp.check}
-_OF_PILLOW = frozenset(("HEIC", "AVIF", "TIFF"))
+_OF_PILLOW = frozenset(("HEIC", "AVIF", "TIFF", "GIF"))
 _BEGINNINGS = {
     b"\xff\xd8": "JPEG",
     png.SIGNATURE: "PNG",
@@ -62,7 +65,17 @@ def decode(
         return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
     if known not in _CHECKS:
         raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
-    height, width, pixels = _CHECKS[known](data, where, max_pixels)
+    checked = _CHECKS[known](data, where, max_pixels)
+    image = _decoded(checked.data, checked.height, checked.width, where)
+    if checked.other_end:
+        other = _decoded(checked.other_end, checked.height, checked.width, where)
+        if cv2.norm(image, other, cv2.NORM_INF):
+            raise ImageError(f"{where}: the {known} is truncated")
+        _warn_of_missing_end(where, known)
+    return image
+
+
+def _decoded(pixels: bytes, height: int, width: int, where: str) -> NDArray[np.uint8]:
     reserve(height, width)
     try:
         image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
@@ -78,6 +91,12 @@ def decode(
     return image.astype(np.uint8, copy=False)
 
 
+# Images are decoded more than once: to be drawn in, and in each epoch of training.
+@lru_cache(1000)
+def _warn_of_missing_end(where: str, known: str) -> None:
+    warn(f"{where}: the end of the {known} is missing, but all of its pixels are there")
+
+
 def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Read and decode an image file; see ``decode``."""
     try:
@@ -88,6 +107,12 @@ def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
         problem = address_problem(path) or f"{path}: cannot be read ({error.strerror})"
         raise ImageError(problem) from error
     return decode(data, where=str(path), max_pixels=max_pixels)
+
+
+def image_suffix(data: bytes) -> str:
+    """The suffix for an image whose name has none, such as a record; ``.jpg`` if its format is unknown."""
+    suffix = f".{_format(data).lower()}"
+    return suffix if suffix in IMAGE_SUFFIXES - {".jpeg"} else ".jpg"
 
 
 def _format(data: bytes) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
+from random import Random
 
 from facerts.errors import ImageError
 from facerts.images.limits import (
@@ -26,21 +27,27 @@ _SKIPPED = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
 # which is another format under the same name, or have arithmetic codes, whose decoder works on when the data has ended.
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2})
 _OTHER_FRAMES = frozenset({0xC3, *range(0xC5, 0xD0)})
-_SCAN, _END, _PADDING = 0xDA, 0xD9, 0xFF
+_PROGRESSIVE, _SCAN, _END, _PADDING = 0xC2, 0xDA, 0xD9, 0xFF
+_END_MARKER = b"\xff\xd9"
 # In a scan 0xFF is followed by 0x00, a restart marker or padding; anything else ends the scan.
 _END_OF_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _NOT_PADDING = re.compile(rb"[^\xff]")
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+_ZEROS = bytes(16)
+_NOISE = Random(0).randbytes(256).replace(b"\xff", b"")
 _BLOCK = 8
 
 
 def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     """Walk a JPEG to its end marker.
 
-    libjpeg fills the missing part of a truncated file with gray and goes on, so truncation is detected here.
+    libjpeg fills the missing part of a truncated file with gray and goes on, so truncation is detected here, where only
+    the marker may be missing by ``other_end``.
     """
     frame = b""
     scans: list[bytes] = []
-    height = width = 0
+    height = width = kind = begin = 0
+    is_cut = False
     position, last = 2, len(data) - _SEGMENT.size
     for _ in range(MAX_JPEG_SEGMENTS):
         if position > last:
@@ -66,7 +73,7 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
         if marker in _FRAMES and len(content) > _FRAME.size:
             if frame:
                 raise ImageError(f"{where}: broken JPEG, a second frame header at byte {position}")
-            frame = content
+            kind, frame = marker, content
             height, width, _ = _FRAME.unpack_from(frame)
             check_pixels(height, width, max_pixels, where)
             position += 2 + length
@@ -74,17 +81,33 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
             scans.append(content)
             if len(scans) > MAX_JPEG_SCANS:
                 raise ImageError(f"{where}: the JPEG has more than {MAX_JPEG_SCANS} scans")
-            end = _END_OF_SCAN.search(data, position + 2 + length)
+            begin = position + 2 + length
+            end = _END_OF_SCAN.search(data, begin)
+            is_cut = end is None
             position = len(data) if end is None else end.start()
         else:
             raise _broken(where, position)
     else:
         raise ImageError(f"{where}: the JPEG has more than {MAX_JPEG_SEGMENTS:,} segments")
-    if not scans or not data.startswith(b"\xff\xd9", position):
+    # Nothing else may be missing if the only scan has all components; zeros are what broken transfers leave.
+    complete = kind != _PROGRESSIVE and [scan[:1] for scan in scans] == [frame[_FRAME.size - 1 : _FRAME.size]]
+    if is_cut and complete and not data.endswith(_ZEROS):
+        return CheckedImage(height, width, *_ends(data, begin))
+    if not scans or not data.startswith(_END_MARKER, position):
         raise ImageError(f"{where}: the JPEG is truncated")
     if len(scans) > 1:
         _check_work(frame, scans, where)
     return CheckedImage(height, width, data)
+
+
+def _ends(data: bytes, begin: int) -> tuple[bytes, bytes]:
+    """A file with a scan from a byte on that does not end: with an end, and with noise before it."""
+    # The first byte of a marker would make one of the noise.
+    data = data.rstrip(b"\xff")
+    # Behind a whole interval, libjpeg ignores all bytes up to the next restart marker.
+    last = [b"\xff\xd7", *_RESTART.findall(data, begin)][-1]
+    following = bytes((0xFF, 0xD0 | (last[1] + 1) % 8))
+    return data + _END_MARKER, data + _NOISE + following + _NOISE + _END_MARKER
 
 
 def _check_work(frame: bytes, scans: list[bytes], where: str) -> None:

@@ -29,6 +29,7 @@ MAX_JPEG_SCAN_SAMPLES = 16 * MAX_PIXELS
 MAX_JPEG_SEGMENTS = 10_000
 # 300 KB of Huffman codes can expand to 400 MB of tables, on top of 11 bytes per pixel.
 MAX_LOSSLESS_WEBP_PIXELS = 25_000_000
+TOO_LARGE = "scale the image down or cut it into parts"
 # Of the decoded images that all threads work on: fourteen photos of 12 megapixels, or two of the largest.
 MAX_BYTES_IN_FLIGHT = 512 << 20
 
@@ -39,12 +40,15 @@ _thread = threading.local()
 class CheckedImage(NamedTuple):
     """An image file within the limits: its size from the header, before EXIF orientation, and what to decode of it.
 
-    ``data`` are pixels and orientation alone.
+    Attributes:
+        data: pixels and orientation alone.
+        other_end: the same with other bytes behind, where the file ends within the pixels; no pixel may depend on them.
     """
 
     height: int
     width: int
     data: bytes
+    other_end: bytes = b""
 
 
 def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str = "") -> None:
@@ -52,7 +56,9 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
     if height < 1 or width < 1:
         raise ImageError(f"{where}: its header claims {width} x {height} pixels")
     if height * width > limit:
-        raise ImageError(f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{scope}")
+        raise ImageError(
+            f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{scope}; {TOO_LARGE}"
+        )
 
 
 def check_exif(size: int, where: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError, first_line
-from facerts.images.limits import MAX_PIXELS, reserve
+from facerts.images.limits import MAX_PIXELS, TOO_LARGE, check_pixels, reserve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +26,7 @@ _PILLOW_NAMES = {"HEIC": "HEIF"}
 
 
 def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) -> NDArray[np.uint8]:
-    """Decode an image of a format that only Pillow reads, of several pages the first, to upright RGB."""
+    """Decode an image of a format that only Pillow reads, of several pages or frames the first, to upright RGB."""
     try:
         import PIL.Image
 
@@ -40,6 +40,8 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
         ) from error
     try:
         image = PIL.Image.open(BytesIO(data), formats=[_PILLOW_NAMES.get(known, known)])
+    except PIL.Image.DecompressionBombError as error:
+        raise ImageError(f"{where}: {first_line(error)}; {TOO_LARGE}") from error
     # Pillow does not say what its decoders raise for broken files.
     except Exception as error:
         raise ImageError(f"{where}: broken {known}, Pillow cannot read it ({first_line(error)})") from error
@@ -53,8 +55,7 @@ def from_pillow(image: Image, where: str, max_pixels: int = MAX_PIXELS) -> NDArr
 
     if image.mode not in MODES + MODES_OF_16_BITS:
         raise ImageError(f"{where}: a PIL image of mode {image.mode}; convert it to RGB first")
-    if image.width * image.height > max_pixels:
-        raise ImageError(f"{where}: {image.width} x {image.height} pixels exceed the limit of {max_pixels:,}")
+    check_pixels(image.height, image.width, max_pixels, where)
     reserve(image.height, image.width)
     # Pillow reads the file only now, and does not say what its decoders raise for broken ones.
     try:

@@ -12,9 +12,10 @@ from facerts.images.limits import MAX_LOSSLESS_WEBP_PIXELS, CheckedImage, check_
 
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after RIFF, its size, and WEBP
-_CANVAS, _LOSSY, _LOSSLESS, _EXIF = b"VP8X", b"VP8 ", b"VP8L", b"EXIF"
+_CANVAS, _LOSSY, _LOSSLESS, _EXIF, _FRAME = b"VP8X", b"VP8 ", b"VP8L", b"EXIF", b"ANMF"
 _IMAGES = frozenset({_LOSSY, _LOSSLESS})
-_IS_ANIMATED, _HAS_EXIF = 0x02, 0x08
+_HAS_EXIF = 0x08
+_FRAME_HEADER = 16  # where and how long the frame is shown
 _SIDES = struct.Struct("<HH")
 _SIDE = (1 << 14) - 1
 
@@ -28,14 +29,18 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     canvas = exif = b""
     if kind == _CANVAS:
         canvas = content
-        if canvas[:1] and canvas[0] & _IS_ANIMATED:
-            raise ImageError(f"{where}: animated WebP is not supported; save one of its frames")
+        still = True
         while position < end:
+            start = position
             other, payload, position = _read(data, position, end, where)
-            if other in _IMAGES and kind == _CANVAS:
+            if other == _FRAME and kind == _CANVAS:
+                # The chunks of the first frame are walked as if they were the file's.
+                still, position = False, start + _CHUNK.size + _FRAME_HEADER
+            elif other in _IMAGES and kind == _CANVAS:
                 kind, content = other, payload
             elif other == _EXIF and not exif:
-                exif = payload
+                # Some programs write what precedes it in a JPEG.
+                exif = payload.removeprefix(b"Exif\0\0")
     if kind not in _IMAGES:
         raise ImageError(f"{where}: broken WebP, it contains no image")
     height, width = _size(kind, content, where)
@@ -45,7 +50,7 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     chunks = _chunk(kind, content)
     if canvas:
         sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
-        if canvas[4:] != sides:
+        if still and canvas[4:] != sides:
             raise ImageError(f"{where}: broken WebP, its image and canvas differ in size")
         check_exif(len(exif), where)
         chunks = _chunk(_CANVAS, bytes([_HAS_EXIF if exif else 0, 0, 0, 0]) + sides) + chunks

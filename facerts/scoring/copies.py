@@ -9,7 +9,7 @@ from itertools import chain, count
 from pathlib import Path, PureWindowsPath
 
 from facerts.datasets.source import Source
-from facerts.images import decode, encode_jpeg, encode_png
+from facerts.images import decode, encode_jpeg, encode_png, image_suffix
 from facerts.io.file_names import safe_path
 from facerts.io.files import atomic_write, remove_unfinished, writing
 from facerts.scoring.annotate import annotate
@@ -64,7 +64,7 @@ class Copies:
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)
             name = _relative_path(source.key(index))
-            copy = name if name.suffix else name.with_suffix(_suffix(data))
+            copy = name if name.suffix else name.with_suffix(image_suffix(data))
             written += write_copy(folder, copy, data)
         return written
 
@@ -73,11 +73,6 @@ def _relative_path(key: str) -> Path:
     """A key as a path that stays inside a folder, whatever a tar file contains, with either kind of slash."""
     path = PureWindowsPath(key)
     return safe_path([part for part in path.parts if part not in ("..", path.anchor)] or ["image"])
-
-
-def _suffix(data: bytes) -> str:
-    """The suffix for an image whose name has none, such as a record."""
-    return {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}.get(data[:2], ".bmp")
 
 
 def write_copy(folder: Path, name: Path, data: bytes) -> list[Path]:

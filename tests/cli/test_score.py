@@ -26,7 +26,7 @@ def crops(tmp_path: Path) -> Path:
     folder.mkdir()
     for number in range(3):
         (folder / f"{number}.png").write_bytes(encode_png(draw_face(number, 0)))
-    (folder / "broken.jpg").write_bytes(b"GIF89a")
+    (folder / "broken.jpg").write_bytes(b"%PDF-1.7")
     return folder
 
 
@@ -62,7 +62,7 @@ def test_decisions_and_errors_have_columns_and_the_status(
     header, *rows = table_of(captured.out)
     assert header == ["image", "face", "quality", "accepted", "note"]
     assert [row[-2:] for row in rows[:3]] == [["no", "below the threshold"]] * 3
-    assert rows[3][1:] == ["GIF is not read; convert it to JPEG or PNG"]
+    assert rows[3][1:] == ["PDF is not read; convert it to JPEG or PNG"]
     assert "failed          1" in captured.out
     # The table has the error already.
     assert captured.err == ""
@@ -80,7 +80,7 @@ def test_a_table_is_limited_and_says_so(
     assert "images          52" in captured.out
     assert "the table will have 50 rows, for 52 images; --out FILE writes all" in captured.err
     assert "2 more rows are not shown; --out FILE writes them all" in captured.err
-    assert "broken.jpg: GIF is not read" in captured.err
+    assert "broken.jpg: PDF is not read" in captured.err
     assert run("score", crops, "--model", model, "--json") == 1
     result = json.loads(capsys.readouterr().out)
     assert [row["error"] is None for row in result["rows"]] == [True] * 51 + [False]
@@ -97,7 +97,7 @@ def test_standard_output_gets_what_a_file_gets(
         captured = capsys.readouterr()
         assert captured.out == (tmp_path / name).read_text()
         assert "images          4" in captured.err
-        assert "broken.jpg: GIF is not read" in captured.err
+        assert "broken.jpg: PDF is not read" in captured.err
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text())))) == 4
 
 

@@ -214,6 +214,11 @@ def _webps() -> list[Files]:
 
 
 @lru_cache
+def _gifs() -> list[Files]:
+    return [{"a.gif": _saved("GIF", mode, frames)} for mode in ("RGB", "L") for frames in (1, 3)]
+
+
+@lru_cache
 def _bmps() -> list[Files]:
     return [{"a.bmp": _saved("BMP", mode)} for mode in ("RGB", "L", "P", "1")] + [{"a.bmp": _core_bitmap()}]
 
@@ -560,6 +565,7 @@ READERS = {
     "jpeg": Reader(_decode, _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
     "png": Reader(_decode, _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
     "webp": Reader(_decode, _webps, hostile=partial(corpus.hostile_images, ".webp")),
+    "gif": Reader(_decode, _gifs, hostile=partial(corpus.hostile_images, ".gif")),
     "bmp": Reader(_decode, _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
     "records": Reader(_read_records, _record_sets, hostile=corpus.hostile_records),
     "bin": Reader(_read_file, _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),

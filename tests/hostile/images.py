@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 from facerts.datasets.synthetic import draw_face
+from tests.hostile.videos import gif
 
 # ----------------------------------------------------------------------------------------------------------- JPEG
 
@@ -323,6 +324,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "lossless.jpg": (jpeg(frame(8, 8, marker=LOSSLESS), scan([1, 2, 3])), "marker FFC3"),
         "pixels.jpg": (jpeg(large), "32760 x 32760 pixels are more"),
         "scans.jpg": (jpeg(scans), "more than 100 scans"),
+        "work_without_end.jpg": (jpeg(baseline(8_000, 8_000), scan([1]) * 90)[:-2], "truncated"),
         "work.jpg": (jpeg(progressive(8_000, 8_000, 90)), "more than the limit of 1,024,000,000"),
         "segments.jpg": (jpeg(segment(0xE1) * 10_001, small), "more than 10,000 segments"),
     }
@@ -363,7 +365,14 @@ def refused() -> dict[str, tuple[bytes, str]]:
         ),
         "animation.webp": (
             webp(webp_canvas(5_000, 5_000, 2), riff_chunk(b"ANIM", bytes(6)), riff_chunk(b"ANMF", bytes(40))),
-            "animated WebP",
+            "it contains no image",
+        ),
+        "frame.webp": (
+            webp(
+                webp_canvas(32, 32, 2),
+                riff_chunk(b"ANMF", bytes(16) + riff_chunk(b"VP8L", lossless(16_000, 16_000))),
+            ),
+            "16000 x 16000 pixels are more",
         ),
         "pixels.webp": (webp(riff_chunk(b"VP8L", lossless(16_000, 16_000))), "16000 x 16000 pixels are more"),
         "tables.webp": (
@@ -385,6 +394,13 @@ def refused() -> dict[str, tuple[bytes, str]]:
             "unknown header of 2147483647",
         ),
     }
+    canvas, one_pixel = gif(32, 1), struct.pack("<HHHH", 0, 0, 1, 1)
+    found |= {
+        "canvas.gif": (gif(8_001, 1), "8001 x 8001 pixels are more"),
+        "largest_canvas.gif": (gif(65_535, 1), "scale the image down"),
+        "frame.gif": (canvas.replace(one_pixel, bytes(4) + b"\xff" * 4), "scale the image down"),
+        "no_frame.gif": (gif(32, 0), "broken GIF"),
+    }
     return found
 
 
@@ -403,6 +419,8 @@ def costly() -> dict[str, bytes]:
         "progressive_odd_sampling.jpg": jpeg(
             progressive(10_000, 6_400, 12, components=[(1, 3, 1), (2, 1, 1), (3, 1, 1), (4, 3, 1)])
         ),
+        "without_end.jpg": jpeg(baseline(10_000, 6_400, data=bytes(750_000) + b"\1"))[:-2],
+        "frames.gif": gif(8_000, 40_000),
         "exif.jpg": jpeg(strings * 15, baseline(32, 32)),
         "deep.png": png(png_header(8_000, 8_000, depth=16, color=RGBA), chunk(b"IDAT", repeated(rows, 80))),
         "texts.png": black_png(text * 120),

@@ -20,6 +20,7 @@ from facerts.images import (
     encode_jpeg,
     encode_png,
     fit_crop,
+    image_suffix,
     jpeg,
     read,
 )
@@ -110,7 +111,7 @@ def test_exif_orientation_is_applied(face: Image8, orientation: int) -> None:
     [
         (b"", "empty"),
         (b"hello, this is text", "not a JPEG"),
-        (b"GIF89a" + bytes(20), "GIF is not read"),
+        (b"GIF89a" + bytes(20), "broken GIF"),
         (b"\0\0\0\x18ftypheic\0\0\0\0", "broken HEIC"),
         (b"\0\0\0\x18ftypmif1\0\0\0\0", "broken HEIC"),
         (b"\0\0\0\x18ftypavif\0\0\0\0", "broken AVIF"),
@@ -137,10 +138,28 @@ def test_a_truncated_image_is_refused(face: Image8, kind: str, share: float) -> 
         decode(data[: int(share * len(data))], where="x")
 
 
-@pytest.mark.parametrize("missing", [1, 2])
-def test_a_jpeg_without_its_last_bytes_is_refused(face: Image8, missing: int) -> None:
-    with pytest.raises(ImageError, match="truncated"):
-        decode(encode_jpeg(face)[:-missing], where="x")
+@pytest.mark.parametrize("options", [{}, {"restart_marker_blocks": 3}, {"progressive": True}])
+def test_a_jpeg_may_lack_its_end_marker_but_nothing_else(
+    face: Image8, options: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Its lower half is of the gray that libjpeg fills missing rows with.
+    image = np.concatenate([face[:40, :40], np.full((40, 40, 3), 128, np.uint8)])
+    data = encoded(Image.fromarray(image), "JPEG", quality=90, **options)
+    read_without = []
+    for missing in range(len(data) - data.index(b"\xff\xda")):
+        try:
+            cut = decode(data[: len(data) - missing], where="x.jpg")
+        except ImageError:
+            continue
+        assert np.array_equal(cut, decode(data, where="x"))
+        read_without.append(missing)
+    assert read_without == ([0] if "progressive" in options else [0, 1, 2])
+    for broken in (data[:-9], data[:-9] + bytes(500)):
+        with pytest.raises(ImageError, match=r"x\.jpg: the JPEG is truncated"):
+            decode(broken, where="x.jpg")
+    warning = "warning: x.jpg: the end of the JPEG is missing, but all of its pixels are there\n"
+    assert capsys.readouterr().err == warning * (len(read_without) > 1)
+    decoding._warn_of_missing_end.cache_clear()
 
 
 def test_broken_pixels_are_refused(face: Image8) -> None:
@@ -209,11 +228,20 @@ def test_a_large_incompressible_interlaced_png_is_read(depth: int, color: int, s
     assert np.array_equal(decode(data, where="x"), np.array(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
-def test_the_still_image_of_an_animated_png_is_read(face: Image8) -> None:
-    other = Image.fromarray(face[::-1])
-    data = encoded(Image.fromarray(face), "PNG", save_all=True, append_images=[other])
-    assert b"fdAT" in data
-    assert np.array_equal(decode(data, where="x"), face)
+@pytest.mark.parametrize(("kind", "mark"), [("PNG", b"fdAT"), ("WEBP", b"ANMF")])
+def test_the_first_frame_of_an_animation_is_read(face: Image8, kind: str, mark: bytes) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    others = [Image.fromarray(face[::-1])]
+    data = encoded(Image.fromarray(face), kind, save_all=True, append_images=others, lossless=True, exif=exif)
+    assert mark in data
+    assert np.array_equal(decode(data, where="x"), face[::-1, ::-1])
+
+
+def test_a_frame_may_be_smaller_than_its_canvas() -> None:
+    frame = bytes(16) + hostile.riff_chunk(b"VP8L", hostile.lossless(32, 32))
+    data = hostile.webp(hostile.webp_canvas(40, 40, 2), hostile.riff_chunk(b"ANMF", frame))
+    assert decode(data, where="x").shape == (32, 32, 3)
 
 
 @pytest.mark.parametrize("lossless", [False, True])
@@ -260,6 +288,7 @@ def test_an_image_whose_size_differs_from_its_header_is_refused(
 )
 def test_a_file_is_checked_as_the_format_that_the_decoder_takes_it_for(data: bytes, known: str) -> None:
     assert decoding._format(data) == known
+    assert image_suffix(data) == f".{known.lower() or 'jpg'}".replace("jpeg", "jpg")
 
 
 def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(

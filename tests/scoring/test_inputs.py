@@ -80,7 +80,7 @@ def test_a_bad_pil_image_becomes_a_row_with_its_error(
     assert rows[2].error is None
     large = Image.new("1", (20_000, 20_000))
     (row,) = scorer.score(large)
-    assert "20000 x 20000 pixels exceed the limit of" in str(row.error)
+    assert "20000 x 20000 pixels are more than the limit of" in str(row.error)
 
 
 def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
