@@ -322,6 +322,8 @@ class Gallery:
 def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
     """The outcome for a face, which has no candidates if it cannot be searched for."""
     row = face.row
+    # Rounding may carry the cosine of the same image beyond 1.
+    candidates = tuple((name, max(-1.0, min(score, 1.0))) for name, score in candidates)
     person, cosine = candidates[0] if candidates else (None, None)
     if cosine is not None:
         decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
@@ -338,7 +340,7 @@ def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: fl
         threshold if candidates else None,
         row.percentile,
         row.quality,
-        tuple(candidates),
+        candidates,
         row.reasons,
         row.error,
     )

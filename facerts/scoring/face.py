@@ -109,7 +109,12 @@ class Face:
                 f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer for "
                 "both"
             )
-        return float(self.embedding.astype(np.float64) @ other.embedding.astype(np.float64))
+        return cosine(self.embedding, other.embedding)
+
+
+def cosine(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """The cosine of two vectors of unit length, which rounding must not carry beyond 1."""
+    return float(np.clip(first.astype(np.float64) @ second.astype(np.float64), -1, 1))
 
 
 def embedded(faces: Sequence[Face]) -> list[Face]:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
-from facerts.scoring.face import Face
+from facerts.scoring.face import Face, cosine
 from facerts.scoring.reasons import NO_FACE, NOT_A_FACE, in_words
 
 Decision = Literal["same", "different", "inconclusive"]
@@ -86,7 +84,7 @@ class MatchRule:
         )
         if first.vector is None or second.vector is None:
             return result
-        similarity = float(first.vector.astype(np.float64) @ second.vector.astype(np.float64))
+        similarity = cosine(first.vector, second.vector)
         reason = "; ".join([*self._too_poor(first), *self._too_poor(second)]) or None
         notes = [*_several_faces(first), *_several_faces(second)]
         if similarity > IDENTICAL:
@@ -116,11 +114,9 @@ class MatchRule:
 
     def _too_poor(self, face: Face) -> Iterator[str]:
         row = face.row
-        if not row.rejected:
-            return
-        if NOT_A_FACE in row.reasons:
+        if row.rejected and NOT_A_FACE in row.reasons:
             yield f"{row.path}: not a face"
-        else:
+        elif row.rejected:
             percentile = "" if row.percentile is None else f"percentile {int(row.percentile)}, "
             yield (
                 f"{row.path}: {percentile}quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
