@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 BytesLike = bytes | bytearray | memoryview
 Color: TypeAlias = Literal["RGB", "BGR", "rgb", "bgr"]
 ImageInput: TypeAlias = "str | Path | bytes | bytearray | memoryview | BinaryIO | NDArray[np.uint8] | Image"
+# Channels that stand for three where an array has one or four: gray, or with alpha.
+_CHANNELS = {(1,): [0, 0, 0], (4,): [0, 1, 2]}
 ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
 
 
@@ -33,8 +35,8 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
 
     Args:
         images: a path, encoded bytes, a file that is open in binary mode, an ``(H, W, 3) uint8`` array (also gray,
-            ``(H, W)``, or with alpha, ``(H, W, 4)``) or a PIL image; a sequence of these; or ``(N, H, W, 3) uint8``.
-            The path of a folder, record directory, shard or list stands for all images in it; so does a ``Source``.
+            with one or no channel, or with alpha) or a PIL image; a sequence of these; or ``(N, H, W, 3) uint8``. The
+            path of a folder, record directory, shard or list stands for all images in it; so does a ``Source``.
         color: order of the channels of arrays.
         by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
             another image another name.
@@ -102,7 +104,10 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
 
 def _content(image: Any) -> Any:
     """What an open file contains, as far as it may be an image; everything else as it is."""
-    return image.read(MAX_BYTES + 1) if _is_file(image) else image
+    content = image.read(MAX_BYTES + 1) if _is_file(image) else image
+    if content is not image and isinstance(content, str):
+        raise Error("a file must be open in binary mode, not as text")
+    return content
 
 
 def _is_file(image: object) -> bool:
@@ -126,9 +131,9 @@ def pixels_problem(image: object) -> str:
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:
     if image is None:
         raise ImageError(f"{name}: None is no image; cv2.imread returns it for a file that it cannot read")
-    if image.dtype == np.uint8 and image.ndim == 2 and 0 not in image.shape:
-        return np.repeat(image[..., None], 3, axis=2)
-    pixels = image[..., :3] if image.ndim == 3 and image.shape[2] == 4 else image
-    if problem := pixels_problem(pixels):
-        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {problem}")
+    pixels = image[..., None] if image.ndim == 2 else image
+    if pixels.shape[2:] in _CHANNELS:
+        pixels = pixels[..., _CHANNELS[pixels.shape[2:]]]
+    if pixels_problem(pixels):
+        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {pixels_problem(image)}")
     return np.ascontiguousarray(pixels if color == "RGB" else pixels[..., ::-1])

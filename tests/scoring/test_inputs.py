@@ -110,11 +110,18 @@ def test_files_in_memory_and_other_bytes_are_images(scorer: Scorer, crops: Crops
         assert scorer.score(image) == expected
     with (tmp_path / "a.png").open("rb") as file:
         assert scorer.score([file]) == expected
+    with (
+        (tmp_path / "a.png").open(encoding="latin-1") as text,
+        pytest.raises(Error, match="open in binary mode"),
+    ):
+        scorer.score(text)  # type: ignore[arg-type]
 
 
 def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crops) -> None:
     gray = crops[0, ..., 0]
     assert scorer.score(gray) == scorer.score(np.repeat(gray[..., None], 3, axis=2))
+    assert scorer.score(gray[..., None], color="BGR") == scorer.score(gray)
+    assert "not (112, 112) float64" in str(scorer.score(gray / 255)[0].error)
     alpha = np.dstack([crops[0], gray])
     assert scorer.score(alpha) == scorer.score(crops[0])
     bgra = np.dstack([crops[0][..., ::-1], gray])
