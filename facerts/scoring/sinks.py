@@ -47,8 +47,7 @@ def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
         MissingExtraError: Parquet without pyarrow.
     """
     check_sink(path)
-    path = Path(path)
-    with SINKS[path.suffix](path, row_type) as put:
+    with SINKS[Path(path).suffix](Path(path), row_type) as put:
         yield put
 
 
@@ -90,15 +89,9 @@ def put_json_lines(file: Writable) -> Put:
 
 
 @contextmanager
-def _csv(path: Path, row_type: type[Any]) -> Iterator[Put]:
+def _text(path: Path, row_type: type[Any]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        yield put_csv(file, row_type)
-
-
-@contextmanager
-def _jsonl(path: Path, row_type: type[Any]) -> Iterator[Put]:
-    with atomic_write(path, "w") as file:
-        yield put_json_lines(file)
+        yield put_csv(file, row_type) if path.suffix == ".csv" else put_json_lines(file)
 
 
 @contextmanager
@@ -185,8 +178,8 @@ def from_cell(cell: str) -> str:
 
 
 SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
-    ".csv": _csv,
-    ".jsonl": _jsonl,
+    ".csv": _text,
+    ".jsonl": _text,
     ".parquet": _parquet,
 }
 
@@ -210,7 +203,8 @@ def write_embeddings(path: str | Path, scored: Sequence[Face]) -> None:
     faces = [entry for entry in scored if entry.vector is not None]
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
-        raise Error(f"no face was found in any of the {len(scored)} images, so there is nothing to write")
+        cause = f" ({len(failed)} could not be read, the first: {failed[0].error})" if failed else ""
+        raise Error(f"no face was found in any of the {len(scored)} images{cause}; nothing is written")
     arrays = {
         "paths": np.array([entry.row.path for entry in faces]),
         "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),
