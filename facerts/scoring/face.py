@@ -106,8 +106,7 @@ class Face:
         """Cosine similarity of two faces, -1 to 1."""
         if self.model_sha256 != other.model_sha256:
             raise ModelError(
-                f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer for "
-                "both"
+                f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer"
             )
         return cosine(self.embedding, other.embedding)
 
@@ -132,5 +131,5 @@ def embedded(faces: Sequence[Face]) -> list[Face]:
         for at, vector in zip(now, recognizer(np.stack(crops)), strict=True):
             row = replace(known[at].row, model_sha256=recognizer.sha256)
             known[at] = replace(known[at], row=row, vector=vector)
-        missing = [at for at in missing if at not in now]
+        missing = [at for at in missing if known[at].vector is None]
     return known

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 BytesLike = bytes | bytearray | memoryview
 Color: TypeAlias = Literal["RGB", "BGR", "rgb", "bgr"]
 ImageInput: TypeAlias = "str | Path | bytes | bytearray | memoryview | BinaryIO | NDArray[np.uint8] | Image"
+ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
 # Channels that stand for three where an array has one or four: gray, or with alpha.
 _CHANNELS = {(1,): [0, 0, 0], (4,): [0, 1, 2]}
-ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
+# A PIL image is loaded when it is first used, which breaks if two threads do that to the same one.
+_PIL_LOCKS = [Lock() for _ in range(61)]
 
 
 def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) -> list[LazyImage]:
@@ -92,13 +95,12 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     image = _content(image)
     # None is what cv2.imread returns for a file that it cannot read, which other images must not suffer from.
     if not (isinstance(image, BytesLike | np.ndarray | None) or is_pil(image)):
-        raise Error(
-            f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
-        )
+        kind = type(image).__name__
+        raise Error(f"{name}: an image must be a path, bytes, an array or a PIL image, not {kind}")
     if isinstance(image, BytesLike):
         return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
-        return LazyImage(name, partial(from_pillow, image, name))
+        return LazyImage(name, partial(_from_pil, image, name))
     return LazyImage(name, partial(_from_array, image, name, color), color)
 
 
@@ -126,6 +128,11 @@ def pixels_problem(image: object) -> str:
         return type(image).__name__
     valid = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and 0 not in image.shape
     return "" if valid else f"{image.shape} {image.dtype}"
+
+
+def _from_pil(image: Image, name: str) -> NDArray[np.uint8]:
+    with _PIL_LOCKS[id(image) % len(_PIL_LOCKS)]:
+        return from_pillow(image, name)
 
 
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:

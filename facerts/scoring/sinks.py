@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,10 @@ from facerts.scoring.face import Face
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import Row
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 Put = Callable[[Any], None]
-
-
-class Writable(Protocol):
-    """A text file, or what takes text in the place of one."""
-
-    def write(self, text: str, /) -> int: ...
-
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
@@ -59,15 +55,13 @@ def check_sink(path: str | Path) -> None:
     """
     path = Path(path)
     if path.suffix not in SINKS:
-        raise Error(
-            f"{path}: rows are written as {', '.join(SINKS)}; choose a file with one of these suffixes"
-        )
+        raise Error(f"{path}: rows are written as {', '.join(SINKS)}; choose one of these suffixes")
     check_writable(path)
     if path.suffix == ".parquet":
         _pyarrow()
 
 
-def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
+def put_csv(file: SupportsWrite[str], row_type: type[Any] = Row) -> Put:
     """A function that writes one row as CSV; the header is written now."""
     # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -79,7 +73,7 @@ def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
     return put
 
 
-def put_json_lines(file: Writable) -> Put:
+def put_json_lines(file: SupportsWrite[str]) -> Put:
     """A function that writes one row as a line of JSON."""
 
     def put(row: Any) -> None:

@@ -71,10 +71,9 @@ class MatchRule:
 
     def verify(self, first: Face, second: Face) -> Verification:
         """Compare two faces; the result has an error if there is none in one of the images."""
+        error = "; ".join([*_error(first), *_error(second)]) or None
         result = replace(
-            self.failed(
-                first.row.path, second.row.path, "; ".join([*_error(first), *_error(second)]) or None
-            ),
+            self.failed(first.row.path, second.row.path, error),
             first_quality=first.row.quality,
             second_quality=second.row.quality,
             first_percentile=first.row.percentile,

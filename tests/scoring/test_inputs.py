@@ -83,6 +83,16 @@ def test_a_bad_pil_image_becomes_a_row_with_its_error(
     assert "20000 x 20000 pixels exceed the limit of" in str(row.error)
 
 
+def test_threads_do_not_load_one_pil_image_at_the_same_time(model: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, "JPEG")
+    scorer = facerts.load(model, resize_crops=True)
+    for _ in range(5):
+        image = Image.open(file)  # not loaded yet
+        assert [row.error for row in scorer.score([image] * 8)] == [None] * 8
+
+
 def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
     (row,) = scorer.score("https://example.org/a.jpg")
     assert row.error == "https://example.org/a.jpg is an address; download it first and give the file"
