@@ -247,6 +247,8 @@ class Gallery:
 
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
+        if k < 1:
+            raise Error(f"a search for {k} people; give a number from 1 on")
         threshold, content = self.threshold(fpir).cosine, self.summary()
         usable = [face for face in faces if face.vector is not None and not face.row.rejected]
         for face in usable:

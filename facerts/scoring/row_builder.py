@@ -94,9 +94,8 @@ class RowBuilder:
         detection, quality = image.detections[face], _to_float(outputs.quality, at)
         reasons = in_order(model_reasons(outputs, at) + image.reasons[face])
         accepted, reasons = self.decide(quality, reasons)
-        percentile = (
-            None if self.calibration is None or quality is None else self.calibration.percentile(quality)
-        )
+        known = self.calibration
+        percentile = None if known is None or quality is None else known.percentile(quality)
         verdict = None
         if quality is not None and self.cutoffs is not None:
             verdict = NON_FACE if NOT_A_FACE in reasons else VERDICTS[bisect_right(self.cutoffs, quality)]

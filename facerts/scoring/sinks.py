@@ -102,11 +102,10 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
             pyarrow.struct({"name": pyarrow.string(), "value": pyarrow.float64()})
         ),
     }
-    columns = [
+    schema = pyarrow.schema(
         (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string()))
         for field in fields(row_type)
-    ]
-    schema = pyarrow.schema(columns)
+    )
     rows: list[dict[str, Any]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
 
@@ -153,9 +152,8 @@ def _cell(value: object) -> object:
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
     if isinstance(value, tuple):
-        return to_cell(
-            ";".join(each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
-        )
+        names = (each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
+        return to_cell(";".join(names))
     if isinstance(value, bool):
         return "true" if value else "false"
     return value

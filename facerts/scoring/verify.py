@@ -85,7 +85,8 @@ class MatchRule:
             return result
         similarity = cosine(first.vector, second.vector)
         reason = "; ".join([*self._too_poor(first), *self._too_poor(second)]) or None
-        notes = [*_several_faces(first), *_several_faces(second)]
+        several = [face for face in (first, second) if face.found > 1]
+        notes = [f"{face.row.path}: {face.found} faces, of which the largest is compared" for face in several]
         if similarity > IDENTICAL:
             notes.append("both images give the same embedding, so they are probably copies of one image")
         answer: Decision = "same" if similarity >= self.threshold else "different"
@@ -127,8 +128,3 @@ def _error(face: Face) -> Iterator[str]:
         yield face.row.error
     elif face.vector is None:
         yield f"{face.row.path}: {in_words([NO_FACE])}"
-
-
-def _several_faces(face: Face) -> Iterator[str]:
-    if face.found > 1:
-        yield f"{face.row.path}: {face.found} faces, of which the largest is compared"

@@ -162,6 +162,9 @@ def test_rates_that_are_possible_and_not() -> None:
     for fpir in (0, 1, -0.1, math.nan):
         with pytest.raises(Error, match="not above 0 and below 1"):
             Gallery(draw(3, 2)).threshold(fpir)
+    for k in (0, -1):
+        with pytest.raises(Error, match="give a number from 1"):
+            Gallery(draw(3, 2)).match([], k=k)
     with pytest.raises(DataError, match="at least two people"):
         Gallery(draw(1, 3)).threshold(0.1)
     # The rarest have a threshold beyond all scores.
