@@ -247,6 +247,8 @@ class Gallery:
 
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
+        if k < 1:
+            raise Error(f"a search for {k} people; give a number from 1 on")
         threshold, content = self.threshold(fpir).cosine, self.summary()
         usable = [face for face in faces if face.vector is not None and not face.row.rejected]
         for face in usable:
@@ -322,6 +324,8 @@ class Gallery:
 def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:
     """The outcome for a face, which has no candidates if it cannot be searched for."""
     row = face.row
+    # Rounding may carry the cosine of the same image beyond 1.
+    candidates = tuple((name, max(-1.0, min(score, 1.0))) for name, score in candidates)
     person, cosine = candidates[0] if candidates else (None, None)
     if cosine is not None:
         decision = Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
@@ -338,7 +342,7 @@ def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: fl
         threshold if candidates else None,
         row.percentile,
         row.quality,
-        tuple(candidates),
+        candidates,
         row.reasons,
         row.error,
     )

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -115,8 +114,7 @@ def find_people(
             f"{name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
             "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
         )
-    if math.isnan(min_quality):
-        raise Error("the minimum quality is not a number; give one, or -inf for none")
+    scorer.row_builder(min_quality)  # refuses what is not a number
     check_folder(out)
     source = _outside(images if isinstance(images, Source) else open_images(images), out)
     with locked(out):

@@ -106,10 +106,14 @@ class Face:
         """Cosine similarity of two faces, -1 to 1."""
         if self.model_sha256 != other.model_sha256:
             raise ModelError(
-                f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer for "
-                "both"
+                f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer"
             )
-        return float(self.embedding.astype(np.float64) @ other.embedding.astype(np.float64))
+        return cosine(self.embedding, other.embedding)
+
+
+def cosine(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """The cosine of two vectors of unit length, which rounding must not carry beyond 1."""
+    return float(np.clip(first.astype(np.float64) @ second.astype(np.float64), -1, 1))
 
 
 def embedded(faces: Sequence[Face]) -> list[Face]:
@@ -127,5 +131,5 @@ def embedded(faces: Sequence[Face]) -> list[Face]:
         for at, vector in zip(now, recognizer(np.stack(crops)), strict=True):
             row = replace(known[at].row, model_sha256=recognizer.sha256)
             known[at] = replace(known[at], row=row, vector=vector)
-        missing = [at for at in missing if at not in now]
+        missing = [at for at in missing if known[at].vector is None]
     return known

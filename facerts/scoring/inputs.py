@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -26,6 +27,10 @@ BytesLike = bytes | bytearray | memoryview
 Color: TypeAlias = Literal["RGB", "BGR", "rgb", "bgr"]
 ImageInput: TypeAlias = "str | Path | bytes | bytearray | memoryview | BinaryIO | NDArray[np.uint8] | Image"
 ImageInputs: TypeAlias = "ImageInput | Sequence[ImageInput] | Sequence[LazyImage] | Source"
+# Channels that stand for three where an array has one or four: gray, or with alpha.
+_CHANNELS = {(1,): [0, 0, 0], (4,): [0, 1, 2]}
+# A PIL image is loaded when it is first used, which breaks if two threads do that to the same one.
+_PIL_LOCKS = [Lock() for _ in range(61)]
 
 
 def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) -> list[LazyImage]:
@@ -33,8 +38,8 @@ def lazy_inputs(images: Any, color: Color = "RGB", *, by_content: bool = False) 
 
     Args:
         images: a path, encoded bytes, a file that is open in binary mode, an ``(H, W, 3) uint8`` array (also gray,
-            ``(H, W)``, or with alpha, ``(H, W, 4)``) or a PIL image; a sequence of these; or ``(N, H, W, 3) uint8``.
-            The path of a folder, record directory, shard or list stands for all images in it; so does a ``Source``.
+            with one or no channel, or with alpha) or a PIL image; a sequence of these; or ``(N, H, W, 3) uint8``. The
+            path of a folder, record directory, shard or list stands for all images in it; so does a ``Source``.
         color: order of the channels of arrays.
         by_content: name those without a path by the SHA-256 of their content instead, so that another call gives
             another image another name.
@@ -90,19 +95,21 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
     image = _content(image)
     # None is what cv2.imread returns for a file that it cannot read, which other images must not suffer from.
     if not (isinstance(image, BytesLike | np.ndarray | None) or is_pil(image)):
-        raise Error(
-            f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
-        )
+        kind = type(image).__name__
+        raise Error(f"{name}: an image must be a path, bytes, an array or a PIL image, not {kind}")
     if isinstance(image, BytesLike):
         return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
-        return LazyImage(name, partial(from_pillow, image, name))
+        return LazyImage(name, partial(_from_pil, image, name))
     return LazyImage(name, partial(_from_array, image, name, color), color)
 
 
 def _content(image: Any) -> Any:
     """What an open file contains, as far as it may be an image; everything else as it is."""
-    return image.read(MAX_BYTES + 1) if _is_file(image) else image
+    content = image.read(MAX_BYTES + 1) if _is_file(image) else image
+    if content is not image and isinstance(content, str):
+        raise Error("a file must be open in binary mode, not as text")
+    return content
 
 
 def _is_file(image: object) -> bool:
@@ -123,12 +130,17 @@ def pixels_problem(image: object) -> str:
     return "" if valid else f"{image.shape} {image.dtype}"
 
 
+def _from_pil(image: Image, name: str) -> NDArray[np.uint8]:
+    with _PIL_LOCKS[id(image) % len(_PIL_LOCKS)]:
+        return from_pillow(image, name)
+
+
 def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np.uint8]:
     if image is None:
         raise ImageError(f"{name}: None is no image; cv2.imread returns it for a file that it cannot read")
-    if image.dtype == np.uint8 and image.ndim == 2 and 0 not in image.shape:
-        return np.repeat(image[..., None], 3, axis=2)
-    pixels = image[..., :3] if image.ndim == 3 and image.shape[2] == 4 else image
-    if problem := pixels_problem(pixels):
-        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {problem}")
+    pixels = image[..., None] if image.ndim == 2 else image
+    if pixels.shape[2:] in _CHANNELS:
+        pixels = pixels[..., _CHANNELS[pixels.shape[2:]]]
+    if pixels_problem(pixels):
+        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {pixels_problem(image)}")
     return np.ascontiguousarray(pixels if color == "RGB" else pixels[..., ::-1])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding import Embedder, FaceOutputs, OnnxModel, OnnxQuality, load_embedder
 from facerts.embedding.onnx_embedder import load_model, outputs_of_crops
-from facerts.errors import ModelError
+from facerts.errors import Error, ModelError
 from facerts.hub.find import check_name, default_quality, find_or_pull
 from facerts.onnx.contract import Calibration, Description, MatchThreshold
 from facerts.onnx.providers import AUTO, CORES
@@ -45,6 +45,10 @@ class Runtime:
     providers: Sequence[str] | None = None
     threads: int | None = None
     batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if any(number is not None and number < 1 for number in (self.threads, self.batch_size)):
+            raise Error("threads and batch_size are numbers from 1 on, or None")
 
     def keywords(self) -> dict[str, Any]:
         """The arguments of functions that open a model."""

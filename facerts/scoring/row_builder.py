@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding import Embedder, FaceOutputs, OnnxModel
-from facerts.errors import ModelError
+from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
 from facerts.scoring.prepare import PreparedImage
@@ -37,6 +37,10 @@ class RowBuilder:
     calibration: Calibration | None = None
     cutoffs: tuple[float, float] | None = None
 
+    def __post_init__(self) -> None:
+        if self.min_quality is not None and math.isnan(self.min_quality):
+            raise Error("the minimum quality is not a number; give one, or -inf for none")
+
     def rows(self, image: PreparedImage, outputs: FaceOutputs | None, start: int = 0) -> list[Face]:
         """The rows of an image: one per face, or one with the reason why there is none.
 
@@ -45,17 +49,15 @@ class RowBuilder:
         """
         if outputs is None or not image.crops:
             return [Face(self._without_face(image))]
-        rows = (self._row(image, face, outputs, start + face) for face in range(len(image.crops)))
-        embeddings = outputs.embedding if outputs.embedding.shape[1] else None
         return [
             Face(
-                row,
+                self._row(image, at - start, outputs, at),
                 crop,
-                None if embeddings is None else embeddings[at],
+                outputs.embedding[at] if outputs.embedding.shape[1] else None,
                 _to_float(outputs.norm, at),
                 image.found,
             )
-            for at, (row, crop) in enumerate(zip(rows, image.crops, strict=True), start)
+            for at, crop in enumerate(image.crops, start)
         ]
 
     def decided(self, face: Face) -> Face:
@@ -63,9 +65,8 @@ class RowBuilder:
         row = face.row
         if row.face is None:
             return face
-        accepted, reasons = self.decide(
-            row.quality, tuple(reason for reason in row.reasons if reason != BELOW_THRESHOLD)
-        )
+        own = tuple(reason for reason in row.reasons if reason != BELOW_THRESHOLD)
+        accepted, reasons = self.decide(row.quality, own)
         return replace(face, row=replace(row, accepted=accepted, reasons=reasons))
 
     def decide(self, quality: float | None, reasons: tuple[str, ...]) -> tuple[bool | None, tuple[str, ...]]:
@@ -81,10 +82,9 @@ class RowBuilder:
     def _without_face(self, image: PreparedImage) -> Row:
         if image.error is not None:
             return Row(image.path, error=image.error, model_sha256=self.model.sha256)
-        accepted = None if self.min_quality is None else False
         return Row(
             image.path,
-            accepted=accepted,
+            accepted=None if self.min_quality is None else False,
             reasons=(NO_FACE,),
             smaller_faces=image.smaller,
             model_sha256=self.model.sha256,
@@ -94,9 +94,8 @@ class RowBuilder:
         detection, quality = image.detections[face], _to_float(outputs.quality, at)
         reasons = in_order(model_reasons(outputs, at) + image.reasons[face])
         accepted, reasons = self.decide(quality, reasons)
-        percentile = (
-            None if self.calibration is None or quality is None else self.calibration.percentile(quality)
-        )
+        known = self.calibration
+        percentile = None if known is None or quality is None else known.percentile(quality)
         verdict = None
         if quality is not None and self.cutoffs is not None:
             verdict = NON_FACE if NOT_A_FACE in reasons else VERDICTS[bisect_right(self.cutoffs, quality)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,10 @@ from facerts.scoring.face import Face
 from facerts.scoring.prepare import storable
 from facerts.scoring.row import Row
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 Put = Callable[[Any], None]
-
-
-class Writable(Protocol):
-    """A text file, or what takes text in the place of one."""
-
-    def write(self, text: str, /) -> int: ...
-
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
@@ -47,8 +43,7 @@ def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
         MissingExtraError: Parquet without pyarrow.
     """
     check_sink(path)
-    path = Path(path)
-    with SINKS[path.suffix](path, row_type) as put:
+    with SINKS[Path(path).suffix](Path(path), row_type) as put:
         yield put
 
 
@@ -60,15 +55,13 @@ def check_sink(path: str | Path) -> None:
     """
     path = Path(path)
     if path.suffix not in SINKS:
-        raise Error(
-            f"{path}: rows are written as {', '.join(SINKS)}; choose a file with one of these suffixes"
-        )
+        raise Error(f"{path}: rows are written as {', '.join(SINKS)}; choose one of these suffixes")
     check_writable(path)
     if path.suffix == ".parquet":
         _pyarrow()
 
 
-def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
+def put_csv(file: SupportsWrite[str], row_type: type[Any] = Row) -> Put:
     """A function that writes one row as CSV; the header is written now."""
     # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -80,7 +73,7 @@ def put_csv(file: Writable, row_type: type[Any] = Row) -> Put:
     return put
 
 
-def put_json_lines(file: Writable) -> Put:
+def put_json_lines(file: SupportsWrite[str]) -> Put:
     """A function that writes one row as a line of JSON."""
 
     def put(row: Any) -> None:
@@ -90,15 +83,9 @@ def put_json_lines(file: Writable) -> Put:
 
 
 @contextmanager
-def _csv(path: Path, row_type: type[Any]) -> Iterator[Put]:
+def _text(path: Path, row_type: type[Any]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        yield put_csv(file, row_type)
-
-
-@contextmanager
-def _jsonl(path: Path, row_type: type[Any]) -> Iterator[Put]:
-    with atomic_write(path, "w") as file:
-        yield put_json_lines(file)
+        yield put_csv(file, row_type) if path.suffix == ".csv" else put_json_lines(file)
 
 
 @contextmanager
@@ -115,11 +102,10 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
             pyarrow.struct({"name": pyarrow.string(), "value": pyarrow.float64()})
         ),
     }
-    columns = [
+    schema = pyarrow.schema(
         (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string()))
         for field in fields(row_type)
-    ]
-    schema = pyarrow.schema(columns)
+    )
     rows: list[dict[str, Any]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
 
@@ -166,9 +152,8 @@ def _cell(value: object) -> object:
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
     if isinstance(value, tuple):
-        return to_cell(
-            ";".join(each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
-        )
+        names = (each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
+        return to_cell(";".join(names))
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
@@ -185,8 +170,8 @@ def from_cell(cell: str) -> str:
 
 
 SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
-    ".csv": _csv,
-    ".jsonl": _jsonl,
+    ".csv": _text,
+    ".jsonl": _text,
     ".parquet": _parquet,
 }
 
@@ -210,7 +195,8 @@ def write_embeddings(path: str | Path, scored: Sequence[Face]) -> None:
     faces = [entry for entry in scored if entry.vector is not None]
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
-        raise Error(f"no face was found in any of the {len(scored)} images, so there is nothing to write")
+        cause = f" ({len(failed)} could not be read, the first: {failed[0].error})" if failed else ""
+        raise Error(f"no face was found in any of the {len(scored)} images{cause}; nothing is written")
     arrays = {
         "paths": np.array([entry.row.path for entry in faces]),
         "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),

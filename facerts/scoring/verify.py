@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
-from facerts.scoring.face import Face
+from facerts.scoring.face import Face, cosine
 from facerts.scoring.reasons import NO_FACE, NOT_A_FACE, in_words
 
 Decision = Literal["same", "different", "inconclusive"]
@@ -73,10 +71,9 @@ class MatchRule:
 
     def verify(self, first: Face, second: Face) -> Verification:
         """Compare two faces; the result has an error if there is none in one of the images."""
+        error = "; ".join([*_error(first), *_error(second)]) or None
         result = replace(
-            self.failed(
-                first.row.path, second.row.path, "; ".join([*_error(first), *_error(second)]) or None
-            ),
+            self.failed(first.row.path, second.row.path, error),
             first_quality=first.row.quality,
             second_quality=second.row.quality,
             first_percentile=first.row.percentile,
@@ -86,9 +83,10 @@ class MatchRule:
         )
         if first.vector is None or second.vector is None:
             return result
-        similarity = float(first.vector.astype(np.float64) @ second.vector.astype(np.float64))
+        similarity = cosine(first.vector, second.vector)
         reason = "; ".join([*self._too_poor(first), *self._too_poor(second)]) or None
-        notes = [*_several_faces(first), *_several_faces(second)]
+        several = [face for face in (first, second) if face.found > 1]
+        notes = [f"{face.row.path}: {face.found} faces, of which the largest is compared" for face in several]
         if similarity > IDENTICAL:
             notes.append("both images give the same embedding, so they are probably copies of one image")
         answer: Decision = "same" if similarity >= self.threshold else "different"
@@ -116,11 +114,9 @@ class MatchRule:
 
     def _too_poor(self, face: Face) -> Iterator[str]:
         row = face.row
-        if not row.rejected:
-            return
-        if NOT_A_FACE in row.reasons:
+        if row.rejected and NOT_A_FACE in row.reasons:
             yield f"{row.path}: not a face"
-        else:
+        elif row.rejected:
             percentile = "" if row.percentile is None else f"percentile {int(row.percentile)}, "
             yield (
                 f"{row.path}: {percentile}quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
@@ -132,8 +128,3 @@ def _error(face: Face) -> Iterator[str]:
         yield face.row.error
     elif face.vector is None:
         yield f"{face.row.path}: {in_words([NO_FACE])}"
-
-
-def _several_faces(face: Face) -> Iterator[str]:
-    if face.found > 1:
-        yield f"{face.row.path}: {face.found} faces, of which the largest is compared"

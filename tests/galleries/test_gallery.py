@@ -151,10 +151,20 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
             assert again == matches
 
 
+def test_rounding_carries_no_cosine_beyond_1() -> None:
+    images = draw(100, 1)
+    matches = Gallery(images).match(faces_of(images.embedding), k=2)
+    assert max(match.cosine or 0 for match in matches) == 1
+    assert max(cosine for match in matches for _, cosine in match.candidates) == 1
+
+
 def test_rates_that_are_possible_and_not() -> None:
     for fpir in (0, 1, -0.1, math.nan):
         with pytest.raises(Error, match="not above 0 and below 1"):
             Gallery(draw(3, 2)).threshold(fpir)
+    for k in (0, -1):
+        with pytest.raises(Error, match="give a number from 1"):
+            Gallery(draw(3, 2)).match([], k=k)
     with pytest.raises(DataError, match="at least two people"):
         Gallery(draw(1, 3)).threshold(0.1)
     # The rarest have a threshold beyond all scores.

@@ -83,6 +83,16 @@ def test_a_bad_pil_image_becomes_a_row_with_its_error(
     assert "20000 x 20000 pixels are more than the limit of" in str(row.error)
 
 
+def test_threads_do_not_load_one_pil_image_at_the_same_time(model: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, "JPEG")
+    scorer = facerts.load(model, resize_crops=True)
+    for _ in range(5):
+        image = Image.open(file)  # not loaded yet
+        assert [row.error for row in scorer.score([image] * 8)] == [None] * 8
+
+
 def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
     (row,) = scorer.score("https://example.org/a.jpg")
     assert row.error == "https://example.org/a.jpg is an address; download it first and give the file"
@@ -109,11 +119,18 @@ def test_files_in_memory_and_other_bytes_are_images(scorer: Scorer, crops: Crops
         assert scorer.score(image) == expected
     with (tmp_path / "a.png").open("rb") as file:
         assert scorer.score([file]) == expected
+    with (
+        (tmp_path / "a.png").open(encoding="latin-1") as text,
+        pytest.raises(Error, match="open in binary mode"),
+    ):
+        scorer.score(text)  # type: ignore[arg-type]
 
 
 def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crops) -> None:
     gray = crops[0, ..., 0]
     assert scorer.score(gray) == scorer.score(np.repeat(gray[..., None], 3, axis=2))
+    assert scorer.score(gray[..., None], color="BGR") == scorer.score(gray)
+    assert "not (112, 112) float64" in str(scorer.score(gray / 255)[0].error)
     alpha = np.dstack([crops[0], gray])
     assert scorer.score(alpha) == scorer.score(crops[0])
     bgra = np.dstack([crops[0][..., ::-1], gray])

@@ -15,6 +15,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
+from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
@@ -153,6 +154,13 @@ def test_a_scorer_and_a_face_can_be_sent_to_another_process() -> None:
     own = facerts.load(RECOGNIZER)
     assert pickle.loads(pickle.dumps(own)).model().models[0].name == RECOGNIZER
     assert len(pickle.loads(pickle.dumps(own)).model().models) == 1
+
+
+@pytest.mark.parametrize("option", ["threads", "batch_size"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_numbers_of_nothing_are_refused(option: str, number: int) -> None:
+    with pytest.raises(Error, match="threads and batch_size are numbers from 1"):
+        facerts.load(detector="none", **{option: number})
 
 
 def test_only_public_names_are_listed() -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,13 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
     write_description(model, quality="none")
     with pytest.raises(ModelError, match="has no quality"):
         facerts.load(model).score(faces, min_quality=1.0)
+
+
+def test_a_threshold_that_is_not_a_number_is_refused(scorer: Scorer) -> None:
+    image = np.full((112, 112, 3), 30, dtype=np.uint8)
+    for use in (scorer.score, scorer.faces, partial(scorer.verify, image, threshold=0.3)):
+        with pytest.raises(Error, match="the minimum quality is not a number"):
+            use(image, min_quality=math.nan)
 
 
 def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
@@ -289,6 +298,10 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
         assert (stored["det_score"].tolist(), stored["face_size"].tolist()) == ([0.75], [5.0])
     with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
+    with pytest.raises(
+        Error, match=r"of the 1 images \(1 could not be read, the first: .*bad\.png: not a JPEG"
+    ):
+        write_embeddings(tmp_path / "none.npz", list(scorer.score_each(folder / "bad.png")))
 
 
 def layouts(crops: Crops) -> list[Crops]:

@@ -57,6 +57,15 @@ def test_decisions_are_those_of_the_cosine_at_the_threshold(
     assert set(decisions) == {"same", "different"}
 
 
+def test_the_similarity_of_one_image_to_itself_is_1_and_never_above() -> None:
+    shipped = facerts.load()
+    similarities = []
+    for face in shipped.faces([draw_face(person, 0) for person in range(8)]):
+        similarities += [face.similarity(face), shipped.verify(face, face, keep="none").similarity or 0]
+    assert max(similarities) == 1
+    assert min(similarities) > 1 - 1e-6
+
+
 def test_a_pair_at_the_threshold_matches(tmp_path: Path) -> None:
     images = blocks(1), blocks(2)
     measured = facerts.load(write_matcher(tmp_path / "a.onnx")).verify(*images).similarity
