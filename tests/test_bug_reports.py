@@ -25,7 +25,7 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, Detector
 from facerts.detection.detector import largest_first, nms
-from facerts.errors import ImageError, ModelError
+from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
@@ -246,3 +246,46 @@ def test_no_size_of_a_photo_is_an_error(reference_models: Path, file: str, shape
     assert len(found) == (height > 3)
     for face in found:
         assert face.box[2] - face.box[0] == pytest.approx(0.36 * width, rel=0.2)
+
+
+def test_what_is_no_photo_is_refused_by_a_detector_with_what_it_is(tmp_path: Path) -> None:
+    detector = Detector(write_scrfd(tmp_path / "m.onnx"))
+    photo = np.zeros((64, 64, 3), dtype=np.uint8)
+    for wrong in (
+        photo[..., :1],
+        np.dstack([photo, photo])[..., :4],
+        photo / 255.0,
+        photo[:0],
+        None,
+        "a.jpg",
+    ):
+        with pytest.raises(ImageError, match=r"an image must be an array, \(H, W, 3\) uint8 RGB, not "):
+            detector(wrong)  # type: ignore[arg-type]
+    assert detector(photo) == []
+
+
+def test_settings_without_a_meaning_are_refused_before_a_photo_comes() -> None:
+    for name, values in (("det_threshold", (-0.1, 1.5, np.nan)), ("min_face_size", (-5, np.nan))):
+        for value in values:
+            with pytest.raises(Error, match=f"{name}.* must be .*0"):
+                facerts.load(**{name: value})
+    with pytest.raises(Error, match="det_size"):
+        facerts.load(det_size=3)
+
+
+def test_one_bad_image_costs_only_its_own_row(shipped: Scorer) -> None:
+    flat = Scorer(shipped.quality, shipped.recognizer, Placed((10, 10), side=0))
+    photo = np.full((200, 300, 3), 90, dtype=np.uint8)
+    (row,) = flat.score(photo)
+    assert "points of the face are all at the same position" in str(row.error)
+    nul, good = shipped.score(["a\0b.jpg", draw_face(0, 0)])
+    assert "cannot be read (embedded null" in str(nul.error)
+    assert good.error is None
+
+
+def test_an_array_of_photos_is_embedded_as_it_is_scored(shipped: Scorer) -> None:
+    photo = np.full((200, 300, 3), 90, dtype=np.uint8)
+    photo[20:132, 30:142] = draw_face(0, 0)
+    placed = Scorer(shipped.quality, shipped.recognizer, Placed((30, 20)))
+    outputs = placed.embed(np.stack([photo, photo]))
+    np.testing.assert_array_equal(outputs.embedding[0], placed.embed([photo]).embedding[0])

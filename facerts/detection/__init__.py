@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.detection.detector import AutoDetector, Detection, FaceFinder, LazyDetector, OpenDetector
 from facerts.detection.scrfd import SCRFD, is_scrfd
-from facerts.detection.search import DetSize, Network, Search
+from facerts.detection.search import DetSize, Network, Search, check_size
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.catalog import catalog_models
@@ -61,6 +61,7 @@ def open_detector(
     Raises:
         MissingModelError: the model is not on this machine and cannot be downloaded.
     """
+    _check_settings(threshold, size)
     if detector in DETECTORS:
         name, model = str(detector), _downloaded_model(str(detector))
     else:
@@ -129,6 +130,7 @@ def open_face_finder(
                 "--detector (detector) to auto, yunet or a file"
             )
         return None
+    _check_settings(threshold, size)
     name = DEFAULT_DETECTOR if detector == "auto" else detector
     settings: dict[str, Any] = {"threshold": threshold, "size": size, "rotate": rotate}
     opening = partial(open_detector, name, **settings, providers=providers, threads=threads)
@@ -136,6 +138,12 @@ def open_face_finder(
         return opening()
     (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
     return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, {settings}")
+
+
+def _check_settings(threshold: float | None, size: DetSize) -> None:
+    check_size(size)
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise Error(f"--det-threshold (det_threshold) must be from 0 to 1, not {threshold:g}")
 
 
 def _downloaded_model(name: str) -> Path:

@@ -43,7 +43,7 @@ class SCRFD:
 
     enlarges = True
     max_iou = 0.4
-    sure = 0.8
+    sure = 0.78
 
     def __init__(
         self,

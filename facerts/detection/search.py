@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection.detector import Detection, largest_first, nms
-from facerts.errors import Error
+from facerts.errors import Error, ImageError
+from facerts.images import pixels_problem
 
 # The longest side in pixels at which a photo is searched, or how it is chosen.
 DetSize: TypeAlias = int | Literal["auto", "full"]
+MIN_SIZE = 32
 
 # By default a photo is searched at this share of its resolution at least: a face that is smaller than the detectors
 # can find there has less than 12 pixels between the eyes, and is too small to use.
@@ -101,8 +103,7 @@ class Search:
     """
 
     def __init__(self, network: Network, size: DetSize = "auto", *, rotate: bool | None = None) -> None:
-        if size not in ("auto", "full") and not (isinstance(size, int) and size >= 32):
-            raise Error(f"--det-size (det_size) must be auto, full or at least 32 pixels, not {size!r}")
+        check_size(size)
         self.network, self.size, self.rotate = network, size, rotate
         turns = "" if rotate is False else ", turned"
         self.identity = f"{network.identity}, size {size}{turns}"
@@ -116,6 +117,8 @@ class Search:
         return Search(self.network, size, rotate=bool(self.rotate))
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        if problem := pixels_problem(image):
+            raise ImageError(f"an image must be an array, (H, W, 3) uint8 RGB, not {problem}")
         levels = self._levels(image)
         faces = self._find(levels)
         if self.rotate is not False and not self._is_upright(image, faces):
@@ -215,6 +218,12 @@ class Search:
             column, row = ((face.box[:2] + face.box[2:]) / 2 >= LOOK).astype(int)
             scores[2 * row + column] = max(scores[2 * row + column], face.score)
         return scores[0] > max(scores[1:]) and scores[0] > self.network.sure - 0.1
+
+
+def check_size(size: DetSize) -> None:
+    """Refuse a size at which no photo can be searched."""
+    if size not in ("auto", "full") and not (isinstance(size, int) and size >= MIN_SIZE):
+        raise Error(f"--det-size (det_size) must be auto, full or at least {MIN_SIZE} pixels, not {size!r}")
 
 
 def _best_score(faces: list[Detection]) -> float:

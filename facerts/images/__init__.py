@@ -5,7 +5,7 @@ that cannot be decoded in bounded time and memory (``facerts.images.limits``), a
 """
 
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
-from facerts.images.decoding import IMAGE_SUFFIXES, decode, image_suffix, read
+from facerts.images.decoding import IMAGE_SUFFIXES, decode, image_suffix, pixels_problem, read
 from facerts.images.encode import encode_jpeg, encode_png
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, in_flight
 
@@ -23,5 +23,6 @@ __all__ = [
     "fit_crop",
     "image_suffix",
     "in_flight",
+    "pixels_problem",
     "read",
 ]

@@ -60,7 +60,7 @@ def decode(
         raise ImageError(f"{where}: the file exceeds the limit of {MAX_BYTES:,} bytes")
     known = _format(data)
     if not known:
-        raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")
+        raise ImageError(f"{where}: not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image")
     if pillow and known in _OF_PILLOW:
         return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
     if known not in _CHECKS:
@@ -103,10 +103,20 @@ def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
         with open(path, "rb", opener=regular) as file:
             # One byte more than allowed, so that no huge file fills the memory.
             data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        problem = address_problem(path) or f"{path}: cannot be read ({error.strerror})"
+    # A name with a NUL character is a ValueError.
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        problem = address_problem(path) or f"{path}: cannot be read ({reason})"
         raise ImageError(problem) from error
     return decode(data, where=str(path), max_pixels=max_pixels)
+
+
+def pixels_problem(image: object) -> str:
+    """What an object is if it is not an array of pixels, ``(H, W, 3) uint8``; empty if it is."""
+    if not isinstance(image, np.ndarray):
+        return type(image).__name__
+    valid = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and 0 not in image.shape
+    return "" if valid else f"{image.shape} {image.dtype}"
 
 
 def image_suffix(data: bytes) -> str:

@@ -44,7 +44,8 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
         raise ImageError(f"{where}: {first_line(error)}; {TOO_LARGE}") from error
     # Pillow does not say what its decoders raise for broken files.
     except Exception as error:
-        raise ImageError(f"{where}: broken {known}, Pillow cannot read it ({first_line(error)})") from error
+        problem = first_line(error).partition(" <")[0]  # an address in memory
+        raise ImageError(f"{where}: broken {known}, Pillow cannot read it ({problem})") from error
     with image:
         return from_pillow(image, where, max_pixels)
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
-from facerts.images import CROP_SIZE
+from facerts.images import CROP_SIZE, pixels_problem
 from facerts.scoring import LazyImage, Scorer, load
-from facerts.scoring.inputs import is_pil, lazy_input, pixels_problem
+from facerts.scoring.inputs import is_pil, lazy_input
 from facerts.scoring.reasons import in_words
 
 try:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from facerts.datasets.open_source import is_single_image, open_images
 from facerts.datasets.source import Source
 from facerts.errors import Error, ImageError
-from facerts.images import MAX_BYTES, decode, read
+from facerts.images import MAX_BYTES, decode, pixels_problem, read
 from facerts.images.pillow import from_pillow
 from facerts.scoring.prepare import LazyImage
 
@@ -120,14 +120,6 @@ def is_pil(image: object) -> bool:
     """Whether an object is a PIL image; whoever has one has imported PIL."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(image, module.Image)
-
-
-def pixels_problem(image: object) -> str:
-    """What an object is if it is not an array of pixels, ``(H, W, 3) uint8``; empty if it is."""
-    if not isinstance(image, np.ndarray):
-        return type(image).__name__
-    valid = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and 0 not in image.shape
-    return "" if valid else f"{image.shape} {image.dtype}"
 
 
 def _from_pil(image: Image, name: str) -> NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from facerts.datasets.folder import Files
 from facerts.detection import AutoDetector, DetSize, FaceFinder, open_face_finder
 from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import ImageError, ModelError
+from facerts.errors import Error, ImageError, ModelError
 from facerts.hub.find import default_model
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
@@ -64,6 +64,8 @@ class Scorer:
         *,
         min_face_size: float = 0,
     ) -> None:
+        if not min_face_size >= 0:
+            raise Error(f"min_face_size must be 0 or more pixels, not {min_face_size:g}")
         self.quality = quality
         self._recognizer = recognizer
         self.detector = detector
@@ -485,7 +487,7 @@ class Scorer:
         Raises:
             ImageError: an image cannot be read or has no face, or is neither an aligned crop nor, with a detector, a
                 photo.
-            ModelError: an array of several crops has another shape or data type.
+            ModelError: an array of several crops has another data type.
             MissingModelError: as in ``score``.
 
         Examples:
@@ -497,7 +499,8 @@ class Scorer:
         """
         color = check_color(color)
         model = self.model()
-        if isinstance(images, np.ndarray) and images.ndim == 4:
+        takes_crops = self.detector is None or isinstance(self.detector, AutoDetector)
+        if takes_crops and isinstance(images, np.ndarray) and images.shape[1:] == (CROP_SIZE, CROP_SIZE, 3):
             return model(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))
         crops = [self._only_crop(image) for image in lazy_inputs(images, color)]
         return model(np.stack(crops) if crops else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from facerts.errors import ImageError
 from facerts.images.align import TEMPLATE, align, similarity_transform
 
 
@@ -19,7 +20,7 @@ def test_the_transform_is_the_least_squares_similarity(seed: int) -> None:
 
 @pytest.mark.parametrize("points", [np.zeros((5, 2)), np.full((5, 2), np.nan)])
 def test_points_without_extent_are_refused(points: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="same position"):
+    with pytest.raises(ImageError, match="same position"):
         similarity_transform(points, TEMPLATE)
 
 

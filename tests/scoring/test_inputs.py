@@ -87,7 +87,7 @@ def test_threads_do_not_load_one_pil_image_at_the_same_time(model: Path) -> None
     noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).save(file, "JPEG")
-    scorer = facerts.load(model, resize_crops=True)
+    scorer = facerts.load(model, detector="none")
     for _ in range(5):
         image = Image.open(file)  # not loaded yet
         assert [row.error for row in scorer.score([image] * 8)] == [None] * 8
