@@ -18,7 +18,7 @@ from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import ImageError, ModelError
+from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.io.map_ahead import map_ahead
 from facerts.scoring import (
