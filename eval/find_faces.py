@@ -9,10 +9,15 @@ height. ``--without-faces`` takes whatever ``facerts score`` takes; each image i
 
 from __future__ import annotations
 
+import csv
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
@@ -23,7 +28,7 @@ from sklearn.datasets import load_sample_image
 import facerts
 from facerts.datasets import Source, open_images
 from facerts.detection import Detection, Search, open_detector
-from facerts.images import decode, read
+from facerts.images import decode, encode_png, read
 from facerts.images.align import align
 from facerts.scoring import LazyImage, Scorer
 
@@ -43,7 +48,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="Folder of photos/lfw and photos/various.")
     parser.add_argument("--detector", default="yunet", help="yunet (the default), or a file.")
     parser.add_argument("--without-faces", nargs="*", default=[], help="Images that show no face.")
-    parser.add_argument("--only", nargs="*", help="Parts to run: pasted, filling, turned, none.")
+    parser.add_argument("--only", nargs="*", help="Parts to run: pasted, filling, turned, people, none.")
     options = parser.parse_args()
     open_at = partial(open_detector, options.detector, threads=1)
     photos = [read(path) for path in sorted((options.data / "photos/lfw").iterdir())]
@@ -51,6 +56,7 @@ def main() -> None:
         "pasted": lambda: pasted(open_at, photos[:PASTED]),
         "filling": lambda: filling(open_at, photos[:FILLING]),
         "turned": lambda: turned(open_at, photos),
+        "people": lambda: people(options.detector, options.data / "photos/lfw"),
         "none": lambda: without_faces(open_at, options.without_faces),
     }
     for name in options.only or parts:
@@ -187,6 +193,35 @@ def turned(open_at: Callable[..., Search], photos: Sequence[Image]) -> None:
                 f"turned {turns}, {name}: {again} of {len(photos)} found, {at_3} with points within 3 pixels",
                 flush=True,
             )
+
+
+def people(detector: str, folder: Path) -> None:
+    """Groups of the people in photos of which each is turned at random, beside those in the upright ones."""
+    random = np.random.default_rng(0)
+    groups = []
+    with TemporaryDirectory() as scratch:
+        turned = Path(scratch, "turned")
+        turned.mkdir()
+        for path in sorted(folder.iterdir()):
+            photo = np.rot90(read(path), int(random.integers(4)))
+            (turned / f"{path.stem}.png").write_bytes(encode_png(np.ascontiguousarray(photo)))
+        for photos in (folder, turned):
+            out = Path(scratch, f"people of {photos.name}")
+            command = ["people", "find", photos, "--detector", detector, "--out", out, "--json"]
+            subprocess.run([sys.executable, "-m", "facerts", *command], check=True, stdout=subprocess.DEVNULL)
+            with (out / "people.csv").open(encoding="utf-8", newline="") as file:
+                rows = [row for row in csv.DictReader(file) if row["status"] == "member"]
+            groups.append({(Path(row["path"]).stem, row["face"]): row["person"] for row in rows})
+    upright, lying = groups
+    both = [face for face in upright if face in lying]
+    pairs = list(combinations(both, 2))
+    together = [(upright[one] == upright[other], lying[one] == lying[other]) for one, other in pairs]
+    print(
+        f"people find: {len(upright)} faces in {len(set(upright.values()))} groups upright, {len(lying)} in "
+        f"{len(set(lying.values()))} turned, {len(both)} in both; of {sum(first for first, _ in together)} pairs of "
+        f"one group upright {sum(first and second for first, second in together)} are of one group turned, of the "
+        f"{sum(not first for first, _ in together):,} others {sum(second > first for first, second in together)}"
+    )
 
 
 # Photos without faces.

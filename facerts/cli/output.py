@@ -228,7 +228,9 @@ def note(row: Any, keep: float | None = None) -> Text:
         return text_cell(row.error.removeprefix(f"{row.path}: "), "red")
     if getattr(row, "smaller_faces", None) and row.face is None:
         return text_cell(f"no face of this size, {row.smaller_faces:,} smaller")
-    return text_cell(in_words(row.reasons, keep, getattr(row, "pose", None)))
+    words = in_words(row.reasons, keep, getattr(row, "pose", None))
+    turned = f"photo turned {row.rotation}°" if getattr(row, "rotation", None) else ""
+    return text_cell("; ".join(filter(None, (turned, words))))
 
 
 def text_cell(text: object, style: str = "") -> Text:

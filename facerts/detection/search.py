@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -21,14 +22,16 @@ MIN_SIZE = 32
 # By default a photo is searched at this share of its resolution at least: a face that is smaller than the detectors
 # can find there has less than 12 pixels between the eyes, and is too small to use.
 SHARE = 0.4
-# The longest side of most photos is up to this many times the shorter one; a panorama is searched as its middle alone.
+# A panorama is searched as finely as a photo whose longer side is this many times the same shorter side.
 USUAL_ASPECT = 1.5
+# Nor does the finest scale have more pixels, however long a panorama is: hostile ones are searched in seconds, too.
+MAX_PIXELS = 12_000_000
 # Scales follow each other by this factor at most. The largest face that a network finds must not be too small for the
 # next scale, so that none is lost between them.
 STEP = 4
 # Both networks find faces with a side of up to this many pixels, and lose larger ones.
 LARGEST_FACE = 400
-# A forward pass takes about 100 bytes of memory for each pixel.
+# A forward pass takes about 50 bytes of memory for each pixel.
 MAX_PASS_PIXELS = 4_000_000
 TILE = 2000
 # In a level for which a face is too large, networks take parts of it for faces: boxes that lie inside it by this share.
@@ -134,7 +137,8 @@ class Search:
             finest = longest
         elif self.size == "auto":
             extent = min(longest, USUAL_ASPECT * min(height, width))
-            finest = round(longest * max(SHARE, self.network.size / extent))
+            share = min(max(SHARE, self.network.size / extent), math.sqrt(MAX_PIXELS / (height * width)))
+            finest = round(longest * share)
             finest = min(finest, max(longest, self.network.size))
             # Two scales that are nearly equal find the same faces.
             finest = finest if finest > 1.25 * self.network.size else self.network.size

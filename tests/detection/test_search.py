@@ -82,6 +82,8 @@ def assert_found(faces: list[Detection], boxes: list[Box], atol: float) -> None:
         ((3000, 4000), "auto", [1600, 1024, 256]),
         # A panorama is searched as finely as a photo of 1,500 x 1,000.
         ((1000, 8000), "auto", [5461, 1365, 1024, 256]),
+        # Nor a longer one in more than 12 million pixels.
+        ((600, 65000), "auto", [36056, 9014, 2254, 1024, 256]),
         ((3000, 2000), "full", [3000, 1024, 256]),
         ((3000, 2000), 1500, [1500, 1024, 256]),
         ((3000, 2000), 300, [300]),
