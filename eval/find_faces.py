@@ -27,7 +27,7 @@ from sklearn.datasets import load_sample_image
 
 import facerts
 from facerts.datasets import Source, open_images
-from facerts.detection import Detection, Search, open_detector
+from facerts.detection import Detection, PhotoSearch, open_detector
 from facerts.images import decode, encode_png, read
 from facerts.images.align import align
 from facerts.scoring import LazyImage, Scorer
@@ -63,7 +63,7 @@ def main() -> None:
         parts[name]()
 
 
-def once(search: Search, image: Image) -> list[Detection]:
+def once(search: PhotoSearch, image: Image) -> list[Detection]:
     """One pass over the upright photo at the size at which the detector's whole photos are searched."""
     height, width = image.shape[:2]
     size = search.network.size
@@ -90,7 +90,7 @@ def iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.f
 # Small faces in large photos.
 
 
-def pasted(open_at: Callable[..., Search], photos: Sequence[Image]) -> None:
+def pasted(open_at: Callable[..., PhotoSearch], photos: Sequence[Image]) -> None:
     """Faces of each size, pasted into photos of two shapes: found in each mode, boxes beside them, seconds."""
     search = open_at()
     largest = [max(search(photo), key=lambda face: face.area) for photo in photos]
@@ -137,7 +137,7 @@ def with_faces(
 # Faces that fill a photo.
 
 
-def filling(open_at: Callable[..., Search], photos: Sequence[Image]) -> None:
+def filling(open_at: Callable[..., PhotoSearch], photos: Sequence[Image]) -> None:
     """Faces that fill photos of each size: found, boxes beside them, percentiles against those of the smallest."""
     quality = facerts.Quality()
     search = open_at()
@@ -174,7 +174,7 @@ def filled(photo: Image, face: Detection, size: int) -> tuple[Image, Detection]:
 # Photos on their sides.
 
 
-def turned(open_at: Callable[..., Search], photos: Sequence[Image]) -> None:
+def turned(open_at: Callable[..., PhotoSearch], photos: Sequence[Image]) -> None:
     """Each photo in each turn: faces found where they are in the upright one, by the largest distance of points."""
     search = open_at()
     for turns in range(4):
@@ -227,7 +227,7 @@ def people(detector: str, folder: Path) -> None:
 # Photos without faces.
 
 
-def without_faces(open_at: Callable[..., Search], paths: Sequence[str]) -> None:
+def without_faces(open_at: Callable[..., PhotoSearch], paths: Sequence[str]) -> None:
     """Boxes in images that show no face, and how many of them are accepted, in images of a random size."""
     source = open_images(paths)
     random = np.random.default_rng(0)

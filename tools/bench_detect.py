@@ -22,7 +22,7 @@ from bench import machine, parser_of, with_quartiles
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import Detection, Search, open_detector
+from facerts.detection import Detection, PhotoSearch, open_detector
 from facerts.images import decode, encode_jpeg
 
 # Left and right change places in a mirror.
@@ -83,7 +83,7 @@ def _open(given: str) -> Callable[[NDArray[np.uint8]], list[Detection]]:
     return open_detector(name, size=int(size) if size.isdigit() else size or "auto", threads=1)  # type: ignore[arg-type]
 
 
-def _once(search: Search, photo: NDArray[np.uint8]) -> list[Detection]:
+def _once(search: PhotoSearch, photo: NDArray[np.uint8]) -> list[Detection]:
     scale = search.network.size / max(photo.shape[:2])
     if scale > 1 and not search.network.enlarges:
         return search.network(photo)

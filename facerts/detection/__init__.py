@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection.detector import AutoDetector, Detection, FaceFinder, LazyDetector, OpenDetector
+from facerts.detection.photo_search import DetSize, Network, PhotoSearch, check_size
 from facerts.detection.scrfd import SCRFD, is_scrfd
-from facerts.detection.search import DetSize, Network, Search, check_size
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.catalog import catalog_models
@@ -28,7 +28,7 @@ __all__ = [
     "Detector",
     "FaceFinder",
     "OpenDetector",
-    "Search",
+    "PhotoSearch",
     "YuNet",
     "open_detector",
     "open_face_finder",
@@ -47,14 +47,14 @@ def open_detector(
     rotate: bool | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-) -> Search:
+) -> PhotoSearch:
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
         detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
             SCRFD, or of a model pack.
         threshold: minimum score of a face; None for the detector's default.
-        size, rotate: see ``search.Search``.
+        size, rotate: see ``photo_search.PhotoSearch``.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
 
@@ -72,7 +72,7 @@ def open_detector(
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
     options = {} if threshold is None else {"threshold": threshold}
     network = DETECTORS[name](model, providers=providers, threads=threads, **options)
-    return Search(network, size, rotate=rotate)
+    return PhotoSearch(network, size, rotate=rotate)
 
 
 class Detector(LazyDetector):

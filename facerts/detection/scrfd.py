@@ -35,7 +35,7 @@ EXPECTED = (
 
 
 class SCRFD:
-    """One pass of SCRFD with five points; see ``search.Network``.
+    """One pass of SCRFD with five points; see ``photo_search.Network``.
 
     Args:
         model: an .onnx file, or an insightface model pack (folder or .zip) with one.
@@ -43,7 +43,7 @@ class SCRFD:
 
     enlarges = True
     max_iou = 0.4
-    sure = 0.78
+    sure = 0.8
 
     def __init__(
         self,

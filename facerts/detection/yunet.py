@@ -39,7 +39,7 @@ EXPECTED = (
 
 
 class YuNet:
-    """One pass of YuNet, of ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``search.Network``."""
+    """One pass of YuNet: ``face_detection_yunet_2023mar.onnx`` or a compatible file; see ``photo_search.Network``."""
 
     size = 1024
     enlarges = False

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from facerts.detection import AutoDetector, FaceFinder, Search
+from facerts.detection import AutoDetector, FaceFinder, PhotoSearch
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
@@ -223,7 +223,7 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
             "faces in videos have to be found; load the model with a detector (--detector auto, not none)"
         )
     found = detector.detector if isinstance(detector, AutoDetector) else detector
-    return found.of_frames() if isinstance(found, Search) else found
+    return found.of_frames() if isinstance(found, PhotoSearch) else found
 
 
 def match_cosines(calibration: Calibration | None) -> list[float]:

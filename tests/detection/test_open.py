@@ -14,7 +14,7 @@ import skimage.data
 from numpy.typing import NDArray
 
 import facerts
-from facerts.detection import SCRFD, Search, YuNet, open_detector, open_face_finder
+from facerts.detection import SCRFD, PhotoSearch, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
 from facerts.hub.catalog import in_catalog
 from facerts.hub.fetch import fetch
@@ -66,7 +66,7 @@ def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable
 
 @KINDS
 def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
-    detector = Search(kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3), 160)
+    detector = PhotoSearch(kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3), 160)
     squares = np.random.default_rng(0).integers(0, 256, (24, 16, 24, 3), dtype=np.uint8)
     images = [squares[row].repeat(8, axis=0).repeat(8, axis=1)[: 128 - row] for row in range(24)]
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import SCRFD, Detection, Search, open_detector
+from facerts.detection import SCRFD, Detection, PhotoSearch, open_detector
 from facerts.errors import ModelError
 from facerts.images import decode
 from tests.detectors import POINTS, SECOND, iou, reference_faces, write_scrfd
@@ -89,7 +89,7 @@ def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: 
     image = np.zeros((height, width, 3), dtype=np.uint8)
     left, top, right, bottom = (round(side) for side in lit)
     image[top:bottom, left:right, 0] = 255
-    faces = Search(SCRFD(model), SIZE)(image)
+    faces = PhotoSearch(SCRFD(model), SIZE)(image)
     boxes = np.array([face.box for face in faces])
     cell = 8 * max(height, width) / SIZE
     covered = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)]
@@ -98,12 +98,12 @@ def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: 
         np.testing.assert_allclose(face.box[2:] - face.box[:2], cell, rtol=0.05)
         np.testing.assert_allclose((face.points - face.box[:2]) / cell, POINTS, rtol=0.05)
     # Each side has its own factor: 333 x 10 pixels become 160 x 5 after rounding.
-    face = Search(SCRFD(model), SIZE)(np.full((10, 333, 3), 255, dtype=np.uint8))[-1]
+    face = PhotoSearch(SCRFD(model), SIZE)(np.full((10, 333, 3), 255, dtype=np.uint8))[-1]
     np.testing.assert_allclose(face.box[2:] - face.box[:2], [8 * 333 / 160, 8 * 10 / 5])
 
 
 def test_images_smaller_than_a_stride_are_accepted(model: Path) -> None:
-    detector = Search(SCRFD(model), SIZE)
+    detector = PhotoSearch(SCRFD(model), SIZE)
     for shape in ((1, 1), (3, 5), (7, 7), (1, 2000), (2000, 1)):
         assert detector(np.zeros((*shape, 3), dtype=np.uint8)) == []
         faces = detector(np.full((*shape, 3), 255, dtype=np.uint8))
@@ -126,7 +126,7 @@ def test_a_fixed_input_determines_the_default_size(tmp_path: Path, model: Path) 
     # A larger photo is searched in parts.
     large = np.zeros((600, 900, 3), dtype=np.uint8)
     large[320:328, 640:648, 0] = 255
-    boxes = np.array([face.box for face in Search(SCRFD(fixed), "full")(large)])
+    boxes = np.array([face.box for face in PhotoSearch(SCRFD(fixed), "full")(large)])
     assert (np.abs(boxes - [640, 320, 648, 328]) < 8).all()
     assert len(boxes)
     # It need not be square.

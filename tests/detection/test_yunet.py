@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, save
 
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, Search, YuNet
+from facerts.detection import Detection, PhotoSearch, YuNet
 from facerts.errors import ModelError
 from facerts.images import decode
 from tests.detectors import write_scrfd, write_yunet
@@ -97,7 +97,10 @@ def test_larger_photos_are_downscaled_and_give_boxes_in_their_own_pixels(model: 
     # Downscaling by area restores an image whose pixels were repeated.
     large = np.ascontiguousarray(image.repeat(3, axis=0).repeat(3, axis=1))
     found, expected = (
-        sorted(Search(YuNet(model), 160)(photo), key=lambda face: (round(face.score, 4), *np.round(face.box)))
+        sorted(
+            PhotoSearch(YuNet(model), 160)(photo),
+            key=lambda face: (round(face.score, 4), *np.round(face.box)),
+        )
         for photo in (large, image)
     )
     assert len(found) == len(expected) > 0
@@ -111,7 +114,7 @@ def test_each_side_is_rescaled_by_its_own_factor(model: Path) -> None:
     # 250 x 15 pixels become 160 x 10 after rounding.
     image = draw_squares(15, 250)
     expected = opencv_faces(model, cv2.resize(image, (160, 10), interpolation=cv2.INTER_AREA), 0.3)
-    found = Search(YuNet(model, threshold=0.3), 160, rotate=False)(image)
+    found = PhotoSearch(YuNet(model, threshold=0.3), 160, rotate=False)(image)
     assert len(found) == len(expected) > 0
     tops, bottoms = expected[:, 1], expected[:, 1] + expected[:, 3]
     assert sorted(face.box[1] for face in found) == pytest.approx(sorted(tops * 15 / 10), abs=0.01)

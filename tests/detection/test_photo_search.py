@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.detection import Detection, Search
+from facerts.detection import Detection, PhotoSearch
 from facerts.errors import Error
 from facerts.images.align import TEMPLATE, align
 
@@ -92,14 +92,14 @@ def assert_found(faces: list[Detection], boxes: list[Box], atol: float) -> None:
     ids=str,
 )
 def test_photos_are_searched_at_the_scales_that_they_need(shape: Any, size: Any, longest: list[int]) -> None:
-    levels = Search(Squares(), size)._levels(np.zeros((*shape, 3), dtype=np.uint8))
+    levels = PhotoSearch(Squares(), size)._levels(np.zeros((*shape, 3), dtype=np.uint8))
     assert [max(level.image.shape) for level in levels] == longest
     for level in levels:
         np.testing.assert_allclose(level.pixel * level.image.shape[1::-1], shape[::-1])
 
 
 def test_a_network_that_wants_small_photos_enlarged_gets_them() -> None:
-    levels = Search(Squares(enlarges=True))._levels(np.zeros((150, 300, 3), dtype=np.uint8))
+    levels = PhotoSearch(Squares(enlarges=True))._levels(np.zeros((150, 300, 3), dtype=np.uint8))
     assert [level.image.shape for level in levels] == [(512, 1024, 3), (128, 256, 3)]
 
 
@@ -114,7 +114,7 @@ def test_each_face_is_found_once_wherever_tiles_cut_it(seed: int, tile: tuple[in
             left, top = 800 * column + rng.integers(1, 410), 800 * row + rng.integers(1, 410)
             boxes.append((int(left), int(top), int(max(side, down // 2)), int(max(down, side // 2))))
     network = Squares(tile=tile)
-    faces = Search(network, "full")(draw(3200, 4800, *boxes))
+    faces = PhotoSearch(network, "full")(draw(3200, 4800, *boxes))
     assert_found(faces, boxes, atol=16)
     assert [face.area for face in faces] == sorted((face.area for face in faces), reverse=True)
     assert max(height * width for height, width in network.passes) <= 4_000_000
@@ -125,18 +125,18 @@ def test_each_face_is_found_once_wherever_tiles_cut_it(seed: int, tile: tuple[in
 
 def test_a_face_that_fills_a_large_photo_is_found_without_parts_of_it() -> None:
     whole = (150, 100, 2600, 2700)
-    assert_found(Search(Squares())(draw(3000, 3000, whole)), [whole], atol=20)
+    assert_found(PhotoSearch(Squares())(draw(3000, 3000, whole)), [whole], atol=20)
     # Faces with better scores are no parts of it.
-    assert len(Search(Squares(part_score=0.96))(draw(3000, 3000, whole))) > 1
+    assert len(PhotoSearch(Squares(part_score=0.96))(draw(3000, 3000, whole))) > 1
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_photo_on_its_side_gives_the_faces_of_the_upright_one(turns: int) -> None:
     boxes = [(100, 50, 60, 80), (300, 200, 90, 120)]
     photo = draw(400, 600, *boxes)
-    upright = Search(Squares())(photo)
+    upright = PhotoSearch(Squares())(photo)
     lying = np.ascontiguousarray(np.rot90(photo, turns))
-    found = Search(Squares())(lying)
+    found = PhotoSearch(Squares())(lying)
     assert [face.rotation for face in found] == [90 * turns] * 2
     for face, other in zip(found, upright, strict=True):
         left, top, right, bottom = face.box.astype(int)
@@ -148,7 +148,7 @@ def test_a_photo_on_its_side_gives_the_faces_of_the_upright_one(turns: int) -> N
         # Turned counterclockwise with the photo.
         assert np.cos(np.radians(face.pose[2] - other.pose[2] + 90 * turns)) == pytest.approx(1)
     # Without turns it is what the network says of the photo as it is.
-    assert [face.rotation for face in Search(Squares(), rotate=False)(lying)] == [0, 0]
+    assert [face.rotation for face in PhotoSearch(Squares(), rotate=False)(lying)] == [0, 0]
 
 
 def test_a_turned_face_is_where_the_photo_shows_it() -> None:
@@ -181,7 +181,7 @@ def test_a_yaw_stays_a_yaw_in_a_photo_on_its_side() -> None:
 def test_only_photos_without_a_sure_face_are_turned() -> None:
     def passes(photo: Image, **options: Any) -> list[tuple[int, ...]]:
         network = Squares()
-        Search(network, **options)(photo)
+        PhotoSearch(network, **options)(photo)
         return network.passes
 
     face, shape = (100, 50, 60, 80), (400, 500)
@@ -202,7 +202,7 @@ def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the
             return [Detection(face.box, face.points, face.score - 0.2 * whole) for face in found]
 
     network = Unsure()
-    (face,) = Search(network)(draw(400, 500, (100, 50, 60, 80)))
+    (face,) = PhotoSearch(network)(draw(400, 500, (100, 50, 60, 80)))
     assert (face.rotation, len(network.passes)) == (0, 2)
 
 
@@ -213,7 +213,7 @@ def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> 
         ({"size": 1600}, 1600, False),
         ({"size": "full", "rotate": True}, 3840, True),
     ):
-        search = Search(Squares(), **options).of_frames()  # type: ignore[arg-type]
+        search = PhotoSearch(Squares(), **options).of_frames()  # type: ignore[arg-type]
         assert max(search._levels(frame)[0].image.shape) == longest
         assert search.rotate is turned
 
@@ -221,10 +221,10 @@ def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> 
 def test_sizes_that_mean_nothing_are_refused() -> None:
     for size in (31, 0, -5, "small", 1.5):
         with pytest.raises(Error, match=r"--det-size \(det_size\) must be auto, full or at least 32 pixels"):
-            Search(Squares(), size)  # type: ignore[arg-type]
+            PhotoSearch(Squares(), size)  # type: ignore[arg-type]
 
 
 def test_a_search_can_be_pickled() -> None:
-    search = Search(Squares(), 500, rotate=False)
+    search = PhotoSearch(Squares(), 500, rotate=False)
     again = pickle.loads(pickle.dumps(search))
     assert (again.identity, again.size, again.rotate) == (search.identity, 500, False)

@@ -94,7 +94,7 @@ class _Candidate(NamedTuple):
         return bool(np.maximum(shared, 0).prod() > MAX_INSIDE * self.face.area)
 
 
-class Search:
+class PhotoSearch:
     """Finds the faces in photos; see ``OpenDetector``.
 
     Args:
@@ -112,12 +112,12 @@ class Search:
         self.identity = f"{network.identity}, size {size}{turns}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Search, rotate=self.rotate), (self.network, self.size)
+        return partial(PhotoSearch, rotate=self.rotate), (self.network, self.size)
 
-    def of_frames(self) -> Search:
+    def of_frames(self) -> PhotoSearch:
         """The same for the frames of a video, where the time for each is bounded unless it was asked otherwise."""
         size = self.network.size if self.size == "auto" else self.size
-        return Search(self.network, size, rotate=bool(self.rotate))
+        return PhotoSearch(self.network, size, rotate=bool(self.rotate))
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if problem := pixels_problem(image):
