@@ -39,7 +39,7 @@ class LandmarkedFiles(Files):
         image = decode(self.read(index), where=where)
         try:
             return align(image, self.points[index])
-        except ValueError as error:
+        except ImageError as error:
             raise ImageError(f"{where}: cannot be aligned, {error}") from error
 
     def crop_identity(self) -> str:

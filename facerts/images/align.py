@@ -27,7 +27,7 @@ def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.flo
     z -= z_mean
     spread = float(np.vdot(z, z).real)
     if not np.isfinite(spread) or spread < 1e-12:
-        raise ImageError("the points of the face are all at the same position, or not finite")
+        raise ImageError("the points are all at the same position, or not finite")
     rotation = np.vdot(z, w - w_mean) / spread
     offset = w_mean - rotation * z_mean
     return np.array(

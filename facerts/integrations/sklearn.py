@@ -127,7 +127,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
             if value not in values:
                 hint = did_you_mean(str(value), values)
                 raise Error(f"{name} cannot be {value!r}{hint}; choose one of {', '.join(values)}")
-        outputs = self.scorer.embed(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
+        outputs = self.scorer.model()(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
         if self.quality == "column":
             self._has_quality(outputs)
         return outputs

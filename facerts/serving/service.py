@@ -69,7 +69,7 @@ class Service:
         self._scoring_model = scorer.model(embed=False) if len(model.models) > 1 else model
         # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-        outputs = scorer.embed(black)
+        outputs = model(black)
         self.has_quality = outputs.quality is not None
         if (detector := self._photo_detector()) is not None:
             detector(black[0])

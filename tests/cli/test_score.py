@@ -125,9 +125,9 @@ TRIED = {
 ROWS_TRIED = {
     "nope.jpg": "cannot be read (No such file or directory)",
     "a.pdf": "PDF is not read; convert it to JPEG or PNG",
-    "a.HEIC": "not a JPEG, PNG, WebP or BMP image",
-    "table.csv": "not a JPEG, PNG, WebP or BMP image",
-    "phone": "not a JPEG, PNG, WebP or BMP image",
+    "a.HEIC": "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
+    "table.csv": "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
+    "phone": "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
 }
 
 

@@ -144,7 +144,7 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert [bool(image) for image in faces(response)] == [False, True, False]
     errors = [image["error"] for image in response.json()["images"]]
-    assert errors == ["not a JPEG, PNG, WebP or BMP image", None, "the PNG is truncated"]
+    assert errors == ["not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image", None, "the PNG is truncated"]
     response = post(client, b"no", b"", crop(3)[:60])
     assert problem(response) == (422, "unusable_images")
     body = response.json()
@@ -196,7 +196,7 @@ BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
     ({"files": [("keep", (None, b"1")), ("keep", (None, b"1"))]}, INVALID, "twice"),
     ({"files": [("x", (None, b"1"))]}, INVALID, "unknown option 'x'; the options are keep, min_quality"),
     ({"files": [("keep", (None, b"1" * 1001))]}, INVALID, "more than 1000 bytes"),
-    ({"content": b"x"}, UNUSABLE, "not a JPEG, PNG, WebP or BMP image"),
+    ({"content": b"x"}, UNUSABLE, "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image"),
     ({"data": {"a": "b"}}, UNUSABLE, "not a JPEG"),
     ({"content": b""}, BAD, "the body has no image"),
     ({"content": b"x", "headers": {"content-encoding": "gzip"}}, (415, "unsupported_type"), "Encoding: gzip"),
