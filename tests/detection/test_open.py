@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from facerts.detection import SCRFD, PhotoSearch, YuNet, open_detector, open_fac
 from facerts.errors import Error, ModelError
 from facerts.hub.catalog import in_catalog
 from facerts.hub.fetch import fetch
+from facerts.images import encode_png
+from tests.command import run
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
@@ -178,3 +181,21 @@ def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
     assert isinstance(open_detector(str(reference_models / YUNET)).network, YuNet)
     fetch(in_catalog("yunet"), reference_models / YUNET)
     assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1
+
+
+@pytest.mark.parametrize("file", ["scrfd_500m_kps.onnx", YUNET])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_photo_on_its_side_is_said_to_be_turned(
+    reference_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, turns: int
+) -> None:
+    photo = np.ascontiguousarray(np.rot90(skimage.data.astronaut(), turns))
+    (tmp_path / "photo.png").write_bytes(encode_png(photo))
+    command = "score", tmp_path / "photo.png", "--detector", reference_models / file
+    assert run(*command) == 0
+    assert f"photo turned {90 * turns}°" in capsys.readouterr().out
+    assert run(*command, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["rotation"], row["verdict"]) == (90 * turns, "good")
+    # Without it the face is missed, or what is taken for it lies on its side.
+    assert run(*command, "--json", "--no-rotate") in (0, 1)
+    assert not any(row["rotation"] for row in json.loads(capsys.readouterr().out)["rows"])

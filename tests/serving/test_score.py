@@ -144,7 +144,11 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert [bool(image) for image in faces(response)] == [False, True, False]
     errors = [image["error"] for image in response.json()["images"]]
-    assert errors == ["not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image", None, "the PNG is truncated"]
+    assert errors == [
+        "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
+        None,
+        "the PNG is truncated",
+    ]
     response = post(client, b"no", b"", crop(3)[:60])
     assert problem(response) == (422, "unusable_images")
     body = response.json()
