@@ -48,7 +48,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="Folder of photos/lfw and photos/various.")
     parser.add_argument("--detector", default="yunet", help="yunet (the default), or a file.")
     parser.add_argument("--without-faces", nargs="*", default=[], help="Images that show no face.")
-    parser.add_argument("--only", nargs="*", help="Parts to run: pasted, filling, turned, people, none.")
+    parser.add_argument(
+        "--only", nargs="*", help="Parts to run: pasted, filling, turned, missed, people, none."
+    )
     options = parser.parse_args()
     open_at = partial(open_detector, options.detector, threads=1)
     photos = [read(path) for path in sorted((options.data / "photos/lfw").iterdir())]
@@ -56,6 +58,7 @@ def main() -> None:
         "pasted": lambda: pasted(open_at, photos[:PASTED]),
         "filling": lambda: filling(open_at, photos[:FILLING]),
         "turned": lambda: turned(open_at, photos),
+        "missed": lambda: missed(open_at, options.data / "photos/various"),
         "people": lambda: people(options.detector, options.data / "photos/lfw"),
         "none": lambda: without_faces(open_at, options.without_faces),
     }
@@ -73,10 +76,10 @@ def once(search: PhotoSearch, image: Image) -> list[Detection]:
     return [face.moved(pixel, np.zeros(2)) for face in search.network(small)]
 
 
-def is_found(expected: Detection, faces: Sequence[Detection]) -> bool:
+def is_found(expected: Detection, faces: Sequence[Detection], min_iou: float = MIN_IOU) -> bool:
     """Whether the box of one of the faces is the expected one."""
     boxes = np.array([face.box for face in (expected, *faces)])
-    return len(faces) > 0 and float(iou(boxes[:1], boxes[1:]).max()) > MIN_IOU
+    return len(faces) > 0 and float(iou(boxes[:1], boxes[1:]).max()) > min_iou
 
 
 def iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -222,6 +225,25 @@ def people(detector: str, folder: Path) -> None:
         f"one group upright {sum(first and second for first, second in together)} are of one group turned, of the "
         f"{sum(not first for first, _ in together):,} others {sum(second > first for first, second in together)}"
     )
+
+
+def missed(open_at: Callable[..., PhotoSearch], folder: Path) -> None:
+    """Faces that one pass finds, and how many of them the search does not, in photos of their own size and enlarged."""
+    search = open_at()
+    for side in (None, 2000, 4000):
+        alone = gone = total = 0
+        for path in sorted(folder.iterdir()):
+            photo = read(path)
+            if side is not None:
+                scale = side / max(photo.shape[:2])
+                photo = cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+            first, faces = once(search, photo), search(photo)
+            alone, total = alone + len(first), total + len(faces)
+            # Boxes that overlap so much are not found twice in one pass either.
+            gone += sum(not is_found(face, faces, search.network.max_iou) for face in first)
+        print(
+            f"{folder.name}, longer side {side or 'own'}: one pass {alone} faces, auto {total}, {gone} of those missed"
+        )
 
 
 # Photos without faces.
