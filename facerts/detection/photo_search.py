@@ -206,10 +206,12 @@ class PhotoSearch:
         if best.score >= self.network.sure:
             return True
         center, half = (best.box[:2] + best.box[2:]) / 2, SURROUNDINGS * best.longer_side / 2
-        left, top = np.maximum(0, center - half).astype(int)
-        right, bottom = np.ceil(center + half).astype(int)
+        left, top = np.clip(center - half, 0, image.shape[1::-1]).astype(int)
+        right, bottom = np.clip(np.ceil(center + half), 0, image.shape[1::-1]).astype(int)
         part = image[top:bottom, left:right]
-        scale = LOOK / max(part.shape)
+        if not part.size:
+            return False
+        scale = LOOK / max(part.shape[:2])
         part = _resized(part, part.shape[0] * scale, part.shape[1] * scale)
         # In one pass over all four turns, each in a quarter of an image.
         turned = np.zeros((2 * LOOK, 2 * LOOK, 3), dtype=np.uint8)

@@ -206,6 +206,18 @@ def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the
     assert (face.rotation, len(network.passes)) == (0, 2)
 
 
+@pytest.mark.parametrize("corner", [(-500.0, -500.0), (900.0, 100.0), (1e30, 0.0)], ids=str)
+def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner: tuple[float, float]) -> None:
+    class Lost(Squares):
+        def __call__(self, image: Image) -> list[Detection]:
+            super().__call__(image)
+            return [_detection(*corner, 80, 90, 0.7)]
+
+    network = Lost()
+    assert len(PhotoSearch(network)(draw(400, 500))) == 1
+    assert len(network.passes) == 4
+
+
 def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> None:
     frame = np.zeros((2160, 3840, 3), dtype=np.uint8)
     for options, longest, turned in (
