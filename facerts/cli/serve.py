@@ -5,16 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from facerts.cli.output import warn
 from facerts.cli.shared_options import ScorerOptions
-from facerts.errors import Error
 from facerts.io.console import printable
-from facerts.io.files import read_file
 from facerts.serving.settings import Settings, is_loopback
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"
@@ -47,7 +44,6 @@ def serve(
     options: ServiceOptions,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    token_file: Path | None = None,
     settings: ServiceSettings,
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out.
@@ -57,12 +53,12 @@ def serve(
     Args:
         host: Address to listen on; the default is reachable only from this machine.
         port: Port to listen on; 0 for any free port.
-        token_file: File whose first line is the token; other users of this machine can see what --token gives.
     """
     from facerts.serving import build, listen
     from facerts.serving import serve as run_server
 
-    token = _token(settings.token, token_file)
+    # Typer treats an empty variable as unset; whoever sets one means to protect the service.
+    token = os.environ.get(TOKEN_VARIABLE) if settings.token is None else settings.token
     settings = replace(settings, token=token, allowed_hosts=[*settings.allowed_hosts, host])
     app = build(options.open(), settings)
     if token is None and not is_loopback(host):
@@ -80,18 +76,3 @@ class PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), keep="\n")
-
-
-def _token(token: str | None, file: Path | None) -> str | None:
-    if file is None:
-        # Typer treats an empty variable as unset; whoever sets one means to protect the service.
-        return os.environ.get(TOKEN_VARIABLE) if token is None else token
-    if token is not None:
-        raise typer.BadParameter(
-            f"--token-file and --token (or {TOKEN_VARIABLE}) both give a token; use only one"
-        )
-    try:
-        lines = read_file(file).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{file}: cannot read the token ({error})") from error
-    return lines[0].strip() if lines else ""

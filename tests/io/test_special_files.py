@@ -46,7 +46,6 @@ COMMANDS = (
     ("train", "PIPE.yaml", "--out", "out"),
     ("export", "PIPE.pt", "--out", "out.onnx"),
     ("report", "PIPE.json", "--out", "out.html"),
-    ("serve", "--token-file", "PIPE.txt"),
 )
 
 

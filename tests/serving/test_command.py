@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -72,15 +71,11 @@ def test_it_listens_answers_logs_nothing_of_the_content_and_ends(
 
 
 @pytest.mark.slow
-def test_the_token_may_come_from_a_file_or_the_environment(model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("from-file\n")
-    file: dict[str, Any] = {"options": ("--token-file", tmp_path / "token"), "variables": {}}
-    variable: dict[str, Any] = {"options": (), "variables": {"FACERTS_TOKEN": "from-there"}}
-    for token, given in (("from-file", file), ("from-there", variable)):
-        with served("--model", model_file, *given["options"], **given["variables"]) as (_, client):
-            assert post(client, crop(200)).status_code == 401
-            client.headers["authorization"] = f"Bearer {token}"
-            assert post(client, crop(200)).status_code == 200
+def test_the_token_may_come_from_the_environment(model_file: Path) -> None:
+    with served("--model", model_file, FACERTS_TOKEN="from-there") as (_, client):
+        assert post(client, crop(200)).status_code == 401
+        client.headers["authorization"] = "Bearer from-there"
+        assert post(client, crop(200)).status_code == 200
 
 
 def test_wrong_use_ends_with_2_and_a_sentence(
@@ -94,12 +89,9 @@ def test_wrong_use_ends_with_2_and_a_sentence(
         return re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
-    (tmp_path / "empty").write_text("")
     assert "1.5 is no share of the faces" in error("--keep", "1.5")
     assert "give only one" in error("--keep", "0.95", "--min-quality", "1")
-    assert "gone: cannot read the token" in error("--token-file", tmp_path / "gone")
-    assert "a token must be one or more printable ASCII" in error("--token-file", tmp_path / "empty")
-    assert "both give a token" in error("--token-file", tmp_path / "empty", "--token", "a")
+    assert "a token must be one or more printable ASCII" in error("--token", "")
     assert "cannot listen on 192.0.2.1" in error("--host", "192.0.2.1", "--token", "a")
     assert "timeout must be" in error("--timeout", "0")
     assert "fpir must be" in error("--fpir", "2")
