@@ -5,6 +5,7 @@ Guo, Deng, Lattas, Zafeiriou: "Sample and Computation Redistribution for Efficie
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 
 from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
-from facerts.io.files import scratch_folder, sha256_file
+from facerts.io.files import read_file, scratch_folder
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of
 from facerts.onnx.session import open_session, run_session
+from facerts.onnx.wire import make_shape_dynamic
 
 Floats = NDArray[np.float64]
 
@@ -58,22 +60,39 @@ class SCRFD:
         self._settings: dict[str, Any] = {"threshold": threshold, "providers": providers, "threads": threads}
         with scratch_folder() as scratch:
             file = _find_in_pack(self._model, scratch) if is_pack(self._model) else self._model
-            self._session = open_session(
-                file, providers=providers, threads=threads, varying_sizes=True, photos=True
-            )
-            digest = sha256_file(file)
-        signature = signature_of(self._session)
+            try:
+                content = read_file(file)
+            except FileNotFoundError as error:
+                raise ModelError(f"{model}: no such detector model") from error
+            except OSError as error:
+                raise ModelError(f"{model}: cannot be read ({error.strerror})") from error
+        signature = signature_of(open_session(self._model, content=content, inference=False))
         if not is_scrfd(signature):
             raise ModelError(f"{model}: not SCRFD, since its inputs and outputs are {signature}; {EXPECTED}")
         (tensor,) = signature.inputs
         self._input = tensor.name
-        self._sides = tensor.shape[2:]
+        self._sides: Sequence[int | str | None] = tensor.shape[2:]
         fixed = [side for side in self._sides if isinstance(side, int)]
         self.size = max(fixed, default=DEFAULT_SIZE)
         height, width = (side if isinstance(side, int) else self.size for side in self._sides)
-        self.tile = (height, width) if fixed else None
-        self.identity = f"scrfd {digest}, threshold {threshold:g}"
-        self(np.zeros((height, width, 3), dtype=np.uint8))
+        self.tile: tuple[int, int] | None = None
+        options: dict[str, Any] = {
+            "providers": providers,
+            "threads": threads,
+            "varying_sizes": True,
+            "photos": True,
+        }
+        try:
+            # Most files that declare one size work at any.
+            dynamic = make_shape_dynamic(content, where=model)
+            self._session = open_session(self._model, content=dynamic, **options)
+            self._sides = ("H", "W") if fixed else self._sides
+            self(np.zeros((2 * STRIDES[-1], STRIDES[-1], 3), dtype=np.uint8))
+        except ModelError:
+            self._session = open_session(self._model, content=content, **options)
+            self._sides, self.tile = tensor.shape[2:], (height, width) if fixed else None
+            self(np.zeros((height, width, 3), dtype=np.uint8))
+        self.identity = f"scrfd {hashlib.sha256(content).hexdigest()}, threshold {threshold:g}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._settings), (self._model,)

@@ -118,11 +118,17 @@ def test_the_padding_beside_the_photo_is_black_and_not_a_face(model: Path) -> No
     assert max(face.box[3] for face in faces) == 48
 
 
-def test_a_fixed_input_determines_the_default_size(tmp_path: Path, model: Path) -> None:
+@pytest.mark.parametrize("works_at_any_size", [True, False])
+def test_a_fixed_input_determines_the_default_size(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, works_at_any_size: bool
+) -> None:
     fixed = write_scrfd(tmp_path / "fixed.onnx", sides=(SIZE, SIZE))
+    if not works_at_any_size:
+        monkeypatch.setattr("facerts.detection.scrfd.make_shape_dynamic", lambda content, where: content)
     image = draw_squares()
     assert_same(SCRFD(fixed)(image), reference_faces(image, 0.5))
-    assert (SCRFD(fixed).size, SCRFD(fixed).tile, SCRFD(model).size) == (SIZE, (SIZE, SIZE), 640)
+    assert (SCRFD(fixed).size, SCRFD(model).size) == (SIZE, 640)
+    assert SCRFD(fixed).tile == (None if works_at_any_size else (SIZE, SIZE))
     # A larger photo is searched in parts.
     large = np.zeros((600, 900, 3), dtype=np.uint8)
     large[320:328, 640:648, 0] = 255
