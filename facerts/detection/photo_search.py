@@ -17,6 +17,7 @@ from facerts.images import pixels_problem
 
 # The longest side in pixels at which a photo is searched, or how it is chosen.
 DetSize: TypeAlias = int | Literal["auto", "full"]
+# The smallest side of a network's input; what is smaller is padded.
 MIN_SIZE = 32
 
 # By default a photo is searched at this share of its resolution at least: a face that is smaller than the detectors
@@ -144,6 +145,8 @@ class PhotoSearch:
             finest = finest if finest > 1.25 * self.network.size else self.network.size
         else:
             finest = self.size
+        # A line of pixels is padded to a stripe.
+        finest = min(finest, MAX_PIXELS // MIN_SIZE)
         sizes = [finest if self.network.enlarges else min(finest, longest)]
         while sizes[-1] > self.network.size:
             sizes.append(max(self.network.size, round(sizes[-1] / STEP)))
@@ -182,7 +185,8 @@ class PhotoSearch:
         height, width = level.image.shape[:2]
         limit = self.network.tile
         if limit is None:
-            limit = (height, width) if height * width <= MAX_PASS_PIXELS else (TILE, TILE)
+            padded = max(height, MIN_SIZE) * max(width, MIN_SIZE)
+            limit = (height, width) if padded <= MAX_PASS_PIXELS else (TILE, TILE)
         elif turns % 2:
             limit = limit[::-1]
         for top, bottom in _tiles(height, limit[0]):

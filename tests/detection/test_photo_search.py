@@ -218,6 +218,18 @@ def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner: tuple[float,
     assert len(network.passes) == 4
 
 
+@pytest.mark.parametrize("size", ["auto", "full"])
+@pytest.mark.parametrize("shape", [(1, 20_000_000), (3_000_000, 3)], ids=str)
+def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(
+    shape: tuple[int, int], size: Any
+) -> None:
+    network = Squares()
+    PhotoSearch(network, size, rotate=False)(np.zeros((*shape, 3), dtype=np.uint8))
+    padded = [max(height, 32) * max(width, 32) for height, width in network.passes]
+    assert max(padded) <= 4_000_000
+    assert sum(padded) <= 30_000_000
+
+
 def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> None:
     frame = np.zeros((2160, 3840, 3), dtype=np.uint8)
     for options, longest, turned in (
