@@ -198,15 +198,7 @@ def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> No
     recipe["data"]["augmentation"] = {"views": 2}
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump(recipe))
     arguments = [
-        "--seeds",
-        1,
-        2,
-        "--threads",
-        1,
-        "--league",
-        data / "people",
-        "--recognizers",
-        f"R={teacher}",
+        *("--seeds", 1, 2, "--threads", 1, "--league", data / "people", "--recognizers", f"R={teacher}")
     ]
     out = tmp_path / "out"
     status, _, errors = train_and_evaluate(

@@ -201,9 +201,7 @@ def test_a_broken_cross_lfw_is_named(cross: Path, old: str, new: str, message: s
 def agedb(tmp_path: Path) -> Path:
     """Two men, each at two ages."""
     root = tmp_path / "AgeDB"
-    put(
-        *(root / f"{number}_Person{number // 2}_{20 + 30 * (number % 2)}_m.jpg" for number in range(4)),
-    )
+    put(*(root / f"{number}_Person{number // 2}_{20 + 30 * (number % 2)}_m.jpg" for number in range(4)))
     return root
 
 

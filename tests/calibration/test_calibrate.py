@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import math
@@ -136,23 +135,6 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Pat
             100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows
         ]
         assert [row.percentile for row in rows] == pytest.approx(lower, abs=1.9)
-
-
-def test_rows_have_a_percentile_where_the_model_is_calibrated(
-    calibrated: Path, model: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))
-    for path, keep in ((calibrated, "0.95"), (model, "0.95"), (calibrated, "0.5")):
-        out = tmp_path / f"{path.parent.name}{keep}.csv"
-        known = path is calibrated
-        assert run("score", tmp_path / "in", "--model", path, "--keep", keep, "--out", out) == (
-            0 if known else 2
-        )
-        if known:
-            with out.open() as file:
-                (row,) = csv.DictReader(file)
-            assert 0 <= float(row["percentile"]) <= 100
 
 
 # Match thresholds

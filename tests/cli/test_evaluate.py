@@ -281,14 +281,3 @@ def test_compare_writes_numbers_and_a_page(
     for wrong in (("--embedding", "C"), ("--log", f"C={tmp_path}")):
         assert "A" in refused(capsys, "compare", *labeled, *wrong, "--out", tmp_path / "d")
         assert not (tmp_path / "d").exists()
-
-
-def test_a_comparison_of_results_with_nothing_in_common_is_refused(
-    capsys: pytest.CaptureFixture[str], home: Path, results: tuple[Path, Path], tmp_path: Path
-) -> None:
-    model = ("--model", home / "small.onnx", "--out", tmp_path / "r")
-    assert run("evaluate", "identification", *model, "--data", home / "faces") == 0
-    sentence = refused(capsys, "compare", results[0], tmp_path / "r", "--out", tmp_path / "c")
-    assert "has nothing in common with" in sentence
-    assert not (tmp_path / "c").exists()
-    assert "at least two result folders" in refused(capsys, "compare", results[0], "--out", tmp_path / "c")

@@ -214,11 +214,7 @@ def test_errors_of_arguments_and_tracebacks_are_printable(
 ) -> None:
     monkeypatch.setenv("FACERTS_DEBUG", "1")
     for arguments in (
-        (f"--{NAME}",),
-        (NAME,),
-        ("score", f"--{NAME}"),
-        ("score", "a", "--engine", NAME),
-        ("score", NAME),
+        *((f"--{NAME}",), (NAME,), ("score", f"--{NAME}"), ("score", "a", "--engine", NAME), ("score", NAME)),
     ):
         assert run(*arguments) == 2
         shown = capsys.readouterr()

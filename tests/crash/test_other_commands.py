@@ -28,10 +28,7 @@ pytestmark = pytest.mark.slow
 MODEL = ("--model", "blocks.onnx", "--threads", "1")
 BUILD = ("gallery", "build", "faces", "--out", "gallery.npz", *MODEL)
 ADD = ("gallery", "add", "gallery.npz", "photos/p2_0.png", "--person", "Clara", *MODEL)
-PULL, USE = (
-    ("models", "pull", "theirs", "--from", "theirs.onnx"),
-    ("models", "use", "theirs"),
-)
+PULL, USE = (("models", "pull", "theirs", "--from", "theirs.onnx"), ("models", "use", "theirs"))
 SCORE = ("score", "photos", *MODEL, "--out", "rows.csv", "--save-crops", "crops", "--annotate", "drawn")
 VIDEO = ("video", "clips", "--out", "tracks", "--annotate", "drawn")
 TRAIN = ("train", "tiny.yaml", "--out", "run", "--resume")

@@ -23,14 +23,7 @@ from facerts.embedding.recognizer_scores import (
     stability,
 )
 from facerts.errors import Error, MissingExtraError, ModelError
-from tests.embedding.recognizers import (
-    BIAS,
-    EPSILON,
-    NORM,
-    drawn_crops,
-    flat_pixels,
-    open_model,
-)
+from tests.embedding.recognizers import BIAS, EPSILON, NORM, drawn_crops, flat_pixels, open_model
 from tests.evaluation.conftest import Images
 from tests.foreign import slow_embedding, weights, write_description, write_embedder
 

@@ -17,12 +17,7 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import Embedder, FaceOutputs, load_table
 from facerts.embedding.combined import CombinedEmbedder
 from facerts.errors import Error, MissingExtraError
-from facerts.evaluation.corruption_benchmark import (
-    PERCENTILES,
-    REPLICATES,
-    SEVERITIES,
-    run_corruptions,
-)
+from facerts.evaluation.corruption_benchmark import PERCENTILES, REPLICATES, run_corruptions
 from facerts.evaluation.result_folder import Arrays, load_result
 from facerts.evaluation.results.corruptions_result import CorruptionResult
 from facerts.images.changes import CHANGES, apply_change
@@ -230,10 +225,6 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
             )
     assert list(section.rank_correlation) == ["quality", "norm", "sharpness"]
     assert list(section.agreement) == ["a", "b", "c"]
-
-
-def test_the_radii_of_the_papers_figure_are_steps() -> None:
-    assert SEVERITIES == (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: Path) -> None:

@@ -171,17 +171,6 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
-def test_reject_has_each_score(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
-    outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
-    curves = reject_of(outputs, drawn_benchmark, fmr=0.01)
-    assert [curve.by for curve in curves] == ["quality", "norm"]
-    for curve in curves:
-        assert curve.fnmr[0] == curve.random_area
-        assert curve.oracle_area["0.2"] <= curve.area["0.2"]
-        assert curve.impostors_accepted <= 1
-    assert curves[0].ci95["0.2"][0] <= curves[0].area["0.2"] <= curves[0].ci95["0.2"][1] + 0.05
-
-
 def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
     with pytest.raises(ModelError, match="neither a quality nor a norm"):
@@ -207,14 +196,6 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
     assert arrays["pets/quality"].tolist() == [0, 1, 2]
     with pytest.raises(Error, match="--in"):
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
-
-
-def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
-    run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r")
-    before = (tmp_path / "r" / "result.json").read_bytes()
-    with pytest.raises(Error, match=r"results of plain .*this is other"):
-        run_pairs(Plain("other", "b" * 64), ["reject"], [benchmark_folder / "people.bin"], tmp_path / "r")
-    assert (tmp_path / "r" / "result.json").read_bytes() == before
 
 
 def test_names_that_would_overwrite_each_other_are_refused(

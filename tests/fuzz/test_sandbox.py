@@ -43,14 +43,8 @@ def obey(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "kind"),
     [
-        ("read", READ),
-        ("refuse", REFUSED),
-        ("escape", ESCAPED),
-        ("crash", DIED),
-        ("work", SLOW),
-        ("fill", LARGE),
-        ("fill too much", ESCAPED),
-        ("hide it", LARGE),
+        *(("read", READ), ("refuse", REFUSED), ("escape", ESCAPED), ("crash", DIED), ("work", SLOW)),
+        *(("fill", LARGE), ("fill too much", ESCAPED), ("hide it", LARGE)),
     ],
 )
 def test_the_outcome_of_a_case(command: str, kind: str) -> None:

@@ -23,15 +23,7 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.errors import DataError, Error, MissingExtraError, WriteError
-from facerts.galleries import (
-    Decision,
-    Enrollments,
-    Gallery,
-    Listed,
-    Reason,
-    postgres_store,
-    postgres_tables,
-)
+from facerts.galleries import Decision, Enrollments, Gallery, Listed, Reason, postgres_store, postgres_tables
 from facerts.galleries.postgres_connections import GalleryConnection
 from facerts.galleries.postgres_store import PostgresStore
 from facerts.galleries.postgres_tables import GalleryState, read_images, read_state, use_index

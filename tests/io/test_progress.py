@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from facerts.io.progress import ProgressBar, StateColumn, parse_duration, progress_bar, track
-from tests.command import run
-from tests.foreign import write_description, write_embedder
 
 
 class Clock:
@@ -113,25 +110,10 @@ def test_the_bar_tells_elapsed_from_left() -> None:
     assert "80/100 images, 2 images/s, 0:00:20 elapsed, 0:00:10 left" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_command_prints_no_control_characters_into_a_file(
-    capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path
-) -> None:
-    model = write_embedder(tmp_path / "model.onnx")
-    write_description(model)
-    assert run("score", drawn_faces, "--model", model, "--out", tmp_path / "rows.csv") == 0
-    error = capsys.readouterr().err
-    assert "scoring: 64/64 images" in error
-    assert all(letter.isprintable() or letter == "\n" for letter in error)
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90s", 90),
-        ("20m", 1200),
-        ("1.5h", 5400),
-        ("1h30m", 5400),
-        ("2H 5s".replace(" ", ""), 7205),
+        *(("90s", 90), ("20m", 1200), ("1.5h", 5400), ("1h30m", 5400), ("2H 5s".replace(" ", ""), 7205)),
         (" 3m ", 180),
     ],
 )

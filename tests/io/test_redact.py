@@ -26,12 +26,7 @@ def test_paths_in_the_working_folder_are_shown_relative_to_it(work: Path) -> Non
 
 
 def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
-    for path in (
-        work.parent / "m.onnx",
-        "../m.onnx",
-        "data/../../m.onnx",
-        "/somewhere/else/m.onnx",
-    ):
+    for path in (work.parent / "m.onnx", "../m.onnx", "data/../../m.onnx", "/somewhere/else/m.onnx"):
         assert redacted_path(path) == "m.onnx"
     assert redacted_path("/data/faces/train-*.tar") == "train-*.tar"
     assert redacted_path("/data/lfw/") == "lfw"

@@ -201,10 +201,7 @@ def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, An
 
 @pytest.mark.parametrize("label", ["good", "coarse"])
 def test_a_curve_is_that_of_a_slow_loop(
-    every: ComparedPairs,
-    people: NDArray[np.int64],
-    qualities: dict[str, Any],
-    label: str,
+    every: ComparedPairs, people: NDArray[np.int64], qualities: dict[str, Any], label: str
 ) -> None:
     quality = {label: qualities[label]}
     found = error_versus_reject(every, quality, FMRS, replicates=0)

@@ -7,17 +7,6 @@ from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
 from facerts.metrics.verification import CHUNK
 
 
-def test_the_score_is_the_log_density_of_the_difference_at_zero() -> None:
-    random = np.random.default_rng(0)
-    mean, variance = random.normal(size=(7, 5)), random.uniform(0.1, 3, (7, 5))
-    pairs = random.integers(0, 7, (20, 2))
-    expected = [
-        stats.multivariate_normal(mean[i] - mean[j], np.diag(variance[i] + variance[j])).logpdf(np.zeros(5))
-        for i, j in pairs
-    ]
-    np.testing.assert_allclose(mutual_likelihood(mean, variance, pairs), expected, rtol=1e-12)
-
-
 def test_chunks_do_not_matter_and_float32_is_widened() -> None:
     random = np.random.default_rng(1)
     mean = random.normal(size=(50, 3)).astype(np.float32)

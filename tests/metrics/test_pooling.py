@@ -26,17 +26,6 @@ def test_pooling_matches_a_slow_reference() -> None:
         np.testing.assert_allclose(pooled[row], total / np.linalg.norm(total), atol=1e-6)
 
 
-def test_equal_weights_do_not_matter_and_a_video_counts_once() -> None:
-    vectors, template = unit(6, 2), np.zeros(6, dtype=int)
-    np.testing.assert_allclose(
-        pool(vectors, template), pool(vectors, template, weights=np.full(6, 3.0)), atol=1e-6
-    )
-    video = np.concatenate([vectors[:1], np.repeat(vectors[1:2], 50, axis=0)])
-    pooled = pool(video, np.zeros(51, dtype=int), media=[0] + [1] * 50)
-    expected = vectors[0] + vectors[1]
-    np.testing.assert_allclose(pooled[0], expected / np.linalg.norm(expected), atol=1e-6)
-
-
 @pytest.mark.parametrize("block", [1, 7, 40, 1000])
 def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     random = np.random.default_rng(5)
@@ -48,17 +37,6 @@ def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.Mon
     whole = pool(vectors, template, media=media, weights=weights, templates=20)
     monkeypatch.setattr("facerts.metrics.pooling.BLOCK", block)
     np.testing.assert_array_equal(pool(vectors, template, media=media, weights=weights, templates=20), whole)
-
-
-def test_inverse_variance_is_the_best_weight_for_known_noise() -> None:
-    deviations = np.tile([0.1, 0.1, 2.0, 2.0], 500)
-    noisy = np.eye(5)[0] + np.random.default_rng(3).normal(size=(2000, 5)) * deviations[:, None]
-    template = np.repeat(np.arange(500), 4)
-    inverse, mean, wrong = (
-        np.mean(1 - pool(noisy, template, weights=weights)[:, 0])
-        for weights in (1 / deviations**2, None, deviations**2)
-    )
-    assert inverse < 0.2 * mean < wrong
 
 
 def test_invalid_input_is_refused() -> None:

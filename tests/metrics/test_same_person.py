@@ -31,19 +31,6 @@ def test_the_fit_is_that_of_logistic_regression_without_its_prior() -> None:
     )
 
 
-def test_the_ratio_is_that_of_the_densities_where_these_are_known() -> None:
-    """Two normal distributions of one spread: the logarithm of their ratio is (c m − m² / 2) / s²."""
-    random = np.random.default_rng(1)
-    same = random.random(400_000) < 0.05
-    cosine = np.where(same, 0.4, 0.0) + random.normal(0, 0.1, len(same))
-    level = np.full(len(same), quality_level(50))
-    fitted = fit_same_person(cosine, level, level, same)
-    at = np.array([0.1, 0.2, 0.3])
-    expected = (0.4 * at - 0.08) / 0.01
-    got = fitted.log_likelihood_ratio(at, level[:3], level[:3])
-    np.testing.assert_allclose(got, expected, atol=0.25)
-
-
 def test_the_minimum_cosine_reaches_the_ratio() -> None:
     fitted = fit_same_person(*pairs(2))
     levels = [-2.5, 0.0]

@@ -53,13 +53,8 @@ def add_bias(model: ModelProto, place: str, tensor: TensorProto) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "initializer",
-        "sparse initializer",
-        "constant",
-        "tensors of an attribute",
-        "function",
-        "initializer of a subgraph",
-        "subgraph of a subgraph",
+        *("initializer", "sparse initializer", "constant", "tensors of an attribute", "function"),
+        *("initializer of a subgraph", "subgraph of a subgraph"),
     ],
 )
 def test_weights_in_another_file_are_found_everywhere(place: str, tmp_path: Path) -> None:

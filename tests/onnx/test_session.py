@@ -32,15 +32,3 @@ def test_without_onnx_runtime_the_extra_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[cpu\]'"):
         open_session(write_embedder(tmp_path / "m.onnx"))
-
-
-@pytest.mark.filterwarnings("ignore:Specified provider")
-def test_a_provider_that_does_not_start_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import onnxruntime
-
-    model = write_embedder(tmp_path / "model.onnx")
-    available = onnxruntime.get_available_providers()
-    # As where the package has the provider, and the machine lacks what it needs.
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", *available])
-    with pytest.raises(ModelError, match=r"could not start CUDAExecutionProvider .* --provider auto"):
-        open_session(model, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])

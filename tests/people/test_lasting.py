@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from facerts.people import (
-    People,
-    find_people,
-    merge_people,
-    move_faces,
-    name_person,
-    read_people,
-)
+from facerts.people import People, find_people, merge_people, move_faces, name_person, read_people
 from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
 from tests.people.test_people import by_photo, of, path

@@ -375,23 +375,14 @@ def test_impossible_corrections_change_nothing(people: People, out: Path) -> Non
         (lambda: move_faces(out, [path(people, "both.png")], first), "has 2 faces"),
         (lambda: move_faces(out, [path(people, "p0_0.png")], "Nobody"), "no person Nobody"),
         (lambda: move_faces(out, [], "nobody"), "one face or more"),
-        *((lambda name=name: name_person(out, first, name), text) for name, text in NAMES.items()),
+        (lambda: name_person(out, first, ""), "empty"),
+        (lambda: name_person(out, first, "Person\xa03"), "number"),
+        (lambda: name_person(out, first, "New"), "a new person"),
+        (lambda: name_person(out, first, "Nobody"), "nobody"),
     ):
         with pytest.raises(Error, match=message):
             wrong()
     assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
-
-
-NAMES = {
-    "": "empty",
-    "  ": "empty",
-    "a\nb": "control",
-    "\u3164": "seen",
-    "x" * 201: "too long",
-    "Person\xa03": "number",
-    "New": "a new person",
-    "Nobody": "nobody",
-}
 
 
 def test_removed_faces_do_not_take_part_when_others_are_grouped(
@@ -492,11 +483,7 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
     only = people.gallery(9, named_only=True)
     assert [*only.image_counts()] == ["Clara"]
     # Without the poor face that is attached.
-    assert {Path(each).name for each in only.read().path.tolist()} == {
-        "p2_0.png",
-        "p2_1.png",
-        "p2_2.png",
-    }
+    assert {Path(each).name for each in only.read().path.tolist()} == {"p2_0.png", "p2_1.png", "p2_2.png"}
     undo_decision(out)
     with pytest.raises(Error, match="name people first"):
         read_people(out).gallery(named_only=True)

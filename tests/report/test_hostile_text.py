@@ -45,13 +45,7 @@ def test_text_in_markdown_is_what_it_says(tmp_path: Path) -> None:
     text = r"""\<b>&"'|$\\frac{$ [x\](javascript:1)\\x1b[31m\\u202e\\x9b\\u2028."""
     cell = text.replace("|", r"\|")
     assert lines == [
-        f"### {text}",
-        "",
-        f"| {cell} | number |",
-        "| --- | ---: |",
-        f"| {cell} | 1 [0, 2] |",
-        "",
-        text,
+        *(f"### {text}", "", f"| {cell} | number |", "| --- | ---: |", f"| {cell} | 1 [0, 2] |", "", text)
     ]
     part = PagePart(NAME, figures=[Figure("<svg></svg>", NAME, "figure")], text=NAME, notes=[NAME])
     write_markdown(tmp_path, NAME, NAME, [PageSection("id", "entry", NAME, [part])])

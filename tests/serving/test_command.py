@@ -79,10 +79,7 @@ def test_the_token_may_come_from_the_environment(model_file: Path) -> None:
 
 
 def test_wrong_use_ends_with_2_and_a_sentence(
-    model_file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def error(*options: str | Path) -> str:
         assert run("serve", "--detector", "none", "--model", model_file, "--port", "0", *options) == 2

@@ -23,10 +23,7 @@ IMAGES = [
     bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])
     for kind in (".jpg", ".png", ".webp", ".bmp")
 ]
-OPTIONS = (
-    *("embeddings", "largest", "aligned", "keep"),
-    *("min_quality", "fmr", "fpir", "k", "other"),
-)
+OPTIONS = (*("embeddings", "largest", "aligned", "keep"), *("min_quality", "fmr", "fpir", "k", "other"))
 RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}
 TYPES = (
     *("image/png", "application/json", "multipart/form-data; boundary=X", "text/plain", "", "a"),

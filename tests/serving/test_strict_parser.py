@@ -122,12 +122,7 @@ AMBIGUOUS = {
     **{
         coding: head(f"Transfer-Encoding: {coding}")
         for coding in (
-            "chunked, chunked",
-            "gzip, chunked",
-            "identity",
-            "xchunked",
-            "\x0bchunked",
-            "\r\n chunked",
+            *("chunked, chunked", "gzip, chunked", "identity", "xchunked", "\x0bchunked", "\r\n chunked"),
         )
     },
     "twice": head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),

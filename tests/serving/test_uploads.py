@@ -50,11 +50,7 @@ OF_ONE: tuple[dict[str, Any], ...] = (
         {"content": BOTH[0], "params": {"keep": "0.95"}, "headers": {"content-type": kind} if kind else {}}
         # What curl --data-binary says of an image comes first.
         for kind in (
-            "application/x-www-form-urlencoded",
-            None,
-            "image/png",
-            "text/plain",
-            "image/x; charset=9",
+            *("application/x-www-form-urlencoded", None, "image/png", "text/plain", "image/x; charset=9"),
             "a",
         )
     ),
@@ -262,11 +258,7 @@ def test_a_broken_form_is_an_error_that_says_what_is_broken(
 @pytest.mark.parametrize(
     "boundary",
     [
-        "x=y",
-        "boundary=",
-        "boundary=" + 71 * "a",
-        "boundary*=utf-8''XX",
-        'boundary="x' + 9000 * ";",
+        *("x=y", "boundary=", "boundary=" + 71 * "a", "boundary*=utf-8''XX", 'boundary="x' + 9000 * ";"),
         "boundary",
     ],
 )

@@ -117,13 +117,7 @@ def test_geometry_without_options_changes_nothing() -> None:
     assert all(np.array_equal(unlucky(FACE, (0, 0, n)), FACE) for n in range(20))
 
 
-EVERYTHING: dict[str, Any] = {
-    "scale": 0.1,
-    "shift": 0.04,
-    "rotation": 8,
-    "change": 0.6,
-    "more_changes": 0.3,
-}
+EVERYTHING: dict[str, Any] = {"scale": 0.1, "shift": 0.04, "rotation": 8, "change": 0.6, "more_changes": 0.3}
 
 
 def test_everything_depends_only_on_the_key() -> None:
@@ -160,11 +154,7 @@ def test_changes_come_after_the_geometry(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
     for wrong in (
-        {"scale": 1.0},
-        {"change": 1.1},
-        {"more_changes": 1.0},
-        {"kinds": ["grey"]},
-        {"zoom": 0.1},
+        *({"scale": 1.0}, {"change": 1.1}, {"more_changes": 1.0}, {"kinds": ["grey"]}, {"zoom": 0.1}),
     ):
         with pytest.raises(ValidationError):
             Augmentation(**wrong)

@@ -26,7 +26,6 @@ from facerts.training.classifier_scores import (
     load_run,
     log_max_softmax,
     max_softmax,
-    mean_softmax,
     negative_energy,
     parse_score,
     perturbed,
@@ -326,8 +325,3 @@ def test_odins_step_against_finite_differences(temperature: float) -> None:
     assert not moved.requires_grad
     assert inner.grad is None
     assert torch.equal(perturbed(score, images, 0.0), images)
-
-
-def test_no_members_have_no_mean() -> None:
-    with pytest.raises(ValueError, match="at least one member"):
-        mean_softmax([])

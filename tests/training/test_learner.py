@@ -27,15 +27,6 @@ def copy_of(learner: Learner) -> list[torch.Tensor]:
     return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centers.parameters())]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_steps_lower_the_loss_in_every_precision(make_recipe: MakeRecipe, precision: str) -> None:
-    learner = Learner(make_recipe(f"compute.precision={precision}", "method.name=arcface"), identities=4)
-    losses = [learner.step(crops(), batch(step=step), 0.02).total.item() for step in range(8)]
-    assert losses[-1] < losses[0]
-    assert all(p.dtype == torch.float32 for p in learner.network.parameters())
-
-
 def test_the_memory_format_does_not_change_the_loss(make_recipe: MakeRecipe) -> None:
     recipes = (
         make_recipe(f"compute.channels_last={last}", "backbone.dropout=0") for last in ("true", "false")

@@ -165,32 +165,11 @@ def test_a_batch_larger_than_the_data_is_refused(make_recipe: MakeRecipe, tmp_pa
         train(make_recipe("optim.batch_size=512"), tmp_path / "run")
 
 
-def test_heldout_identities_are_validated_and_not_trained_on(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    train(
-        make_recipe("data.holdout_identities=4", "validation.pairs=20", "optim.batch_size=8"),
-        tmp_path / "run",
-    )
-    assert checkpoint.load_network(tmp_path / "run").identities == 4
-    validated = [line for line in log_lines(tmp_path / "run") if line["kind"] == "validation"]
-    assert validated
-    assert {"accuracy", "auroc", "eer", "name"} <= validated[0].keys()
-
-
 def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "facerts", "train", str(recipe), "--out", str(run), *extra]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
-
-
-def test_weights_that_are_not_finite_do_not_replace_a_checkpoint(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
-    # The loss of the first step is finite, and the weights after it are not.
-    recipe = make_recipe("optim.lr=1e300", "logging.checkpoint_steps=1")
-    with pytest.raises(NonFiniteLossError):
-        train(recipe, tmp_path / "run")
-    assert not (tmp_path / "run" / "checkpoint.pt").exists()
 
 
 def test_what_a_killed_process_had_not_finished_writing_is_removed(

@@ -198,21 +198,3 @@ def test_recipes_in_which_it_could_not_learn_are_refused(
 ) -> None:
     with pytest.raises(Error, match=sentence):
         make_recipe(*ALONE, *overrides)
-
-
-def test_the_teachers_embeddings_train_the_head_alone(recipe: Recipe, tmp_path: Path) -> None:
-    from facerts.training.distillation.losses import open_distillation
-    from facerts.training.methods import Batch
-
-    data = TrainingData(recipe)
-    distillation = open_distillation(recipe, data.source, None, tmp_path)
-    learner = Learner(recipe, data.identities, distillation)
-    crops, labels, samples, views, *_ = next(data.batches(0, 1))
-    batch = Batch(labels, samples, 0, recipe.seed, views=views)
-    loss = learner.step(crops, batch, 0.0)
-    # The loss of the method itself, on what the teachers saw.
-    z = torch.zeros(8, 16)
-    unit = distillation.project(distillation.embed_views(crops, batch))
-    alone = learner.method.loss({"embedding": unit, "log_scale": z}, batch, distillation.centers_for(batch))
-    assert set(loss.parts) == set(alone.parts)
-    assert all(p.grad is not None for p in learner.network.heads.parameters())

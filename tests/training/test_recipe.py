@@ -70,17 +70,6 @@ def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of
         assert [name for name in changed if not name.startswith("method.")] == ["name"]
 
 
-def test_the_published_recipes_have_the_papers_settings() -> None:
-    recipe = load_recipe("casia_rts")
-    assert (recipe.backbone.name, recipe.backbone.embedding_size) == ("iresnet64_se", 512)
-    assert (recipe.optim.lr, recipe.optim.momentum, recipe.optim.weight_decay) == (0.1, 0.9, 5e-4)
-    assert (recipe.optim.batch_size, recipe.optim.epochs, recipe.optim.milestones) == (512, 32, [20, 28])
-    assert (recipe.method["degrees"], recipe.method["kl_weight"]) == (16, 10)
-    assert (recipe.method["logit_scale"], recipe.method["margin"]) == (64, 0.5)
-    deepglint = load_recipe("deepglint_rts").optim
-    assert (deepglint.epochs, deepglint.milestones) == (22, [10, 18])
-
-
 def test_the_published_recipes_are_whole_and_the_same_as_their_compositions() -> None:
     departures = []
     for name in ("casia", "deepglint"):

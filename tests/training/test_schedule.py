@@ -31,7 +31,4 @@ def test_a_cosine_falls_from_the_end_of_the_warm_up_to_0() -> None:
 
 def test_the_margin_rises_linearly_over_the_first_half_and_stays() -> None:
     assert [margin_ramp(step, 100, 0.5) for step in (0, 25, 50, 99)] == [0.0, 0.5, 1.0, 1.0]
-
-
-def test_no_ramp_gives_the_whole_margin_at_once() -> None:
     assert margin_ramp(0, 100, 0.0) == 1.0

@@ -210,11 +210,7 @@ def test_names_that_ffmpeg_takes_for_something_else_are_files(
     monkeypatch.chdir(tmp_path)
     write_clip(tmp_path / "clip.mkv", walk(1))
     for name in (
-        "concat:clip.mkv|clip.mkv",
-        "subfile,,start,0,end,0,,:clip.mkv",
-        "pipe:0",
-        "cache:clip.mkv",
-        "-",
+        *("concat:clip.mkv|clip.mkv", "subfile,,start,0,end,0,,:clip.mkv", "pipe:0", "cache:clip.mkv", "-"),
     ):
         with pytest.raises(VideoError, match="No such file"):
             list(open_frames(name).frames(5))

@@ -292,12 +292,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
 
 def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp_path: Path) -> None:
     more = [
-        "--fmr",
-        "0.01",
-        "--no-cost",
-        "--cache",
-        folder / "cache",
-        "--quality",
+        *("--fmr", "0.01", "--no-cost", "--cache", folder / "cache", "--quality"),
         f"again={models / 'two.onnx'}",
     ]
     assert league(models, drawn_faces, tmp_path / "other", *more) == 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -130,18 +129,6 @@ def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops:
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         export_run(tmp_path, tmp_path / "m.onnx")
-
-
-def test_a_network_is_trained_exported_and_scores_images(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
-) -> None:
-    train(make_recipe("optim.lr=0.001"), tmp_path / "run")
-    assert run("export", tmp_path / "run", "--out", tmp_path / "m.onnx") == 0
-    scores = tmp_path / "scores.csv"
-    assert run("score", drawn_faces, "--model", tmp_path / "m.onnx", "--out", scores) == 0
-    rows = list(csv.DictReader(scores.open()))
-    assert len(rows) == 64
-    assert len({row["quality"] for row in rows}) > 32
 
 
 def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(

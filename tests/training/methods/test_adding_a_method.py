@@ -26,13 +26,9 @@ METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (COMMAND,) = re.findall(r"^(facerts train .*)$", PAGE, re.MULTILINE)
 
 TINY = [
-    "data.augmentation={flip: true}",
-    "data.workers=0",
-    "validation={}",
+    *("data.augmentation={flip: true}", "data.workers=0", "validation={}"),
     "backbone={name: mobilefacenet, width: 0.125, embedding_size: 16}",
-    # Enough steps for BatchNorm's running statistics, which export uses, to converge.
-    "optim={epochs: 12, batch_size: 16, lr: 0.02}",
-    "compute={device: cpu, precision: fp32, threads: 1}",
+    *("optim={epochs: 12, batch_size: 16, lr: 0.02}", "compute={device: cpu, precision: fp32, threads: 1}"),
 ]
 
 

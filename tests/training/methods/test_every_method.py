@@ -26,16 +26,7 @@ from tests.losses import batch_of
 SIZE, PEOPLE, IMAGES = 16, 12, 24
 CLASSIFY = [name for name, method in METHODS.items() if issubclass(method, ClassificationMethod)]
 WITHOUT_HEAD = [
-    "arcface",
-    "cosface",
-    "magface",
-    "adaface",
-    "supcon",
-    "esupcon",
-    "tightness",
-    "spce",
-    "tau",
-    "tempnet",
+    *("arcface", "cosface", "magface", "adaface", "supcon", "esupcon", "tightness", "spce", "tau", "tempnet")
 ]
 # Few views to contrast allow a small ρ only.
 SETTINGS: dict[str, dict[str, Any]] = {"tempnet": {"rho": 0.5}}

@@ -10,19 +10,10 @@ import torch
 
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS
-from facerts.training.methods.adaface import adaptive_margin
 from facerts.training.methods.margin import MarginGradient, additive_angular, clamped_angular
 from tests.losses import batch_of, slow_softmax
 
 MARGIN = 0.5
-
-
-def test_the_logit_never_rises_with_the_angle() -> None:
-    angle = torch.linspace(0, math.pi, 20001, dtype=torch.float64)
-    for margin in (0.0, 0.1, 0.5, 1.0):
-        assert (additive_angular(angle.cos(), margin).diff() <= 1e-9).all()
-    for z in (-1.0, -0.3, 0.0, 0.7, 1.0):
-        assert (adaptive_margin(angle.cos(), torch.full_like(angle, z), 0.4).diff() <= 1e-9).all()
 
 
 def test_past_the_end_of_the_angle_the_fallback_takes_over() -> None:
@@ -98,12 +89,3 @@ def test_cosface_against_a_slow_reading_of_its_equation() -> None:
     loss = method.loss({"embedding": embedding}, batch_of(labels), centers).total.item()
     slow = slow_softmax(embedding, centers.weight, labels, 16.0, lambda angle, row: math.cos(angle) - 0.3)
     assert loss == pytest.approx(slow, rel=1e-9)
-
-
-def test_the_papers_margins_are_the_defaults() -> None:
-    assert METHODS["arcface"].Config().model_dump() == {
-        "logit_scale": 64.0,
-        "margin": 0.5,
-        "margin_gradient": "exact",
-    }
-    assert METHODS["cosface"].Config().model_dump() == {"logit_scale": 64.0, "margin": 0.35}

@@ -19,7 +19,6 @@ from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, Method
 from facerts.training.methods.contrastive import info_nce, positives, similarities
-from facerts.training.methods.esupcon import prototype_loss
 from facerts.training.posthoc.posthoc_quality import configure
 from tests.losses import batch_of, dot, slow_info_nce, slow_nt_xent, units
 from tests.training.conftest import MakeRecipe
@@ -81,22 +80,6 @@ def test_supcon_against_a_slow_reading_of_equation_2() -> None:
     unlabeled = Batch(batch.samples, batch.samples, batch.step, batch.seed)
     loss = build("supcon", 0.2).loss({"embedding": embedding}, unlabeled, centers).total.item()
     assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
-
-
-def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
-    # log(exp ℓ_CE + exp ℓ_SupCon − 1), the own prototype the one positive of a pool that it has joined.
-    centers, embedding, batch = example()
-    tau = 0.5
-    logits, prototypes = similarities(embedding) / tau, centers.cosines(embedding) / tau
-    entropy = F.cross_entropy(prototypes, batch.labels, reduction="none")
-    z, theta = units(embedding), units(centers.weight)
-    supcon = []
-    for i, label in enumerate(batch.labels.tolist()):
-        own = math.exp(dot(z[i], theta[label]) / tau)
-        others = sum(math.exp(dot(z[i], z[j]) / tau) for j in range(len(z)) if j != i)
-        supcon.append(-math.log(own / (own + others)))
-    expected = (entropy.exp() + torch.tensor(supcon, dtype=torch.float64).exp() - 1).log()
-    torch.testing.assert_close(prototype_loss(logits, prototypes, batch.labels), expected)
 
 
 def test_esupcon_against_a_slow_reading() -> None:

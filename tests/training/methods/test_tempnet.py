@@ -14,13 +14,11 @@ from facerts.errors import Error
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.compose import compose
-from facerts.training.learner import build_optimizer
 from facerts.training.loop import train
 from facerts.training.methods import Batch
 from facerts.training.methods.moving_denominators import UNSEEN
-from facerts.training.methods.tempnet import TemperatureNetwork, TempNet, TempNetConfig, batch_contrast
+from facerts.training.methods.tempnet import TemperatureNetwork, TempNet, TempNetConfig
 from facerts.training.recipe import load_recipe
-from facerts.training.schedule import learning_rate
 from tests.losses import batch_of
 from tests.training.conftest import MakeRecipe
 
@@ -109,18 +107,6 @@ def test_parameters_keep_their_order_by_which_checkpoints_know_them() -> None:
 
 
 # The method
-
-
-def test_contrast_in_the_batch_is_with_other_people() -> None:
-    torch.manual_seed(2)
-    embedding = F.normalize(torch.randn(6, 8, dtype=torch.float64))
-    labels = torch.tensor([4, 9, 4, 4, 9, 4])
-    logits, positive, contrasted = batch_contrast(embedding, labels)
-    for i in range(6):
-        assert positive[i].item() == pytest.approx(float(embedding[i] @ embedding[(i + 3) % 6]))
-        for k in range(6):
-            assert contrasted[i, k] == (labels[i] != labels[k])
-            assert logits[i, k].item() == pytest.approx(float(embedding[i] @ embedding[k]))
 
 
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
@@ -217,24 +203,13 @@ def test_a_run_by_the_optimizer_of_the_recipe(
     assert f", tau {lines[-1]['tau_mean']:.4f}\n" in capsys.readouterr().err
 
 
-def test_its_optimizer_holds_on_every_base_and_decay_keeps_the_temperature_network() -> None:
+def test_its_optimizer_holds_on_every_base() -> None:
     for base in ("casia", "deepglint", "faces_small", "papers"):
         recipe = load_recipe(f"{base}_tempnet")
         optim = recipe.optim
         # Where the best temperatures have the paper's mean.
         assert 0.3 < math.log(2 * optim.batch_size - 2) - recipe.method["rho"] < 0.9
         assert (optim.algorithm, optim.schedule, optim.weight_decay) == ("adamw", "cosine", 0.02)
-    tempnet = method()
-    before = tempnet.state.features.weight.detach().clone()
-    optimizer = build_optimizer(tempnet.parameter_groups(torch.nn.Linear(3, 3), ClassCenters(4, 8)), optim)
-    for parameter in tempnet.state.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    for step in range(1107):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, base=optim.lr, total=1107, schedule=optim.schedule)
-        optimizer.step()
-    # SGD with the rate of the base would leave 0.0004 of it.
-    assert 0.9 < (tempnet.state.features.weight.norm() / before.norm()).item() < 1
 
 
 def test_a_high_temperature_is_a_poor_image() -> None:

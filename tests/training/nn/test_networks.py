@@ -46,19 +46,6 @@ def test_multiply_adds_of_a_layer_worked_out_by_hand() -> None:
     assert count_multiply_adds(layer) == 56 * 56 * 8 * 27 + 3 * 56 * 56 * 8
 
 
-@pytest.mark.parametrize("name", ["iresnet18", "iresnet18_se", "iresnet34", "mobilefacenet"])
-def test_outputs_have_their_shapes_for_any_batch(name: str) -> None:
-    network = build_network(
-        name, embedding_size=24, heads={"log_scale": HeadSpec(16, batch_norm=True)}, width=0.25
-    ).eval()
-    for images in (1, 3):
-        outputs = network(torch.randn(images, 3, 112, 112))
-        assert {key: tuple(value.shape) for key, value in outputs.items()} == {
-            "embedding": (images, 24),
-            "log_scale": (images, 16),
-        }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BACKBONES)
 def test_every_trunk_has_its_number_of_features(name: str) -> None:
