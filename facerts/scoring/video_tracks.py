@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from facerts.detection import AutoDetector, FaceFinder, PhotoSearch
+from facerts.detection import FaceFinder, PhotoSearch
+from facerts.detection.detector import LazyDetector
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
@@ -222,7 +223,7 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
         raise ModelError(
             "faces in videos have to be found; load the model with a detector (--detector auto, not none)"
         )
-    found = detector.detector if isinstance(detector, AutoDetector) else detector
+    found = detector.detector if isinstance(detector, LazyDetector) else detector
     return found.of_frames() if isinstance(found, PhotoSearch) else found
 
 

@@ -20,6 +20,7 @@ from facerts.errors import Error, ModelError
 from facerts.hub.catalog import in_catalog
 from facerts.hub.fetch import fetch
 from facerts.images import encode_png
+from facerts.scoring.video_tracks import video_detector
 from tests.command import run
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
@@ -125,6 +126,14 @@ def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path:
     assert again.identity == detector.identity == open_detector(file, threshold=0.3, size=160).identity
     assert [face.score for face in again(image)] == [face.score for face in found]
     assert len(facerts.Scorer(facerts.Quality(), detector=again).faces(image)) == len(found) > 0
+
+
+def test_frames_are_searched_in_bounded_time_whichever_way_a_detector_was_given(tmp_path: Path) -> None:
+    model = write_scrfd(tmp_path / "m.onnx")
+    for detector in (facerts.Detector(model), open_detector(model), open_face_finder(model)):
+        search = video_detector(detector)
+        assert isinstance(search, PhotoSearch)
+        assert (search.size, search.rotate) == (640, False)
 
 
 def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
