@@ -167,7 +167,7 @@ def filling(open_at: Callable[..., PhotoSearch], photos: Sequence[Image]) -> Non
 
 def filled(photo: Image, face: Detection, size: int) -> tuple[Image, Detection]:
     """The square around a face's box, enlarged, and the face in it."""
-    center, side = (face.box[:2] + face.box[2:]) / 2, 1.15 * face.longer_side
+    center, side = (face.box[:2] + face.box[2:]) / 2, 1.15 * max(face.sides)
     scale = size / side
     matrix = np.hstack([np.eye(2) * scale, (size / 2 - center * scale)[:, None]])
     part = cv2.warpAffine(photo, matrix, (size, size), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)

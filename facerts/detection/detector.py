@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -46,22 +47,15 @@ class Detection:
         return yaw, pitch, (roll - self.rotation + 180) % 360 - 180
 
     @property
+    def sides(self) -> tuple[float, float]:
+        """Width and height of the box in pixels."""
+        left, top, right, bottom = self.box.tolist()
+        return right - left, bottom - top
+
+    @property
     def area(self) -> float:
         """Area of the box in square pixels."""
-        left, top, right, bottom = self.box
-        return float((right - left) * (bottom - top))
-
-    @property
-    def shorter_side(self) -> float:
-        """The shorter side of the box in pixels."""
-        left, top, right, bottom = self.box
-        return float(min(right - left, bottom - top))
-
-    @property
-    def longer_side(self) -> float:
-        """The longer side of the box in pixels."""
-        left, top, right, bottom = self.box
-        return float(max(right - left, bottom - top))
+        return math.prod(self.sides)
 
     def moved(self, pixel: NDArray[np.float64], offset: NDArray[np.float64]) -> Detection:
         """The face where a pixel has another size and the origin is elsewhere, x and y ``(2,)`` each."""
@@ -89,19 +83,6 @@ class Detection:
         )
 
 
-class OpenDetector(Protocol):
-    """Finds faces in photos; may be shared by threads."""
-
-    @property
-    def identity(self) -> str:
-        """Everything that the detections depend on: kind, hash of the model, settings."""
-        ...
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        """Detect faces in an image, ``(H, W, 3) uint8`` RGB; the largest comes first."""
-        ...
-
-
 class FaceFinder(Protocol):
     """Finds the faces in images; may be shared by threads. Every ``OpenDetector`` is one, as is ``AutoDetector``."""
 
@@ -112,6 +93,14 @@ class FaceFinder(Protocol):
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
         """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""
+        ...
+
+
+class OpenDetector(FaceFinder, Protocol):
+    """Finds the faces in photos; may be shared by threads."""
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first."""
         ...
 
 

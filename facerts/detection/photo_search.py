@@ -89,7 +89,7 @@ class _Candidate(NamedTuple):
 
     def is_part_of(self, whole: Detection) -> bool:
         """Whether it lies inside a face with a better score that is too large for its level."""
-        if whole.longer_side <= self.largest or whole.score <= self.face.score:
+        if max(whole.sides) <= self.largest or whole.score <= self.face.score:
             return False
         shared = np.minimum(self.face.box[2:], whole.box[2:]) - np.maximum(self.face.box[:2], whole.box[:2])
         return bool(np.maximum(shared, 0).prod() > MAX_INSIDE * self.face.area)
@@ -169,7 +169,7 @@ class PhotoSearch:
         if len(passes) == 1:
             return passes[0][1]
         found = [
-            _Candidate(face, number, largest, face.longer_side > largest)
+            _Candidate(face, number, largest, max(face.sides) > largest)
             for number, (largest, faces) in enumerate(passes)
             for face in faces
         ]
@@ -177,7 +177,7 @@ class PhotoSearch:
         boxes = np.array([each.face.box for each in found]).reshape(-1, 4)
         numbers = np.array([each.number for each in found], dtype=int)
         kept = [found[at] for at in nms(boxes, -np.arange(float(len(found))), self.network.max_iou, numbers)]
-        large = [each.face for each in kept if each.face.longer_side > levels[0].largest]
+        large = [each.face for each in kept if max(each.face.sides) > levels[0].largest]
         return [each.face for each in kept if not any(each.is_part_of(whole) for whole in large)]
 
     def _passes(self, level: _Level, turns: int) -> Iterator[list[Detection]]:
@@ -209,7 +209,7 @@ class PhotoSearch:
         best = max(faces, key=lambda face: face.score)
         if best.score >= self.network.sure:
             return True
-        center, half = (best.box[:2] + best.box[2:]) / 2, SURROUNDINGS * best.longer_side / 2
+        center, half = (best.box[:2] + best.box[2:]) / 2, SURROUNDINGS * max(best.sides) / 2
         left, top = np.clip(center - half, 0, image.shape[1::-1]).astype(int)
         right, bottom = np.clip(np.ceil(center + half), 0, image.shape[1::-1]).astype(int)
         part = image[top:bottom, left:right]

@@ -92,7 +92,7 @@ def prepare(
         if detections is None:
             crop = as_crop(pixels, where=path)
             return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1, size=size)
-        large = [face for face in detections if not min_face_size or face.shorter_side >= min_face_size]
+        large = [face for face in detections if not min_face_size or min(face.sides) >= min_face_size]
         faces = large[:max_faces]
         crops = [align(pixels, face.points) for face in faces]
         reasons = [
