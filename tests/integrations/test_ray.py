@@ -259,7 +259,7 @@ def test_a_killed_run_is_finished_without_ray(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
     out = tmp_path / "rows.csv"
-    command = ["score", str(folder), "--model", str(model), "--batch-size", "16", "--out", str(out)]
+    command = ["score", str(folder), "--model", str(model), "--out", str(out)]
     cluster = ["--ray-address", ray_here.get_runtime_context().gcs_address]
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND, "hang", *command, "--engine", "ray", *cluster],
