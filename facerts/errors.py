@@ -1,6 +1,7 @@
 """The errors that users see, and helpers to word them.
 
-Whatever reads or writes may raise ``Error`` or a subclass; docstrings name what callers may want to act on.
+Bad input, and whatever cannot be read or written, raises ``Error`` or a subclass, whose message says what is wrong;
+docstrings name only what callers may want to act on.
 """
 
 from __future__ import annotations
@@ -64,11 +65,8 @@ class MissingExtraError(Error):
 def documentation_page(name: str) -> str:
     """Where a message sends its readers for more: the address of a page, or its name while the site has no address.
 
-    The site's address is the ``Documentation`` of the package's metadata, from ``project_urls`` in ``setup.cfg``. An
-    installed package has no folder ``docs/`` beside it.
-
-    Args:
-        name: of the page below ``docs/``, without its suffix.
+    Names are below ``docs/``, without suffix. The site's address is the ``Documentation`` of the package's metadata,
+    from ``project_urls`` in ``setup.cfg``. An installed package has no folder ``docs/`` beside it.
     """
     from importlib import metadata  # slow to import, and seldom needed
 
@@ -97,11 +95,7 @@ def first_line(error: BaseException) -> str:
 def problems_text(
     problems: Sequence[Mapping[str, Any]], text_of: Callable[[Mapping[str, Any]], str] | None = None
 ) -> str:
-    """The first problems that pydantic found, in one sentence; the values themselves are not repeated.
-
-    Args:
-        text_of: the words for a problem, by default those of ``problem_text``.
-    """
+    """The first problems that pydantic found, in one sentence, without the values; ``text_of`` words them."""
     texts = list(map(text_of or problem_text, problems[:MAX_PROBLEMS]))
     if len(problems) > MAX_PROBLEMS:
         texts.append(f"and {len(problems) - MAX_PROBLEMS:,} more")

@@ -28,7 +28,6 @@ class Faces:
     """The images of a source that have a face.
 
     Attributes:
-        source: only these images.
         rows: ``(F,) int64`` their indices in the whole source.
         quality: ``(F,) float64`` as in rows; None if the model has no quality.
         embedding: ``(F, d) float32`` of unit length; None if embeddings were not requested.

@@ -23,13 +23,7 @@ ByAttribute = dict[str, dict[str, dict[str, GroupThreshold]]]
 
 
 class ComparedFaces(NamedTuple):
-    """All pairs of faces.
-
-    Attributes:
-        rows: ``(U,)`` the faces that were compared, without duplicates.
-        pairs: their pairs; rows of images are places in ``rows``.
-        thresholds: match thresholds by false match rate.
-    """
+    """The ``(U,)`` rows of faces without duplicates, all pairs of places in these, and match thresholds by FMR."""
 
     rows: NDArray[np.int64]
     pairs: AllPairs
@@ -47,13 +41,8 @@ def group_thresholds(
 ) -> ByAttribute:
     """For each group, the threshold that keeps the same share of that group, next to the one for all faces.
 
-    Args:
-        quality: ``(F,)`` quality of the faces.
-        values: ``(F,)`` group of each face by attribute, "" where unknown.
-        thresholds: quality thresholds by the share of all faces that they keep.
-        people: ``(F,)`` person of each face; None if unknown.
-        compared: pairs of the faces, to measure errors; None for none.
-        non_faces: ``(M,)`` quality of non-faces; None for none.
+    ``quality``, ``values`` (by attribute, "" where unknown) and ``people`` are ``(F,)``, one for each face,
+    ``non_faces`` ``(M,)`` is the quality of non-faces; thresholds are by the share of all faces that they keep.
     """
     return {
         attribute: {

@@ -158,9 +158,7 @@ def match_thresholds(
     the interval extends to at least 3 / n (the rule of three), where n is the number of people, who are independent,
     or of pairs if the people are unknown. The same applies if all pairs fail.
 
-    Args:
-        quality: ``(N,)`` quality of the images.
-        keep: quality thresholds by name; a pair is kept if both of its images reach the threshold.
+    ``quality`` is ``(N,)``, of the images; a pair is kept if both of its images reach a threshold of ``keep``.
     """
     order = np.argsort(pairs.genuine, kind="stable")
     genuine = pairs.genuine[order]

@@ -220,7 +220,6 @@ def quality_thresholds(
     Args:
         quality: ``(N,)``, higher is better; a face at the threshold is accepted.
         shares: above 0, at most 1.
-        data_sha256: the SHA-256 of the images.
         people: ``(N,)`` person of each face; None if unknown.
     """
     descending = np.sort(quality)[::-1]

@@ -30,13 +30,7 @@ TICKS = 10_000
 
 @dataclass(frozen=True)
 class DrawnTrack:
-    """How a track is drawn.
-
-    Attributes:
-        number: of the track.
-        good: whether it has a face that is not poor: green, otherwise orange.
-        person: who it is; None if nobody is known.
-    """
+    """How a track is drawn: green if it is ``good``, as it has a face that is not poor, otherwise orange."""
 
     number: int
     good: bool
@@ -88,12 +82,9 @@ def draw_tracks(
     boxes: Sequence[tuple[int, list[float], float | None]],
     tracks: Mapping[int, DrawnTrack],
 ) -> NDArray[np.uint8]:
-    """An image with the boxes of tracks drawn in.
+    """An image ``(H, W, 3) uint8`` RGB with the boxes of tracks drawn in: part, box and percentile of each face.
 
-    Args:
-        pixels: ``(H, W, 3) uint8`` RGB.
-        boxes: part, box and percentile of each face.
-        tracks: how each part is drawn; others are not.
+    Parts that are not in ``tracks`` are not drawn.
     """
     drawn = [(tracks[part], box, percentile) for part, box, percentile in boxes if part in tracks]
     rows = [
@@ -106,15 +97,7 @@ def draw_tracks(
 def write_annotated(
     path: Path, source: FrameSource, log: BoxLog, tracks: Mapping[int, DrawnTrack], until: float
 ) -> None:
-    """Write a video again, with its tracks drawn in; without sound.
-
-    Args:
-        path: the .mp4 file.
-        source: the video; opened anew.
-        log: where its faces are.
-        tracks: how each part is drawn.
-        until: time of the last frame to write, in seconds.
-    """
+    """Write a video again up to a time in seconds, with its tracks, by part, drawn in; without sound."""
     frames = takewhile(lambda frame: frame.time <= until, source.frames(ALL_FRAMES))
     write_video(
         path,
@@ -123,11 +106,7 @@ def write_annotated(
 
 
 def write_video(path: Path, frames: Iterable[Frame]) -> None:
-    """Write frames, which keep their times, as an .mp4 file.
-
-    Args:
-        frames: all as large as the first.
-    """
+    """Write frames, all as large as the first, as an .mp4 file; they keep their times."""
     av = import_av()
     codec, options = next(each for each in CODECS if each[0] in av.codecs_available)
     with atomic_write(path) as file, os_errors(), av.open(file, "w", format="mp4") as container:

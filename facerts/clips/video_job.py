@@ -53,8 +53,6 @@ class ClipRow:
         seconds: duration, as the clip itself says.
         read_until: time of the last frame that was decoded, in seconds.
         frames: number of frames that were looked at.
-        faces: number of faces in them.
-        tracks: number of tracks.
         too_poor: how many of them have only poor faces.
         left_out: number of tracks with fewer faces than the minimum.
         damaged: number of packets and frames that were damaged.
@@ -162,12 +160,7 @@ class VideoTask:
 
 @dataclass(frozen=True)
 class FinishedClip:
-    """What is kept of a clip that is done.
-
-    Attributes:
-        state: of its file; None if it is none.
-        templates: one for each track.
-    """
+    """What is kept of a clip that is done: the state of its file, if it is one, and a template for each track."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -201,7 +194,6 @@ class VideoJob(Job):
     """The folder of results of some clips, of which each is a part.
 
     Args:
-        out: the folder.
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
 
@@ -260,11 +252,7 @@ class VideoJob(Job):
         shutil.rmtree(self.out / CROPS / self.names[number], ignore_errors=True)
 
     def save_crops(self, number: int, track: Track) -> tuple[str, ...]:
-        """Save the best shots of a track as PNG.
-
-        Returns:
-            Their files, relative to the folder of results.
-        """
+        """Save the best shots of a track as PNG; returns their files, relative to the folder of results."""
         written = []
         for rank, shot in enumerate(track.best, 1):
             assert shot.crop is not None
@@ -376,12 +364,7 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
 
 
 def _track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[str, Any]) -> TrackRow:
-    """The row of a track.
-
-    Args:
-        crops: names of the files of its best shots.
-        found: columns of a search in a gallery.
-    """
+    """The row of a track, with the files of its best shots and the columns of a search in a gallery."""
     return TrackRow(
         clip,
         track.number,

@@ -264,11 +264,7 @@ class IdentityPair:
 
 @dataclass
 class _SharedImages:
-    """Duplicate images of two identities.
-
-    Attributes:
-        max_cosine: cosine similarity of the most similar pair.
-    """
+    """Duplicate images of two identities; ``max_cosine`` is that of the most similar pair."""
 
     first: set[int] = field(default_factory=set)
     second: set[int] = field(default_factory=set)
@@ -288,11 +284,9 @@ def pair_identities(
     Two identities are considered one person if they are alike, or if half of the images of the smaller identity are
     duplicates of images of the other. Pairs with fewer images in common are returned, too.
 
-    Args:
-        kept: ``(N,)`` mask of the images that count.
-        duplicates: two images of different identities, and their cosine similarity.
-        alike: pairs of labels, lower label first.
-        means: ``(C, d)`` mean embeddings of the identities.
+    ``kept`` ``(N,)`` masks the images that count; ``duplicates`` are two images of different identities and their
+    cosine similarity, ``alike`` pairs of labels, lower first, and ``means`` ``(C, d)`` the mean embeddings of the
+    identities.
     """
     labels = source.labels
     assert labels is not None
@@ -343,10 +337,7 @@ def report_pairs(job: CurationJob, pairs: Sequence[IdentityPair], action: Identi
 def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> Labels:
     """The new label ``(C,)`` of each label after merging pairs that are one person.
 
-    Connected labels become the one with the most images, or the first of these.
-
-    Args:
-        images: ``(C,)`` number of images of each label.
+    Connected labels become the one with the most images, ``(C,)``, or the first of these.
     """
     root = np.arange(len(images))
 
@@ -376,10 +367,7 @@ def _relabeled(source: Source, new_labels: Labels) -> Source:
 def choose_dropped(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> dict[int, IdentityPair]:
     """The labels to drop so that no person has two labels, each with the pair that is the reason.
 
-    Of each pair, most certain first, the label with fewer images is dropped, or else the second one.
-
-    Args:
-        images: ``(C,)`` number of images of each label.
+    Of each pair, most certain first, the label with fewer images, ``(C,)``, is dropped, or else the second one.
     """
     dropped: dict[int, IdentityPair] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.certainty):

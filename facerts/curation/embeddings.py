@@ -62,11 +62,7 @@ class SourceEmbeddings:
 
 @dataclass(frozen=True)
 class SourceEmbedder:
-    """Embeds the images of a source, and says how to search the embeddings.
-
-    Attributes:
-        cache: a folder that keeps embeddings for later commands; None for temporary files.
-    """
+    """Embeds the images of a source, and says how to search them; without a ``cache`` folder, files are temporary."""
 
     embedder: OnnxEmbedder
     flip: bool = False
@@ -74,11 +70,7 @@ class SourceEmbedder:
     search: Backend = "numpy"
 
     def embed(self, source: Source, scratch: Path, detector: FaceFinder | None = None) -> SourceEmbeddings:
-        """Embed a source, or take its embeddings from the cache.
-
-        Args:
-            detector: finds the faces in photos; None if the images are aligned crops.
-        """
+        """Embed a source, or take its embeddings from the cache; ``detector`` finds faces in photos, None for crops."""
         crops = source if detector is None else AlignedPhotos(source, detector)
         if self.cache is None:
             return self._embed_once(crops, scratch)

@@ -72,11 +72,8 @@ def exclude_overlap(
     An identity is dropped as a whole if the mean of its embeddings, or with ``single_images`` any of its embeddings, is
     similar enough to an image of a benchmark.
 
-    Args:
-        benchmarks: verification sets and template sets, of which only images in pairs or templates count, or any other
-            images.
-        threshold: minimum cosine similarity of images that may show one person.
-        detector: finds the faces in benchmarks of photos; None if these are aligned crops.
+    Of verification and template sets, only images in pairs or templates count. ``threshold`` is the minimum cosine
+    similarity of images that may show one person; ``detector`` finds the faces in photos, None for aligned crops.
     """
     check_threshold(threshold, "--threshold")
     if source.labels is None:

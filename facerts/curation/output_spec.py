@@ -88,11 +88,7 @@ class OutputSpec:
             raise Error(f"{name}: {images} images cannot fill {self.shards} shards; use fewer shards")
 
     def write(self, path: Path, images: Iterator[EncodedImage], count: int, *, shuffled: bool) -> None:
-        """Write the data set.
-
-        Args:
-            path: the temporary path to write to instead of ``self.path``.
-        """
+        """Write the data set to a temporary path instead of ``self.path``."""
         if self.in_one_file:
             write_shard(path, images)
         elif self.shards is not None:
@@ -115,13 +111,8 @@ def shard_name(number: int) -> str:
 def write_records(folder: Path, images: Iterable[EncodedImage]) -> tuple[int, int]:
     """Write a record directory in the usual training format: the images, then a record for each identity.
 
-    Identities are numbered from 0 in order of appearance.
-
-    Args:
-        folder: created if missing; existing files are replaced when the new ones are complete.
-
-    Returns:
-        The number of images and of identities.
+    Identities are numbered from 0 in order of appearance. The folder is created if missing; existing files are replaced
+    when the new ones are complete. Returns the number of images and of identities.
     """
     ranges: list[tuple[int, int]] = []
     key, last = 1, -1
@@ -147,11 +138,8 @@ def write_records(folder: Path, images: Iterable[EncodedImage]) -> tuple[int, in
 def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> None:
     """Write a record directory with the images in any order.
 
-    It has no header and no records of identities, because these hold ranges of images; each record has the identity
-    of its image. Keys start at 0, by which readers recognize the format.
-
-    Args:
-        images: their identities are numbered from 0 without gaps.
+    It has no header and no records of identities, because these hold ranges of images; each record has the identity of
+    its image, numbered from 0 without gaps. Keys start at 0, by which readers recognize the format.
     """
     identities = set[int]()
     with _record_files(folder) as (rec, idx, lst, prop):
@@ -213,11 +201,9 @@ class CurationJob:
         self._dropped: list[dict[str, Any]] = []
 
     def drop(self, index: int, reason: str, **details: Any) -> None:
-        """Drop an image and list it with the reason; an image that is already dropped keeps its first reason.
+        """Drop an image and list it with the reason, by which images are counted, and further entries.
 
-        Args:
-            reason: a few words; images are counted by reason.
-            details: more entries for the list, such as the image that it resembles.
+        An image that is already dropped keeps its first reason.
         """
         if not self.kept[index]:
             return
@@ -234,9 +220,8 @@ class CurationJob:
     ) -> None:
         """Add a data set to the report, and write it unless this is a dry run.
 
-        Args:
-            kept: ``(N,)`` which images to write, grouped by identity; None for all.
-            order: ``(N,)`` the order in which to write all images instead.
+        ``kept`` ``(N,)`` masks the images to write, grouped by identity; ``order`` ``(N,)`` instead writes all in that
+        order.
         """
         count = len(source) if kept is None else int(kept.sum())
         identities = count_identities(source, kept)

@@ -28,12 +28,7 @@ def check_threshold(value: float, name: str) -> None:
 
 
 class NearDuplicates(NamedTuple):
-    """Rows that are near-duplicates of others.
-
-    Attributes:
-        original: ``(N,)`` the row that each row duplicates; −1 for rows that are kept.
-        cosine: ``(N,)`` cosine similarity to that row.
-    """
+    """The row ``(N,)`` that each row duplicates, −1 for rows that are kept, and the cosine similarity to it."""
 
     original: Rows
     cosine: Floats
@@ -48,11 +43,7 @@ class SimilarPairs(NamedTuple):
 
 
 class EmbeddingSubset:
-    """A subset of the rows of a memory-mapped array of embeddings, read only when they are indexed.
-
-    Args:
-        embedding: ``(N, d)``.
-    """
+    """A subset of the rows of a memory-mapped array of embeddings ``(N, d)``, read only when they are indexed."""
 
     def __init__(self, embedding: Floats, rows: Rows) -> None:
         self.shape = (len(rows), embedding.shape[1])
@@ -69,12 +60,7 @@ class EmbeddingSubset:
 def find_near_duplicates(
     embedding: Floats | EmbeddingSubset, threshold: float, backend: Backend = "numpy"
 ) -> NearDuplicates:
-    """Go through rows in order and keep each that is not a near-duplicate of a kept row.
-
-    Args:
-        embedding: ``(N, d)`` of unit length, preferred rows first.
-        threshold: minimum cosine similarity of near-duplicates.
-    """
+    """Go through unit rows ``(N, d)``, preferred first; keep each whose cosines to kept ones are below a threshold."""
     original = np.full(len(embedding), -1, dtype=np.int64)
     cosine = np.zeros(len(embedding), dtype=np.float32)
     kept = np.empty(0, dtype=np.int64)
@@ -95,12 +81,7 @@ def similar_pairs(
 ) -> Iterator[SimilarPairs]:
     """All pairs of rows with at least a cosine similarity, exact, block by block, with a progress bar.
 
-    Args:
-        embedding: ``(N, d)`` of unit length, may be memory-mapped; FAISS loads all of it into memory.
-        threshold: minimum cosine similarity.
-
-    Raises:
-        MissingExtraError: the backend is FAISS, which is not installed.
+    Rows ``(N, d)`` are of unit length, and may be memory-mapped; FAISS loads all of them into memory.
     """
     blocks = _by_faiss if backend == "faiss" else _by_numpy
     with progress_bar() as bar:
@@ -115,11 +96,7 @@ def similar_pairs(
 def nearest_before(embedding: Floats | EmbeddingSubset, text: str) -> tuple[Rows, Floats]:
     """The most similar of the rows before each row, and the cosine similarity, exact, with a progress bar.
 
-    Args:
-        embedding: ``(N, d)`` of unit length, preferred rows first.
-
-    Returns:
-        ``(N,)`` rows and ``(N,)`` cosines; −1 and −∞ for the first row.
+    Rows ``(N, d)`` are of unit length, preferred ones first. Returns ``(N,)`` each; −1 and −∞ for the first row.
     """
     nearest = np.full(len(embedding), -1, dtype=np.int64)
     best = np.full(len(embedding), -np.inf, dtype=np.float32)
@@ -154,10 +131,8 @@ def identity_means(
 ) -> Floats:
     """The mean embedding of each identity, ``(C, d)`` of unit length; zero for identities without images.
 
-    Args:
-        embedding: ``(N, d)`` of unit length.
-        labels: ``(N,)`` the identity of each image.
-        kept: ``(N,)`` mask of the images to include.
+    It takes those of the unit embeddings ``(N, d)`` that the mask ``kept`` ``(N,)`` has; ``labels`` ``(N,)`` are
+    identities.
     """
     means = np.zeros((people, embedding.shape[1]), dtype=np.float32)
     each = track(rows_by_label(labels), "averaging identities", total=people, unit="identities")
@@ -170,11 +145,8 @@ def identity_means(
 def leave_one_out_cosines(vectors: Floats, weights: NDArray[np.floating] | None = None) -> Floats:
     """The cosine similarity ``(n,)`` of each embedding of an identity to the weighted mean of the others.
 
-    An image is not compared with itself: with two images, each is compared with the other.
-
-    Args:
-        vectors: ``(n, d)`` of unit length, two or more.
-        weights: ``(n,)`` positive weights; None for equal ones.
+    An image is not compared with itself: with two images, each is compared with the other. Vectors ``(n, d)``, two or
+    more, are of unit length, weights ``(n,)`` positive; None for equal ones.
     """
     own = vectors.astype(np.float64)
     weighted = own if weights is None else own * np.asarray(weights, dtype=np.float64)[:, None]

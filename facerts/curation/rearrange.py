@@ -28,11 +28,8 @@ def split(
 ) -> dict[str, Any]:
     """Write two data sets without a common identity.
 
-    The held-out identities are the same as those of ``data.holdout_identities`` in a recipe with the same seed.
-
-    Args:
-        identities: number of identities to hold out; or
-        share: share of the identities to hold out, above 0 and below 1.
+    A number or a share, above 0 and below 1, of the identities is held out. The held-out identities are the same as
+    those of ``data.holdout_identities`` in a recipe with the same seed.
     """
     if (identities is None) == (share is None):
         raise Error("give the identities to hold out as either --identities or --share")
@@ -60,14 +57,11 @@ def shuffle(source: Source, out: OutputSpec, *, seed: int = 0) -> dict[str, Any]
 
 
 def merge(specs: Sequence[str | Path], out: OutputSpec, *, prefix_sources: bool = False) -> dict[str, Any]:
-    """Write the images of several sources as one data set.
+    """Write the images of several sources, each anything that ``open_source`` accepts, as one data set.
 
-    Files of an identity that is in several sources are prefixed with the name of the source, so that names are unique.
-
-    Args:
-        specs: the sources, each anything that ``open_source`` accepts; a pattern for several files is one source.
-        prefix_sources: prefix identities with the name of their source; otherwise identities of the same name are
-            merged.
+    A pattern for several files is one source. Identities of the same name are merged, unless ``prefix_sources``
+    prefixes them with the name of their source. Files of an identity that is in several sources are prefixed with the
+    name of the source, so that names are unique.
     """
     sources = [open_source(spec) for spec in specs]
     names = _names(specs, sources)

@@ -27,12 +27,7 @@ THREADS = min(8, os.cpu_count() or 1)
 
 
 class EncodedImage(NamedTuple):
-    """An encoded image on its way from one data set to another.
-
-    Attributes:
-        identity: label of its identity; 0 without identities.
-        name: ``IDENTITY/FILE``, or ``FILE`` without identities.
-    """
+    """An encoded image for a data set: its label, 0 without identities, and ``IDENTITY/FILE``, or ``FILE`` without."""
 
     identity: int
     name: str

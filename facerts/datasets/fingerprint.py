@@ -13,12 +13,7 @@ from facerts.datasets.source import Source
 
 @dataclass(frozen=True)
 class ImageHashes:
-    """Hashes of a source's images.
-
-    Attributes:
-        sha256: SHA-256 of all names and bytes, in order.
-        first: ``(N,) int64`` index of the first image with the same bytes, which may be the image itself.
-    """
+    """The SHA-256 of a source's names and bytes, in order, and the ``(N,)`` first image with the bytes of each."""
 
     sha256: str
     first: NDArray[np.int64]

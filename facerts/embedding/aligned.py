@@ -57,13 +57,7 @@ class AlignedPhotos(WrappedSource):
     def restore(
         self, rows: NDArray[np.integer], sizes: NDArray[np.floating], without_face: NDArray[np.bool_]
     ) -> None:
-        """Remember what was found in these photos before, so that it need not be detected again.
-
-        Args:
-            rows: ``(N,)`` indices of photos.
-            sizes: ``(N,)`` ``face_size`` of each.
-            without_face: ``(N,)`` whether no face was found.
-        """
+        """Remember the ``face_size`` of photos, and those without a face, so that none is detected again."""
         for row, size, is_missing in zip(rows.tolist(), sizes.tolist(), without_face.tolist(), strict=True):
             self._sizes[row] = None if is_missing else size
 

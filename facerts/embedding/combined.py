@@ -58,11 +58,9 @@ class CombinedEmbedder:
 
 
 def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: Any) -> Embedder:
-    """A recognizer with the quality of another model.
+    """A recognizer with the quality of another model, by name or .onnx file; ``runtime`` as for ``OnnxQuality``.
 
-    Args:
-        quality: name or .onnx file; None, "own", or the recognizer's own file for the recognizer as it is.
-        runtime: as for ``OnnxQuality``.
+    None, "own" or the recognizer's own file gives the recognizer as it is.
     """
     if quality is None or quality == "own":
         return recognizer

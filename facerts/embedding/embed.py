@@ -36,9 +36,7 @@ def outputs_of(
 ) -> FaceOutputs:
     """Outputs for a source's images, from a model or a table; a model embeds repeated images only once.
 
-    Args:
-        flip: see ``embed_source``; ignored for a table.
-        first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
+    ``first`` ``(N,)`` is from ``fingerprint.hash_images``; ``flip`` is as for ``embed_source``, ignored for a table.
     """
     unique, inverse = np.unique(np.arange(len(source)) if first is None else first, return_inverse=True)
     if isinstance(embedder, EmbeddingTable):
@@ -112,11 +110,7 @@ def score_source(
     batch_size: int = 64,
     progress: bool = True,
 ) -> dict[str, Scores]:
-    """Compute scores of aligned images that need no embedding, such as those of ``OnnxQuality``.
-
-    Returns:
-        Scores ``(N,)`` by name.
-    """
+    """Scores ``(N,)``, by name, of aligned images that need no embedding, such as those of ``OnnxQuality``."""
     if not scores:
         return {}
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)

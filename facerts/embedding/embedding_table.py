@@ -163,11 +163,7 @@ def load_table(path: str | Path) -> EmbeddingTable:
 
 
 class _Content:
-    """The columns of a file, validated as a table.
-
-    Attributes:
-        embedding: ``(N, d)``, finite.
-    """
+    """The columns of a file, validated as a table; ``embedding`` is ``(N, d)``, finite."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self._path = path

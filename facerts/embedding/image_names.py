@@ -17,10 +17,7 @@ def rows_of_images(names: Sequence[Parts], keys: Sequence[str]) -> list[list[int
     """The rows of each image: those named by its key, or else those whose names end with it.
 
     Endings are compared path component by path component: ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. A row
-    that ends with several keys belongs to the longest of them.
-
-    Args:
-        names: components of each row's name, see ``name_parts``.
+    that ends with several keys belongs to the longest of them. Names are in components, see ``name_parts``.
 
     Examples:
         >>> rows_of_images([name_parts(name) for name in ("/lfw/Ann/1.jpg", "2.jpg")], ["2.jpg", "Ann/1.jpg", "3.jpg"])

@@ -87,11 +87,7 @@ class OnnxModel:
             self._check_other_inputs()
 
     def with_graph(self, content: bytes, outputs: Mapping[str, str] | None = None) -> OnnxModel:
-        """The model with a changed graph, opened in the same way.
-
-        Args:
-            outputs: the tensors to read by role; None for those of the description.
-        """
+        """The model with a changed graph, opened in the same way; ``outputs`` by role, None for the description's."""
         description = self.description
         if outputs is not None:
             description = description.model_copy(update={"outputs": dict(outputs), "quality": "none"})
@@ -117,14 +113,7 @@ class OnnxModel:
         return json.dumps(settings, sort_keys=True)
 
     def tensors(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
-        """The model's raw outputs for aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB.
-
-        Returns:
-            ``(N, …) float32`` by role.
-        """
+        """The model's raw outputs ``(N, …) float32``, by role, for aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         if crops.ndim != 4 or crops.shape[1:] != (CROP_SIZE, CROP_SIZE, 3) or crops.dtype != np.uint8:
             raise ModelError(
                 f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
@@ -287,14 +276,7 @@ class OnnxQuality(OnnxModel):
     """Quality of crops from a described ONNX model. May be shared by threads."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> Floats:
-        """Quality of aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB.
-
-        Returns:
-            ``(N,) float32``, higher is better.
-        """
+        """Quality ``(N,) float32``, higher is better, of aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         quality = self.quality_of(self.tensors(crops))
         assert quality is not None  # checked by _check_description
         return quality
@@ -314,11 +296,7 @@ def load_embedder(
     threads: int | None = None,
     batch_size: int | None = 64,
 ) -> OnnxEmbedder:
-    """Open an ONNX embedder: ours, a foreign one with a description beside it, or the one of a model pack.
-
-    Args:
-        path: the .onnx file, or an insightface model pack (folder or .zip).
-    """
+    """Open an ONNX embedder: ours, a foreign one with a description beside it, or that of a pack (folder or .zip)."""
     path = Path(path)
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
@@ -414,11 +392,9 @@ def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:
 
 
 def batches_of(images: Floats, fixed: int | None, most: int) -> Iterator[tuple[Floats, int]]:
-    """Batches of a model's input, and how many rows of each are not padding.
+    """Batches of a model's input, of at most ``most``, and how many rows of each are not padding.
 
-    Args:
-        fixed: the batch size, if the model has a fixed one; the last batch is padded to it.
-        most: the largest batch size otherwise.
+    With a ``fixed`` batch size, the last batch is padded to it.
     """
     size = fixed or most
     for start in range(0, len(images), size):

@@ -28,11 +28,8 @@ _EXTRA = "extra/"
 class OutputCache:
     """Keeps arrays in a folder, one file for each key, which may be deleted at any time.
 
-    Several processes may share the folder: files appear complete, under the hash of their key. A file that is damaged
-    or belongs to another key is computed again, with a warning.
-
-    Args:
-        folder: the folder; created when something is kept.
+    Several processes may share the folder, which is created when something is kept: files appear complete, under the
+    hash of their key. A file that is damaged or belongs to another key is computed again, with a warning.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -53,9 +50,8 @@ class OutputCache:
     ) -> Arrays:
         """Arrays from the folder if it has them; otherwise computed and kept.
 
-        Args:
-            key: everything that the arrays depend on, as values that JSON can represent.
-            check: raises a DataError if the arrays in a file cannot be those of this key.
+        The key is all that they depend on, as values for JSON; ``check`` raises a DataError if a file's cannot be of
+        it.
         """
         path = self.path_of(key)
         if path.is_file():

@@ -89,9 +89,5 @@ class Embedder(Protocol):
     def sha256(self) -> str: ...
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Embed aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB, aligned to the ArcFace template; any N.
-        """
+        """Embed any number of crops ``(N, 112, 112, 3) uint8`` RGB, aligned to the ArcFace template."""
         ...

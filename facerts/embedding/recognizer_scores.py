@@ -68,9 +68,6 @@ def open_recognizer_scores(
         embedder: the recognizer; all scores but "mirror" read its file again, for which onnx must be installed.
         names: names from ``RECOGNIZER_SCORES``; None for all that its graph allows, "froq" only with ``calibration``.
         calibration: aligned faces by which "froq" chooses layers, apart from those that are judged.
-
-    Raises:
-        ModelError: the graph does not allow a score that is asked for; the message says why.
     """
     scores = {}
     possible = [name for name in RECOGNIZER_SCORES if name != "froq" or calibration is not None]
@@ -107,11 +104,8 @@ def pruning_stability(embedder: OnnxEmbedder, sparsity: float = SPARSITY) -> Cro
 
     Kolf, Ozgur, Atzori, Babnik, Štruc, Damer, Boutros: "PreFIQs: Face Image Quality Is What Survives Pruning", CVPR
     Workshops 2026 (arXiv:2605.13396). The distance is the paper's. Our choices are what is pruned (the weights of
-    convolutions and linear layers, within each layer the smallest by magnitude) and the default sparsity. Takes two
-    forward passes.
-
-    Args:
-        sparsity: share of the weights of each layer that are set to zero, at least 0 and below 1.
+    convolutions and linear layers, within each layer the smallest by magnitude) and the default sparsity, the share of
+    the weights of each layer that are set to zero, at least 0 and below 1. Takes two forward passes.
     """
     if not 0 <= sparsity < 1:
         raise Error(f"the sparsity must be at least 0 and below 1, not {sparsity:g}")
@@ -127,12 +121,7 @@ def pruning_stability(embedder: OnnxEmbedder, sparsity: float = SPARSITY) -> Cro
 
 
 def prune(weights: Sequence[TensorProto], sparsity: float) -> None:
-    """Set the smallest weights of each layer to zero.
-
-    Args:
-        sparsity: share of the weights of each layer to set to zero; fewer, where weights of the same magnitude would
-            have to be told apart.
-    """
+    """Set the smallest of each layer's weights to zero, a share of them; fewer, rather than tell equal ones apart."""
     from onnx import numpy_helper
 
     for tensor in weights:
@@ -353,8 +342,7 @@ def noise_masks(embedder: OnnxEmbedder, seed: int) -> Floats:
 def pseudo_quality(embedder: OnnxEmbedder, crop: Crops, noise: Floats) -> float:
     """Mean of three mean cosines of a crop's embedding: with the mirrored, the occluded and the noisy crops.
 
-    Args:
-        noise: masks n; a noisy input is (1 − α) x + α n.
+    A noisy input is (1 − α) x + α n, with a mask n of ``noise``.
     """
     starts = range(0, CROP_SIZE, SQUARE)
     occluded = np.repeat(crop[None], len(starts) ** 2, axis=0)
@@ -406,9 +394,7 @@ def norms_by_layer(embedder: OnnxEmbedder, model: ModelProto, crops: Crops) -> d
 def choose_layers(norms: Mapping[str, Norms], labels: Sequence[float] | Norms) -> tuple[str, ...]:
     """The layers whose mean norm agrees best with the labels, found greedily among the best single ones.
 
-    Args:
-        norms: ``(N,)`` by layer, at least one.
-        labels: ``(N,)``.
+    Norms, of at least one layer, and labels are ``(N,)``.
     """
 
     def agreement(*layers: str) -> float:

@@ -15,17 +15,12 @@ Backend = Literal["numpy", "faiss"]
 
 
 def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, backend: Backend) -> SearchResult:
-    """The k gallery templates with the highest cosine similarity for each probe, exactly.
+    """The k gallery templates with the highest cosine similarity for each probe, exactly; all if the gallery has fewer.
 
-    Args:
-        gallery: ``(G, d)`` of unit length.
-        probes: ``(P, d)`` of unit length.
-        k: number of templates; the whole gallery if that is smaller.
-        backend: "numpy" or "faiss"; the latter uses an exact index of inner products (Johnson, Douze, Jégou:
-            "Billion-scale similarity search with GPUs", IEEE Transactions on Big Data 2021).
+    Gallery ``(G, d)`` and probes ``(P, d)`` are of unit length. FAISS searches an exact index of inner products
+    (Johnson, Douze, Jégou: "Billion-scale similarity search with GPUs", IEEE Transactions on Big Data 2021).
 
     Raises:
-        MissingExtraError: FAISS is not installed.
         ValueError: the gallery is empty, or the sizes of gallery and probes differ.
     """
     if backend == "numpy":
@@ -39,11 +34,7 @@ def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, back
 
 
 def import_faiss() -> Any:
-    """The module ``faiss``.
-
-    Raises:
-        MissingExtraError: FAISS is not installed.
-    """
+    """The module ``faiss``; a ``MissingExtraError`` if it is not installed."""
     try:
         return import_module("faiss")
     except ImportError as error:

@@ -34,11 +34,8 @@ def channel_probe(
 ) -> str | None:
     """Embed some images with red and blue swapped; a sentence where that serves the model better.
 
-    Args:
-        benchmark: the benchmark; evenly spaced pairs of it are used.
-        outputs: outputs for all its images, with the channels in the given order.
-        flip: whether ``outputs`` include mirror images.
-        kept: takes the outputs of the swapped images from a cache, see ``options.kept_outputs``; None for no cache.
+    They are of evenly spaced pairs of the benchmark; ``outputs`` are of all its images as they are, with mirrors if
+    ``flip``. ``kept`` takes the outputs of the swapped images from a cache, see ``options.kept_outputs``.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag), PAIRS) for flag in (True, False)])
     same = benchmark.same[rows]

@@ -87,9 +87,6 @@ def run_corruptions(
         model: its scores are measured; a quality alone needs no embedding.
         recognizers: their cosines say what a change costs; by default those of the model, if it has an embedding.
         images: number of faces, evenly spaced; if people are known, one of each.
-
-    Raises:
-        MissingExtraError: albumentations is not installed.
     """
     networks: dict[str, Network] = {}
     for label, network in {"": model, **(recognizers or {})}.items():

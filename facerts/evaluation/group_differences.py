@@ -81,7 +81,6 @@ def groups_of(
         thresholds: given thresholds by quality, instead.
         compared: all pairs and a match threshold by recognizer.
         min_images: images that a group needs to be called the worst or the best; for FNMR also genuine pairs.
-        notes: notes on the data, such as those of ``Groups.of``.
         replicates: number of bootstrap replicates, see ``share_by_group``.
     """
     given = thresholds or {}
@@ -169,12 +168,7 @@ def errors_by_group(
     replicates: int | None = None,
     seed: int = 0,
 ) -> ErrorsByGroup:
-    """FNMR and FMR of the pairs inside each group, and of all pairs; see ``fmr_by_group``.
-
-    Args:
-        threshold: minimum similarity of a match.
-        kept: ``(N,) bool`` images that are not rejected; None for all.
-    """
+    """FNMR and FMR of the pairs inside each group, and of all pairs; see ``fnmr_by_group`` and ``fmr_by_group``."""
     number = len(grouping.names)
     fnmr, fmr = (
         measure(pairs, grouping.group, number, threshold, kept=kept, replicates=replicates, seed=seed)

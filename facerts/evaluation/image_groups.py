@@ -50,14 +50,7 @@ class Groups:
     edges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
-        """The group of each image by attribute, and remarks for the report.
-
-        Args:
-            keys: ``N`` names of images in their source.
-
-        Returns:
-            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
-        """
+        """The ``(N,)`` group of each of N images, by attribute, "" where unknown, and sentences on what is unknown."""
         groups: dict[str, NDArray[np.str_]] = {}
         values, notes = self._values(keys)
         for attribute, of_images in values.items():
@@ -130,12 +123,7 @@ class Groups:
 
 
 def read_groups(path: str | Path, edges: Sequence[str] = ()) -> Groups:
-    """The groups that the options ``--groups`` and ``--group-edges`` describe.
-
-    Args:
-        path: a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``.
-        edges: each ``ATTRIBUTE=NUMBER,NUMBER,…``.
-    """
+    """The groups of a CSV file ``image,ATTRIBUTE[,ATTRIBUTE…]``, with edges ``ATTRIBUTE=NUMBER,NUMBER,…``."""
     table = _read_table(Path(path))
     of_attribute: dict[str, tuple[float, ...]] = {}
     for text in edges:

@@ -217,11 +217,8 @@ def template_verification_of(
 ) -> dict[str, VerificationResult]:
     """Measure the benchmark's pairs of templates: a section for each pooling.
 
-    Args:
-        outputs: outputs for the benchmark's images, in order.
-        fars: false accept rates; those that the impostor pairs cannot show are left out.
-        flip: whether mirrors were added; None where that is not known.
-        replicates: number of replicates of the bootstrap over pairs; see ``verification_intervals``.
+    Rates that the impostor pairs cannot show are left out; ``flip`` is None where it is not known whether mirrors
+    were added, and ``replicates`` are as for ``verification_intervals``.
     """
     same = benchmark.same
     genuine = int(same.sum())

@@ -35,7 +35,6 @@ def identification_of(
     anew in every replicate.
 
     Args:
-        outputs: outputs for the benchmark's images, in order.
         ranks: of these, those below the number of the gallery's people are measured, or the first.
         fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
     """

@@ -45,14 +45,10 @@ def reject_of(
     every: AllPairs | None = None,
     rows: NDArray[np.integer] | None = None,
 ) -> list[RejectResult]:
-    """Curves by every score, on the benchmark's pairs and on every pair.
+    """Curves by every score, on the benchmark's pairs and on every pair: the section ``reject[NAME]`` of a result.
 
-    Args:
-        fmr: false match rate at which the threshold is chosen.
-        every: all pairs of its images, where they are to be measured too; compared by the cosine.
-
-    Returns:
-        The section ``reject[NAME]`` of a result.
+    The threshold is chosen at ``fmr``. ``every`` are all pairs of its images, where they are to be measured too;
+    compared by the cosine.
     """
     scores = image_scores(outputs)
     if not scores:

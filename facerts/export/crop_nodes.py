@@ -26,14 +26,8 @@ def prepend_preprocessing(graph: GraphProto, ours: InputSpec, theirs: InputSpec)
     """Let a graph read the input tensor of another model.
 
     The nodes restore the 8-bit crop and repeat the arithmetic of ``to_input``, so that the graph sees the same numbers,
-    also if it needs the crop resized. No nodes are added if both inputs are the same.
-
-    Args:
-        graph: changed in place; of opset 13 or later.
-        theirs: the input that it is to read; of 112 x 112.
-
-    Returns:
-        The name of the graph's new input.
+    also if it needs the crop resized. No nodes are added if both inputs are the same. The graph, of opset 13 or later,
+    is changed in place; ``theirs``, which it is to read, is of 112 x 112. Returns the name of the graph's new input.
     """
     if all(
         getattr(ours, name) == getattr(theirs, name) for name in ("size", "layout", "color", "mean", "std")

@@ -28,14 +28,9 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
     """Write a copy of a model with the embedding as its only output, without the nodes that only other outputs need.
 
     The description is kept, except for quality, quality thresholds and quantiles. Match thresholds are kept, since the
-    embeddings are the same. Does not need PyTorch, and uses the onnx package only to read and write files.
-
-    Args:
-        model: an .onnx embedder, ours or a foreign one with a description beside it.
-        out: the .onnx file to write; it is written only if it gives the same embeddings.
-
-    Returns:
-        The largest differences between the model and the new file.
+    embeddings are the same. The model is ours or a foreign one with a description beside it; ``out`` is written only if
+    it gives the same embeddings. Returns the largest differences. Does not need PyTorch, and uses the onnx
+    package only to read and write files.
     """
     path, out = Path(model), Path(out)
     for file in (path, out):

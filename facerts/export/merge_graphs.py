@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def same_opset(first: ModelProto, second: ModelProto, minimum: int = 1) -> tuple[ModelProto, ModelProto]:
-    """Two models, converted to the later one of their opsets.
-
-    Args:
-        minimum: convert both to this opset if theirs are earlier.
-    """
+    """Two models, converted to the later one of their opsets, or to ``minimum`` if both are earlier."""
     version = max(_opset(first), _opset(second), minimum)
     return _converted(first, version), _converted(second, version)
 
@@ -26,15 +22,10 @@ def same_opset(first: ModelProto, second: ModelProto, minimum: int = 1) -> tuple
 def append(
     model: ModelProto, part: ModelProto, inputs: Mapping[str, str], outputs: Mapping[str, str]
 ) -> dict[str, str]:
-    """Append a graph to that of a model, and its outputs to the model's.
+    """Append a graph to that of a model, which keeps its own names, in place, and its outputs to the model's.
 
-    Args:
-        model: changed in place; its own names stay as they are.
-        inputs: tensor of the model for each input of the part.
-        outputs: tensor of the part for each output to add.
-
-    Returns:
-        The name of each added output: prefixed if the model already has a tensor of that name.
+    ``inputs`` has the model's tensor for each input of the part, ``outputs`` the part's tensor for each output to add.
+    Returns the name of each added output: prefixed if the model already has a tensor of that name.
     """
     from onnx import compose, helper
 

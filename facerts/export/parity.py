@@ -74,11 +74,7 @@ def measure_parity(expected: FaceOutputs, actual: FaceOutputs) -> Parity:
 def compare_outputs(
     expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT, *, of: str = ""
 ) -> Parity:
-    """Check that a written file computes what it should compute on the same crops.
-
-    Args:
-        of: what errors name.
-    """
+    """Check that a written file, named ``of`` in errors, computes what it should compute on the same crops."""
     parity = measure_parity(expected, actual)
     if parity.within(tolerance):
         return parity

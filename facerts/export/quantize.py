@@ -36,11 +36,7 @@ SUFFIX = "_fp16"
 
 
 def store_weights_as_float16(path: Path) -> None:
-    """Store the weights of convolutions and linear layers as float16; computation stays in float32.
-
-    Args:
-        path: the ONNX file, which is changed in place.
-    """
+    """Store a file's weights of convolutions and linear layers as float16; computation stays in float32."""
     import onnx
 
     model = onnx.load(str(path))
@@ -54,11 +50,8 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
     Activations are unsigned with one range per tensor, from the minimum to the maximum value on the given faces;
     weights are signed with one scale per output channel. Weights use 7 of the 8 bits, so that CPUs without VNNI, whose
     products saturate at 16 bits, compute the same as others. The heads' weights are stored as by
-    ``store_weights_as_float16``.
-
-    Args:
-        path: a float32 ONNX file from ``facerts.training.export.from_checkpoint``, which is changed in place.
-        faces: ``(N, 112, 112, 3) uint8`` RGB, representative aligned faces.
+    ``store_weights_as_float16``. The float32 file, from ``facerts.training.export.from_checkpoint``, is changed in
+    place; faces are ``(N, 112, 112, 3) uint8`` RGB, aligned and representative.
     """
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static

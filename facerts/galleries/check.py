@@ -129,12 +129,9 @@ def check_images(images: Enrollments, limits: Limits | None = None) -> list[Find
 
 
 def listed_rows(images: Enrollments, listed: Sequence[Listed]) -> NDArray[np.bool_]:
-    """``(N,)`` which images a correction removes.
+    """``(N,)`` which images a correction removes, of at least all images of the people that are listed.
 
     The best image of a person who would have none stays, unless it is not a face or is there twice.
-
-    Args:
-        images: at least all images of the people that are listed.
     """
     people = {each.person for each in listed if not each.path}
     entries = {(each.person, each.path) for each in listed if each.path}
@@ -303,9 +300,7 @@ def _alike(
 ) -> Iterator[tuple[int, int, float]]:
     """Rows that are at least so similar to one that is preferred, as the most similar one, the row, and the cosine.
 
-    Args:
-        embedding: ``(N, d)`` of unit length.
-        order: ``(N,)`` rows, preferred ones first.
+    Embeddings ``(N, d)`` are of unit length; ``order`` ``(N,)`` has preferred rows first.
     """
     nearest, cosine = nearest_before(EmbeddingSubset(embedding, order), text)
     gone = np.flatnonzero(cosine >= minimum)

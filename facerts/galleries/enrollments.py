@@ -202,10 +202,8 @@ def nearest_other_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The row of the most similar template of another person to each image, and the cosine.
 
-    Args:
-        templates: ``(P, d)`` of unit length, two or more.
-        embedding: ``(N, d)`` of unit length.
-        own: ``(N,)`` row of the template of each image's person.
+    Templates ``(P, d)``, two or more, and embeddings ``(N, d)`` are of unit length; ``own`` ``(N,)`` is the row of the
+    template of each image's person.
     """
     nearest = find(templates, embedding, 2, "numpy")
     second = (nearest.templates[:, 0] == own).astype(np.int64)

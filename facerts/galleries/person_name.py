@@ -21,11 +21,7 @@ def normal_name(name: str) -> str:
 
 
 def person_name(name: str, *, numbered: bool = False) -> str:
-    """A name in its normal form.
-
-    Args:
-        numbered: whether people without a name have numbers, for which no name may be taken.
-    """
+    """A name in its normal form; it may not look like a number where people without a name are ``numbered``."""
     name = normal_name(name)
     shown = printable(name[:MAX_NAME])
     if not name:

@@ -94,11 +94,7 @@ def _checked_name(name: str) -> str:
 
 
 class GalleryConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection for the statements about one gallery.
-
-    Attributes:
-        checked: what identifies the tables whose columns were checked last.
-    """
+    """A connection for statements about one gallery; ``checked`` identifies the tables whose columns were checked."""
 
     address: PostgresAddress
     checked: tuple[object, ...] = ()

@@ -130,11 +130,7 @@ class StrangerSample(NamedTuple):
 
 
 class PostgresStore(Store):
-    """A database, in which each call sees what others have written.
-
-    Args:
-        address: of the database, with the name of the gallery: ``postgresql://user@host/database?gallery=people``.
-    """
+    """A database, in which each call sees what others have written; see ``parse_address`` for how it is named."""
 
     def __init__(self, address: str | Path) -> None:
         parsed = parse_address(address)

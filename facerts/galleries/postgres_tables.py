@@ -106,11 +106,7 @@ class GalleryState(GallerySummary):
 
 
 def read_state(connection: GalleryConnection, *, lock: bool = False) -> GalleryState:
-    """What the gallery says of itself.
-
-    Args:
-        lock: wait until no other transaction changes the gallery, and keep others from it until this one ends.
-    """
+    """What the gallery says of itself; with ``lock``, no other transaction changes it until this one ends."""
     about = _about(connection, lock=lock)
     # Once for each build, as it takes as long as a search.
     build = (about["tableoid"], about.get("size"), *about)

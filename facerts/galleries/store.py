@@ -72,9 +72,7 @@ class Store(ABC):
     """Keeps the images of a gallery; threads may share it.
 
     A store reads and replaces all images. What follows from that is here; a database does it without reading them all.
-
-    Attributes:
-        name: the file, or the address of the database without a password.
+    ``name`` is the file, or the address of the database without a password.
     """
 
     name: str
@@ -100,13 +98,8 @@ class Store(ABC):
     ) -> tuple[Enrollments, Enrollments, GallerySummary]:
         """Change the images of some people as one transaction.
 
-        Args:
-            people: names of those whom the change concerns.
-            paths: of images whose people it concerns too.
-            edit: what to change, given all images of these people at least.
-
-        Returns:
-            These images before and after it, and what is in the gallery then.
+        The people are those of these names and of images at these paths; ``edit`` gets all their images at least.
+        Returns these images before and after it, and what is in the gallery then.
         """
         before = self.read()
         after = before.changed(*edit(before))

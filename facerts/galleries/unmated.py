@@ -25,11 +25,7 @@ REPLICATES = 200
 
 @dataclass(frozen=True)
 class SearchThreshold:
-    """The minimum cosine similarity of a match.
-
-    Attributes:
-        searches: number of searches for people who are not enrolled behind it.
-    """
+    """The minimum cosine similarity of a match, from so many ``searches`` for people who are not enrolled."""
 
     cosine: float
     ci95: Interval
@@ -47,11 +43,9 @@ class SearchThreshold:
 
 
 def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:
-    """The score that a share ``rate`` of such scores reaches.
+    """The score that a share ``rate``, above 0 and below 1, of such scores reaches.
 
-    Args:
-        scores: ``(M,)`` best scores of searches for people who are not enrolled, two or more.
-        rate: above 0 and below 1.
+    ``scores`` ``(M,)``, two or more, are the best of searches for people who are not enrolled.
 
     Examples:
         >>> scores = np.random.default_rng(0).gumbel(0.3, 0.05, 5000)
@@ -69,11 +63,10 @@ def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:
 def search_threshold(
     scores: NDArray[np.floating], person: NDArray[np.integer], people: int, fpir: float
 ) -> SearchThreshold:
-    """The threshold at a false positive identification rate in a gallery.
+    """The threshold at a false positive identification rate in a gallery of so many people.
 
-    Args:
-        scores: ``(M,)`` best score of each search for a person without that person's own template.
-        person: ``(M,)`` the person of each search, from 0.
+    ``scores`` ``(M,)`` are the best of searches for each ``person`` ``(M,)``, from 0, without that person's own
+    template.
     """
     # One person more than in each of the searches: (1 − FMR)^N is (1 − FPIR of N − 1)^(N / (N − 1)).
     rate = -math.expm1(math.log1p(-fpir) * (people - 1) / people)

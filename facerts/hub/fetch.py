@@ -38,12 +38,7 @@ PARTIAL, UNSATISFIABLE = 206, 416
 
 
 class _FetchError(ModelError):
-    """A download failed.
-
-    Attributes:
-        temporary: whether another attempt may succeed.
-        spoilt: whether what was received is not the beginning of the file.
-    """
+    """A download failed: ``temporary``, another attempt may succeed; ``spoilt``, what came does not begin the file."""
 
     def __init__(self, reason: str, *, temporary: bool, spoilt: bool = False) -> None:
         super().__init__(reason)
@@ -72,10 +67,7 @@ def find_downloaded(name: str) -> Path:
 
 
 def find_or_download(name: str, *, otherwise: str = "") -> Path:
-    """The file of a model, after checking its hash; downloaded now if it is not on this machine.
-
-    Args:
-        otherwise: appended to the advice in the error if the model cannot be downloaded.
+    """The file of a model, after checking its hash; downloaded if it is not here. ``otherwise`` is more advice.
 
     Raises:
         MissingModelError: the model is not on this machine, and the download failed or is not allowed.
@@ -93,12 +85,9 @@ def find_or_download(name: str, *, otherwise: str = "") -> Path:
 def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | None = None) -> Path:
     """The file of a model: of this machine, or downloaded; it is stored only if its hash matches.
 
-    Args:
-        source: a copy of the file to use instead, such as one downloaded on another machine.
-        mirror: an address below which the file is looked for first; http is allowed, because the hash is checked.
-
-    Returns:
-        The file in the cache or in ``$FACERTS_MODELS``.
+    ``source`` is a copy of the file to use instead, such as one downloaded on another machine; ``mirror`` an address
+    below which it is looked for first, also by http, because the hash is checked. Returns the file in the cache or in
+    ``$FACERTS_MODELS``.
     """
     try:
         if source is None:
@@ -118,11 +107,7 @@ def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | N
 
 
 def remove(model: CatalogModel) -> list[Path]:
-    """Delete what was downloaded of a model; files in ``$FACERTS_MODELS`` stay.
-
-    Returns:
-        What was deleted.
-    """
+    """Delete what was downloaded of a model, and return it; files in ``$FACERTS_MODELS`` stay."""
     target = downloaded_file(model)
     found = []
     if target.parent.is_dir():

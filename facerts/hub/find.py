@@ -12,11 +12,10 @@ from facerts.hub.registry import find_shipped, read_manifest, shipped_models
 
 
 def find_model(model: str | Path | None = None) -> Path:
-    """The path of a model given by path or name.
+    """The path of a model given by path or name; None for the default one.
 
-    Args:
-        model: a path, or the name of a model that ships or was pulled; None for the default one. Anything with a suffix
-            or a parent folder, or that exists on disk, is a path and returned as it is; anything else is a name.
+    Anything with a suffix or a parent folder, or that exists on disk, is a path and returned as it is; anything else is
+    the name of a model that ships or was pulled.
     """
     name = used_model() if model is None else name_in(model)
     if name is None:

@@ -43,12 +43,7 @@ def find_installed(name: Name) -> Path | None:
 
 
 def install(name: Name, source: str | Path | None = None, mirror: str | None = None) -> Path:
-    """Get a model of the catalog; its file stays as it is, and a description is written beside it.
-
-    Args:
-        source: a copy of the file to use instead of downloading it.
-        mirror: an address below which the file is looked for first.
-    """
+    """Get a model of the catalog as ``fetch`` does; its file stays as it is, and a description is written beside it."""
     model = in_catalog(name)
     if source is None and (path := find_installed(name)) is not None:
         return path
@@ -66,11 +61,7 @@ def install(name: Name, source: str | Path | None = None, mirror: str | None = N
 
 
 def uninstall(name: Name) -> list[Path]:
-    """Delete the file of a model and its description; the default model is the one that ships again, if it was it.
-
-    Returns:
-        What was deleted.
-    """
+    """Delete a model's file and description, and return them; the one that ships is the default again, if it was it."""
     model = in_catalog(name)
     if used_model() == name:
         use_model(None)

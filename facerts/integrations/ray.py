@@ -82,10 +82,6 @@ def run_job_on_ray(
     Args:
         open_scorer: opens the model; called once in each worker, so that the model itself is not sent.
         advance: called with the number of images in each finished block.
-
-    Raises:
-        Error: Ray cannot be started or reached, or has no room for a worker; a worker has different images, another
-            model or another version of facerts; or see ``score_spans``.
     """
     workers = workers or Workers()
     missing = job.missing()

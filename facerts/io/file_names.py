@@ -45,11 +45,7 @@ def safe_name(name: str) -> str:
 
 
 def safe_path(parts: Sequence[str]) -> Path:
-    """A relative path of safe names; the folders of one that is too long or deep become one folder.
-
-    Args:
-        parts: at least one.
-    """
+    """A relative path of one or more safe names; the folders of one that is too long or deep become one folder."""
     path = Path(*map(safe_name, parts))
     if len(parts) <= MAX_PARTS and len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path

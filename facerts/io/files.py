@@ -45,11 +45,7 @@ def address_problem(path: str | Path) -> str:
 
 @contextmanager
 def writing(path: str | Path, *, advice: str = "") -> Iterator[None]:
-    """Turn an OSError of the block into an error that names the file or folder being written.
-
-    Args:
-        advice: what to do about it; by default as the error demands.
-    """
+    """Turn an OSError of the block into an error that names what is written, with ``advice`` or the usual one."""
     path = Path(path)
     try:
         yield
@@ -107,12 +103,9 @@ def atomic_write(
 ) -> Iterator[IO[Any]]:
     """Open a file that appears at ``path`` only when the block ends without an error.
 
-    An interrupted writer leaves the old file or none, never a partial one.
-
-    Args:
-        path: the file; missing parent folders are created.
-        sync_name: also sync the folder, so that the file's name is on disk. A caller that writes many files can pass
-            False and call ``sync_names`` once at the end, which halves the time.
+    An interrupted writer leaves the old file or none, never a partial one. Missing parent folders are created. With
+    ``sync_name`` the folder is synced, too, so that the file's name is on disk. A caller that writes many files can
+    pass False and call ``sync_names`` once at the end, which halves the time.
     """
     path = Path(path)
     if path.is_dir():
@@ -205,11 +198,7 @@ def refuse_link(path: Path) -> None:
 
 
 def regular(path: str, flags: int) -> int:
-    """An opener for ``open`` of what others name: it takes files only, as a pipe or a device could keep it waiting.
-
-    Raises:
-        OSError: there is no file, or something else.
-    """
+    """An opener for ``open`` of what others name: an OSError unless it is a file, as a pipe could keep it waiting."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -221,11 +210,7 @@ def regular(path: str, flags: int) -> int:
 
 
 def read_file(path: str | Path) -> bytes:
-    """The content of a file.
-
-    Raises:
-        OSError: it cannot be read, or is something else.
-    """
+    """The content of a file; an OSError if it cannot be read, or is something else."""
     with open(path, "rb", opener=regular) as file:
         return file.read()
 

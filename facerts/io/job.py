@@ -60,12 +60,8 @@ class Job:
     def begin(self, *, resume: bool, anew: bool = False) -> list[str]:
         """Lock the result, and create the folder or check the one that an earlier run left.
 
-        Args:
-            resume: whether to continue an earlier run; otherwise finished parts are an error.
-            anew: whether to begin without the parts of a run with other settings, which are otherwise an error.
-
-        Returns:
-            The problem of each finished part that is damaged; these were removed, and are done again.
+        Without ``resume``, finished parts are an error; with it, so are those of a run with other settings, unless the
+        job begins ``anew``, without them. Returns the problem of each damaged part; these are removed, and done again.
         """
         with ExitStack() as lock:
             if self._out is not None:

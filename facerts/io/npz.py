@@ -105,11 +105,7 @@ def array_types(owner: type[Any]) -> dict[str, ArrayType]:
 
 
 def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a file, by name, without unpickling anything.
-
-    Args:
-        plain: see ``ArrayFormat``.
-    """
+    """Read the arrays of a file, by name, without unpickling anything; for ``plain`` see ``ArrayFormat``."""
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
     what = "the file"

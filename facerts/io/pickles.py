@@ -31,11 +31,7 @@ class Buildable(ABC):
 
     @abstractmethod
     def build(self, state: Any) -> None:
-        """Set the state.
-
-        Raises:
-            pickle.UnpicklingError: the state is not valid for this object.
-        """
+        """Set the state; a ``pickle.UnpicklingError`` if it is not valid for this object."""
 
 
 def load_plain(

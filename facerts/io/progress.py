@@ -133,11 +133,7 @@ def duration(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of a time such as "90s", "20m", "1.5h" or "1h30m".
-
-    Raises:
-        ValueError: not such a time, or 0.
-    """
+    """The seconds of a time such as "90s", "20m", "1.5h" or "1h30m"; a ValueError if it is none, or 0."""
     number = r"(\d+(?:\.\d+)?)"
     parts = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s)?", text.strip().lower())
     hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0.0, 0.0, 0.0)

@@ -26,7 +26,6 @@ class GroupAgreement:
         pair_precision: share of the pairs of faces in one group that are of one person; 1 without such pairs.
         pair_recall: share of the pairs of faces of one person that are in one group; 1 without such pairs.
         groups: number of groups; each unclear face is one.
-        people: number of people.
         unclear: share of the faces that are in no group.
     """
 

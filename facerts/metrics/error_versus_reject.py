@@ -201,15 +201,10 @@ class _Order:
         self.ends = np.append(0, np.searchsorted(quality[order], np.unique(quality), side="right"))
 
     def curves(self, thresholds: Floats, drawn: NDArray[np.float32] | None = None) -> Floats:
-        """FNMR by threshold and share rejected.
+        """FNMR ``(F, B, R)`` by threshold and share rejected, at ``FINE_RATES``; NaN where no genuine pair is left.
 
-        Args:
-            thresholds: ``(F, B)`` by FMR and replicate.
-            drawn: ``(B, U)`` how often people or genuine pairs were drawn; None to count each pair once, and to reject
-                whole pairs.
-
-        Returns:
-            ``(F, B, R)`` at ``FINE_RATES``; NaN where no genuine pair is left.
+        Thresholds ``(F, B)`` are by FMR and replicate; ``drawn`` ``(B, U)`` is how often people or genuine pairs were
+        drawn, None to count each pair once, and to reject whole pairs.
         """
         fnmr = np.empty((*thresholds.shape, len(FINE_RATES)))
         size = max(1, CHUNK // (2 * len(self.scores)))

@@ -136,12 +136,9 @@ def fnmr_by_group(
 ) -> GroupRates:
     """FNMR of the genuine pairs whose two images are both in a group, by group; see ``share_by_group``.
 
-    If no pair fails, the interval extends to 3 / n (the rule of three), n people.
-
-    Args:
-        group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
-        threshold: pairs at or above it match.
-        kept: ``(N,) bool`` images that are not rejected; None for all.
+    If no pair fails, the interval extends to 3 / n (the rule of three), n people. ``group`` ``(N,)`` is that of each
+    image, 0 … K − 1, −1 for none; pairs at or above ``threshold`` match; ``kept`` ``(N,) bool`` are the images that are
+    not rejected, None for all.
     """
     of_pair = _group_of_pairs(pairs.genuine_pairs, _without(group, kept))
     people = pairs.people[pairs.genuine_pairs[:, 0]]
@@ -163,13 +160,9 @@ def fmr_by_group(
     """FMR of the impostor pairs whose two images are both in a group, by group; the number of pairs is exact.
 
     If no pair matches, the interval extends to 3 / n, where n is the number of pairs of people: a bound if these are
-    independent, and too low if a few people resemble many others.
-
-    Args:
-        group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
-        threshold: pairs at or above it match; it must lie in the tail, as below it single pairs are not kept.
-        kept: ``(N,) bool`` images that are not rejected; None for all.
-        replicates: number of replicates; by default 1,000, or 200 for more than 100,000 images or matching pairs.
+    independent, and too low if a few people resemble many others. The arguments are as for ``fnmr_by_group``, but the
+    threshold must lie in the tail, as below it single pairs are not kept. Replicates are by default 1,000, or 200 for
+    more than 100,000 images or matching pairs.
     """
     if not in_tail(pairs, threshold):
         raise ValueError(f"the threshold {threshold:g} lies below the tail of the impostor pairs")
@@ -215,11 +208,9 @@ def in_tail(pairs: AllPairs, threshold: float) -> bool:
 
 
 def extremes(rates: GroupRates, comparable: Flags, *, high_is_worse: bool) -> Extremes | None:
-    """The worst and the best of the groups that are large enough; None with fewer than two of them.
+    """The worst and the best of the groups that are large enough, ``comparable`` ``(K,) bool``; None of fewer than two.
 
-    Args:
-        comparable: ``(K,) bool`` which of them are large enough to be called the worst or the best.
-        high_is_worse: True for error rates, False for shares of accepted images.
+    ``high_is_worse`` is True for error rates, False for shares of accepted images.
     """
     chosen = np.flatnonzero(comparable & (rates.trials > 0))
     if len(chosen) < 2:

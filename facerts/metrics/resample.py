@@ -36,9 +36,7 @@ def pair_weights(
 ) -> Iterator[Weights]:
     """For each replicate, the weights ``(P,)`` of the pairs.
 
-    Args:
-        same: ``(P,) bool``.
-        subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
+    ``subjects`` ``(P, 2)`` are those of each pair, to resample subjects; None to resample pairs.
     """
     flags = np.asarray(same, dtype=bool)
     if subjects is None:

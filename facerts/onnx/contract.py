@@ -350,14 +350,10 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
 
 
 def store_description(model: Path, description: Description, out: Path) -> Path:
-    """Replace a model's description where the model keeps it: in its metadata, or in the file beside it.
+    """Replace a model's description where it is, in the model's metadata or the file beside it; returns that file.
 
-    Args:
-        out: the .onnx file to write; ``model`` itself to change only its description. A model that is described by a
-            file beside it is copied to ``out``, and the description is written beside the copy.
-
-    Returns:
-        The file that now contains the description.
+    ``out`` is the .onnx file to write; ``model`` itself to change only its description. A model that is described by a
+    file beside it is copied to ``out``, and the description is written beside the copy.
     """
     if METADATA_KEY in metadata_of(open_session(model, inference=False), model):
         replace_entry(model, out, METADATA_KEY, description.to_json())

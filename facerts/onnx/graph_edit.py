@@ -74,14 +74,9 @@ def constant_names(graph: GraphProto) -> set[str]:
 
 
 def keep_outputs(graph: GraphProto, outputs: Collection[str], inputs: Collection[str] = ()) -> set[str]:
-    """Reduce a graph to what is needed to compute some of its tensors.
+    """Reduce a graph, in place, to what is needed to compute some of its tensors; other outputs are removed.
 
-    Args:
-        graph: changed in place; outputs that are not kept are removed.
-        inputs: names of tensors that are given, so that nothing before them is needed.
-
-    Returns:
-        Names of all tensors that the reduced graph reads or computes.
+    Nothing before the tensors ``inputs`` is needed. Returns the names of all that the reduced graph reads or computes.
     """
     needed = set(outputs)
     for node in reversed(graph.node):  # nodes come after those whose outputs they read

@@ -31,12 +31,7 @@ class NotInPackError(ModelError):
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of a model.
-
-    Attributes:
-        type: as ONNX Runtime writes it, such as ``tensor(float)``.
-        shape: a number, a name or None for each axis.
-    """
+    """An input or output of a model: a type such as ``tensor(float)``, and a number, a name or None for each axis."""
 
     name: str
     type: str
@@ -81,14 +76,7 @@ def is_pack(path: Path) -> bool:
 def find_in_pack(
     path: Path, scratch: Path, fits: Callable[[ModelSignature], bool], *, wanted: str, otherwise: str = ""
 ) -> tuple[Path, ModelSignature]:
-    """The only model of a given kind in a pack.
-
-    Args:
-        fits: whether a model is of that kind, from its inputs and outputs.
-
-    Returns:
-        The .onnx file, and its inputs and outputs.
-    """
+    """The only model in a pack whose inputs and outputs fit: the .onnx file, and these."""
     if not path.exists():
         raise ModelError(f"{path}: no such model pack")
     folder = path if path.is_dir() else _unpack(path, scratch)
@@ -106,16 +94,10 @@ def find_in_pack(
 def find_recognizer(
     path: Path, scratch: Path, description: Description | None = None
 ) -> tuple[Path, Description]:
-    """The only recognizer in a pack, and its description.
+    """The .onnx file of the only recognizer in a pack, and its description: the given one, or what is found out.
 
     A recognizer takes ``(N, 3, 112, 112)`` and outputs only ``(N, d)`` with d of 128 or more. Crops are RGB (the packs'
     own reader swaps the channels of its BGR images), normalized as (x − 127.5) / 127.5 unless the graph does so itself.
-
-    Args:
-        description: to use instead of finding it out.
-
-    Returns:
-        The .onnx file, and its description.
     """
     model, signature = find_in_pack(
         path,

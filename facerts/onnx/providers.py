@@ -95,11 +95,7 @@ def measured_file() -> Path:
 
 
 def store_measured(providers: Sequence[MeasuredProvider], model: str) -> Path:
-    """Store what was measured with a model, for ``auto``.
-
-    Returns:
-        The file.
-    """
+    """Store what was measured with a model, for ``auto``, and return the file."""
     import onnxruntime
 
     measured = MeasuredProviders(
@@ -139,11 +135,7 @@ def measured_providers() -> tuple[MeasuredProvider, ...]:
 
 
 def automatic_order(*, photos: bool = False) -> list[str]:
-    """The available providers in the order in which ``auto`` tries them: the fastest first, and the CPU at the end.
-
-    Args:
-        photos: order them by the time of a photo, for a detector.
-    """
+    """The available providers as ``auto`` tries them: the fastest for crops, or for photos, first; the CPU last."""
     import onnxruntime
 
     available = onnxruntime.get_available_providers()

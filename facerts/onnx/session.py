@@ -128,12 +128,7 @@ def metadata_of(session: Any, path: Path) -> dict[str, str]:
 def run_session(
     session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
 ) -> list[Any]:
-    """Run a forward pass and return the outputs.
-
-    Args:
-        outputs: names; None for all.
-        feeds: inputs by name; one that is missing is an error only if the network reads it.
-    """
+    """Run a forward pass and return the outputs, all by default; a missing input is an error only if it is read."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()

@@ -36,11 +36,7 @@ UNUSED = 9
 
 @dataclass(frozen=True)
 class WireField:
-    """A field of a message.
-
-    Attributes:
-        kind: wire type: ``VARINT``, ``LENGTH`` or a key of ``FIXED``.
-    """
+    """A field of a message; ``kind`` is its wire type: ``VARINT``, ``LENGTH`` or a key of ``FIXED``."""
 
     number: int
     kind: int
@@ -117,9 +113,8 @@ class WireReader:
 def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     """Write a copy of an ONNX file with new metadata under a key; every other byte stays the same.
 
-    Args:
-        out: the file to write; may be ``path`` itself, which is replaced atomically.
-        key: key of the entry, which replaces all entries of that key at the position of the first, or is appended.
+    ``out`` may be ``path`` itself, which is replaced atomically. The entry replaces all of that key at the position of
+    the first, or is appended.
     """
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)
@@ -179,13 +174,7 @@ def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
     number removes the field without changing any length.
 
     The shapes of outputs and intermediate tensors, which are valid for the one size only, are removed too. A file whose
-    input is already dynamic is returned unchanged.
-
-    Args:
-        model: content of an .onnx file whose input is (N, C, H, W).
-
-    Returns:
-        The changed content, of the same length.
+    input, (N, C, H, W), is already dynamic is returned unchanged; the result always has the same length.
     """
     file = WireReader(model, where)
     shapes = file.find((GRAPH, INPUT, *SHAPE))

@@ -129,10 +129,8 @@ def carry_out(
 ) -> tuple[PeopleGroups, Constraints]:
     """Groups after all decisions, of which those that were made after they were written are carried out now.
 
-    So a decision holds from the moment when it is stored, whatever happens to the process that stores it.
-
-    Args:
-        decisions: all, in order, those that take back others included.
+    So a decision holds from the moment when it is stored, whatever happens to the process that stores it. There are all
+    decisions, in order, those that take back others included.
     """
     for done in range(min(groups.decisions, len(decisions)), len(decisions)):
         groups = _moved(groups, found, standing(decisions[:done]), decisions[done])
@@ -172,14 +170,9 @@ def _settled(
 def keep_numbers(group: Rows, earlier: Rows, highest: int) -> dict[int, int]:
     """New numbers for groups: those of the earlier groups with which they share most faces, or unused ones.
 
-    Args:
-        group: ``(F,)`` groups of a run in any numbers; −1 for none.
-        earlier: ``(F,)`` groups of the run before, likewise.
-        highest: the highest number that was ever used.
-
-    Returns:
-        The number of each group. Of two groups that share faces with one earlier group, that with more of them gets its
-        number; unused numbers go to large groups first.
+    Groups ``(F,)`` are in any numbers, −1 for none; ``highest`` is the highest number that was ever used. Of two groups
+    that share faces with one earlier group, that with more of them gets its number; unused numbers go to large groups
+    first.
     """
     both = (group >= 0) & (earlier >= 0)
     pairs, shared = np.unique(np.stack([group[both], earlier[both]]), axis=1, return_counts=True)
@@ -203,13 +196,9 @@ def settle(
 ) -> tuple[Rows, int]:
     """Put faces where decisions say that they belong.
 
-    Poor faces that people put into a group stay in it, although they join no groups by themselves. Groups that obey
-    the decisions already are not changed.
-
-    Args:
-        group: ``(F,)`` number of each face's group; −1 for none.
-        usable: ``(F,)`` whether each face may join groups with others.
-        highest: the highest number that was ever used, which is returned, too.
+    Poor faces that people put into a group stay in it, although they join no groups by themselves. Groups that obey the
+    decisions already are not changed. ``group`` ``(F,)`` are their numbers, −1 for none; ``usable`` ``(F,)`` are faces
+    that may join groups with others. The highest number that was ever used is returned, too.
     """
     settled = group.copy()
     settled[constraints.removed] = -1

@@ -71,7 +71,6 @@ class PeopleDecision:
         to: number of the group that they get.
         joined: the faces of the person whose they are now.
         left: the faces that were in one group with them and stay.
-        name: of the person.
         time: when, in UTC.
     """
 

@@ -49,7 +49,6 @@ class Scan:
     """The faces of a run, and how they were found.
 
     Attributes:
-        found: the table.
         scored: number of images that were scored now.
         damaged: problems of blocks of an interrupted run, whose images were scored again.
     """
@@ -80,12 +79,7 @@ class FindJob(Job):
     def run(
         self, source: Source, earlier: FoundFaces | None, advance: Callable[[int], None] | None = None
     ) -> Scan:
-        """Find the faces of all photos of a source.
-
-        Args:
-            earlier: the table of the last run.
-            advance: called with the number of photos that are done since the last call.
-        """
+        """Find the faces of all photos, given the last run's table; ``advance`` gets the numbers of photos done."""
         if earlier is not None and earlier.settings == settings_text(self.scorer):
             self._tables.append(earlier)
         damaged = self.begin(resume=True, anew=True)

@@ -63,8 +63,6 @@ class FoundFaces:
 
     Attributes:
         settings: everything that faces depend on besides the images, as JSON; see ``Scorer.settings``.
-        model: name of the model.
-        model_sha256: SHA-256 of the model's file.
         sha256: ``(I,)`` text, of each image's bytes.
         path: ``(P,)`` text, where each photo is.
         image: ``(P,)`` the image that each photo shows; −1 if it could not be read.
@@ -196,10 +194,9 @@ PER_FACE = [name for name, kind in FORMAT.types.items() if kind.shape[:1] == ("f
 
 
 def assemble(photos: Sequence[Photo], tables: Sequence[FoundFaces]) -> FoundFaces:
-    """The table of some photos, whose images are in other tables, of one model and with one embedding size.
+    """The table of some photos, whose images are in one or more tables, of one model and with one embedding size.
 
-    Args:
-        tables: one or more; of an image that is in several, the last counts.
+    Of an image that is in several, the last counts.
     """
     wanted = dict.fromkeys(photo.sha256 for photo in photos if not photo.error)
     image_of = {sha256: image for image, sha256 in enumerate(wanted)}

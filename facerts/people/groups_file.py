@@ -52,11 +52,7 @@ class PeopleGroups:
         return cls(nobody, unknown, nobody, highest, min_quality, pairs, np.zeros(0), 0, "")
 
     def carried(self, found: FoundFaces | None, later: FoundFaces) -> PeopleGroups:
-        """The groups of the same faces in a later table.
-
-        Args:
-            found: the table that they are of; None for groups of no faces.
-        """
+        """The groups of the same faces in a later table; ``found`` is their own, None for groups of no faces."""
         rows = later.rows_of(() if found is None else map(found.key, range(len(found))))
         there = rows >= 0
         columns: dict[str, Any] = {}

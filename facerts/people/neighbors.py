@@ -50,12 +50,7 @@ def similar_pairs(
 def nearest(
     gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *, exact: bool
 ) -> SearchResult:
-    """The k nearest faces of each probe; −1 where an index found fewer.
-
-    Args:
-        gallery: ``(G, d)`` of unit length.
-        probes: ``(P, d)`` of unit length.
-    """
+    """The k nearest faces ``(G, d)`` of each probe ``(P, d)``, all of unit length; −1 where an index found fewer."""
     if exact:
         try:
             import_faiss()

@@ -56,7 +56,6 @@ class FoundPeople:
     """The outcome of a run.
 
     Attributes:
-        people: what was found.
         scored: number of images that were scored in this run; the others were known.
         vanished: photos of the last run that are not there any more.
         notices: what the user should know, a sentence each.

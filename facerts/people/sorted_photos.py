@@ -18,12 +18,7 @@ from facerts.scoring.prepare import stored_file
 
 
 class Copied(NamedTuple):
-    """What ``copy_photos`` has done.
-
-    Attributes:
-        written: the files written.
-        errors: what is wrong with each photo that was not copied.
-    """
+    """The files that ``copy_photos`` has written, and what is wrong with each photo that was not copied."""
 
     written: list[Path]
     errors: list[str]

@@ -52,12 +52,9 @@ def write_comparison_report(
 ) -> None:
     """Write ``tables.md``, the figures and ``report.html`` into a folder, which is created if it is missing.
 
-    Args:
-        subjects: the methods with their training logs, of ``subjects_of``.
-        score: image score that the figures show, where a method has it.
-
-    Raises:
-        MissingExtraError: matplotlib or Jinja is not installed; ``tables.md`` is written all the same.
+    ``subjects`` are the methods with their training logs, of ``subjects_of``; ``score`` is the image score that the
+    figures show, where a method has it. Where matplotlib or Jinja is missing, ``tables.md`` is written before the
+    error.
     """
     home = Path(folder)
     introduction = f"Methods: {'; '.join(map(_folders, comparison.methods))}."

@@ -30,7 +30,6 @@ class Table:
     """A table.
 
     Attributes:
-        columns: headings.
         rows: a cell for each column.
         words: so many of its first columns hold words, the others numbers.
         title: above it; a folded table of the page opens by a click on it.

@@ -43,11 +43,7 @@ class Copies:
             remove_unfinished(folder)
 
     def save(self, source: Source, index: int, faces: Sequence[Face]) -> list[Path]:
-        """Save the copies of one image.
-
-        Returns:
-            The files written; their names are durable after ``facerts.io.files.sync_names``.
-        """
+        """Save the copies of an image; returns the files, whose names ``facerts.io.files.sync_names`` makes durable."""
         written = []
         for face in faces:
             if self.crops is not None and face.crop is not None:
@@ -78,11 +74,7 @@ def _relative_path(key: str) -> Path:
 def write_copy(folder: Path, name: Path, data: bytes) -> list[Path]:
     """Write a file below a folder, and nowhere else; what is there is kept, and the new one gets a number.
 
-    Args:
-        name: relative to ``folder``.
-
-    Returns:
-        The file written; empty if an identical one exists.
+    ``name`` is relative to the folder. Returns the file written; nothing if an identical one exists.
     """
     with writing(folder / name):
         target = folder

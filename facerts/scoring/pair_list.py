@@ -28,12 +28,7 @@ REPLICATES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListedPair:
-    """A row of a list: the paths of two images, or why there are none.
-
-    Attributes:
-        same: whether they show the same person, as the list says; None if it does not.
-        people: names of the two people; None if the list has none.
-    """
+    """A row of a list: two paths, whether they show one person, and who they are, if known; or an error."""
 
     first: str = ""
     second: str = ""

@@ -162,14 +162,7 @@ class Quality(ModelPart):
     """
 
     def __call__(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Quality of aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB.
-
-        Returns:
-            ``(N,) float32``, higher is better.
-        """
+        """Quality ``(N,) float32``, higher is better, of aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         quality = self.outputs(crops).quality
         if quality is None:
             raise ModelError(f"{self.name} has no quality; give another model")
@@ -243,14 +236,7 @@ class Recognizer(ModelPart):
     """
 
     def __call__(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Embeddings of aligned crops.
-
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB.
-
-        Returns:
-            ``(N, d) float32`` of unit length.
-        """
+        """Embeddings ``(N, d) float32``, of unit length, of aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         return self.outputs(crops).embedding
 
     def match_threshold(self, fmr: float, *, flip: bool = False) -> MatchThreshold:
@@ -300,13 +286,9 @@ class Recognizer(ModelPart):
 
 @dataclass(frozen=True)
 class FaceModel:
-    """A quality and a recognizer as one model of crops; see ``facerts.embedding.Embedder``.
+    """A quality and a recognizer, one of them maybe None, as one model of crops; see ``facerts.embedding.Embedder``.
 
-    Where both are one file, one forward pass gives both.
-
-    Attributes:
-        quality: None for no quality.
-        recognizer: None for no embeddings; they have no dimensions then.
+    Where both are one file, one forward pass gives both. Without a recognizer, embeddings have no dimensions.
     """
 
     quality: Quality | None

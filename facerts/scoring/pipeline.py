@@ -52,7 +52,6 @@ def score_images(
             the images before it; None for no such limit.
 
     Raises:
-        ModelError: there is a minimum quality, and the model has no quality.
         MissingModelError: an image needs a detector that cannot be downloaded.
     """
     prepare_image = partial(

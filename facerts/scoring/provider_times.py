@@ -39,7 +39,6 @@ class ProviderTimes:
     """What was measured.
 
     Attributes:
-        model: name of the model.
         measured: the providers that computed, the CPU last.
         problems: why others did not, or are not exact, by provider; and why photos were not measured, by "photos".
     """
@@ -68,11 +67,8 @@ def measure_providers(
 ) -> ProviderTimes:
     """Measure a model and a detector on every provider that ONNX Runtime has here.
 
-    The providers take turns, so that what else the machine does meets all of them alike.
-
-    Args:
-        model: as in ``load``.
-        detector: for the time of photos; "none" leaves it out.
+    The providers take turns, so that what else the machine does meets all of them alike. The model is as in ``load``;
+    the detector is for the time of photos, "none" leaves it out.
     """
     import onnxruntime
 

@@ -42,11 +42,7 @@ class RowBuilder:
             raise Error("the minimum quality is not a number; give one, or -inf for none")
 
     def rows(self, image: PreparedImage, outputs: FaceOutputs | None, start: int = 0) -> list[Face]:
-        """The rows of an image: one per face, or one with the reason why there is none.
-
-        Args:
-            outputs: of the image's crops, from row ``start`` on.
-        """
+        """The rows of an image, one per face, of outputs from ``start`` on; or one with the reason for none."""
         if outputs is None or not image.crops:
             return [Face(self._without_face(image))]
         return [

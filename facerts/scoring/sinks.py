@@ -48,11 +48,7 @@ def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
 
 
 def check_sink(path: str | Path) -> None:
-    """Check before a long run that its rows can be written.
-
-    Raises:
-        Error, MissingExtraError: see ``open_sink``.
-    """
+    """Check before a long run that its rows can be written, with the errors of ``open_sink``."""
     path = Path(path)
     if path.suffix not in SINKS:
         raise Error(f"{path}: rows are written as {', '.join(SINKS)}; choose one of these suffixes")

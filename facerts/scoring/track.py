@@ -110,7 +110,6 @@ class TrackBuilder:
 
     Attributes:
         spans: begin and end of each unbroken track, in seconds, by its number.
-        faces: number of faces.
         poor_faces: how many of them are rejected.
         good_sum: ``(d,)`` weighted sum of the embeddings of the others.
         good_weight: sum of their weights; 0 if all are rejected.
@@ -155,12 +154,7 @@ class TrackBuilder:
         return self.good_sum / self.good_weight
 
     def add(self, part: int, time: float, face: Face, most: int) -> None:
-        """Add the face of a frame.
-
-        Args:
-            part: number of the unbroken track.
-            most: number of shots to keep.
-        """
+        """Add the face of a frame to the unbroken track of number ``part``; ``most`` is the number of shots to keep."""
         row, embedding = face.row, face.vector
         assert embedding is not None
         begin, end = self.spans.get(part, (time, time))
@@ -261,11 +255,7 @@ class Shot(Face):
 
 @dataclass(eq=False)
 class HeldShot:
-    """A shot while its track is followed.
-
-    Attributes:
-        face: without its crop, once that is in a ``CropStore`` under the number ``stored``.
-    """
+    """A shot while its track is followed; its crop may be in a ``CropStore``, under the number ``stored``."""
 
     time: float
     face: Face
@@ -329,11 +319,7 @@ def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
     """Add a shot to the best ones, in place, if it is one of them.
 
     A shot that resembles others takes their place if it is better than all of them, and is left out otherwise. So no
-    two of the best resemble each other, and the best of all is among them.
-
-    Args:
-        shots: best first.
-        most: how many are kept.
+    two of the ``most`` best, which come first, resemble each other, and the best of all is among them.
     """
     alike = [shot for shot in shots if shot.resembles(new)]
     if any(shot.rank >= new.rank for shot in alike):

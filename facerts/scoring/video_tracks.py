@@ -66,7 +66,6 @@ class TrackedFrame:
     """A frame that was looked at.
 
     Attributes:
-        faces: its faces.
         parts: for each the number of the unbroken track that it belongs to; None for one that belongs to none.
         tracks: the tracks that have ended for good.
     """
@@ -82,9 +81,6 @@ class VideoTracks:
 
     Args:
         row_builder: scores faces; those that it rejects are poor.
-        recognizer: of the embeddings.
-        detector: finds them.
-        source: the frames.
         min_face_size: leave out faces whose box has a side below this number of pixels.
         workers: threads that find faces; None for one per core.
         parallel_batches: how many batches are scored at the same time.

@@ -63,14 +63,10 @@ class Batcher:
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="network")
 
     async def __call__(self, crops: Crops, model: Model | None = None) -> FaceOutputs:
-        """The model's outputs for these crops; a caller that is cancelled while it waits takes no place in a batch.
+        """The outputs of the model, or of another one, for crops ``(N, 112, 112, 3) uint8`` RGB, N at least 1.
 
-        Args:
-            crops: ``(N, 112, 112, 3) uint8`` RGB, N at least 1.
-            model: runs these crops instead; crops of one model share a batch.
-
-        Raises:
-            Exception: what the model raises for these crops, never what it raises for those of other callers.
+        Crops of one model share a batch. A caller gets what the model raises for its own crops, never what it raises
+        for those of other callers; one that is cancelled while it waits takes no place in a batch.
         """
         if self._closing:
             raise RuntimeError("the batcher is closed")

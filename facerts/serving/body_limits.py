@@ -26,10 +26,8 @@ Result = TypeVar("Result")
 class BodyLimits:
     """ASGI middleware that limits bodies: each in size and time, and all together in size.
 
-    Reading a body beyond a limit raises ``RequestError``.
-
-    Attributes:
-        held: bytes of the bodies of all requests that are being answered.
+    Reading a body beyond a limit raises ``RequestError``. ``held`` are the bytes of the bodies of all requests that are
+    being answered.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -133,8 +131,7 @@ def _too_large(maximum: int) -> RequestError:
 async def cancel_if_abandoned(request: Request, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
     """The result of the work, which is cancelled when it takes too long or the client disconnects.
 
-    Args:
-        request: the one that the work is for; its body must have been read.
+    The request's body must have been read.
     """
     task = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(_disconnected(request))

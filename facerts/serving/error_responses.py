@@ -23,11 +23,7 @@ HEADERS = {"unauthorized": {"WWW-Authenticate": "Bearer"}, "busy": {"Retry-After
 
 
 class RequestError(Error):
-    """A request that gets an error instead of scores; the message is for whoever sent it.
-
-    Attributes:
-        images: the reason for each image, where it is theirs.
-    """
+    """A request that gets an error instead of scores, maybe for its ``images``; the message is for whoever sent it."""
 
     def __init__(self, code: str, message: str, images: list[ImageResult] | None = None) -> None:
         super().__init__(message)

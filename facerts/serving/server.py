@@ -35,11 +35,7 @@ GRACE = 5
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
-
-    Args:
-        port: 0 for any free port.
-    """
+    """A listening socket; port 0 is any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named; small responses would take 40 ms longer without.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -91,10 +87,8 @@ def serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
 class Connection(H11Protocol):
     """uvicorn's protocol, which would wait forever for a request's headers and for its response to be read.
 
-    What is no valid request, or has headers beyond the limits, gets the service's own error response.
-
-    Args:
-        settings: ``header_timeout`` for the headers to arrive, ``timeout`` for the response to be read.
+    What is no valid request, or has headers beyond the limits, gets the service's own error response. Headers have
+    ``header_timeout`` of the settings to arrive, the response ``timeout`` to be read.
     """
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:

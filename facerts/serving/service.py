@@ -55,10 +55,7 @@ def gallery_errors() -> Iterator[None]:
 
 
 class Service:
-    """Scores the images of many requests at once; belongs to one event loop.
-
-    Args:
-        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now."""
+    """Scores the images of many requests at once; belongs to one event loop. A lazy scorer is opened now."""
 
     def __init__(self, scorer: Scorer, settings: Settings, metrics: Metrics) -> None:
         self.scorer = scorer
@@ -130,10 +127,7 @@ class Service:
     def row_builder_for(
         self, options: schemas.CommonOptions, default: RowBuilder | None = None
     ) -> RowBuilder:
-        """What accepts or rejects the faces of a request.
-
-        Args:
-            default: for a request that sets no threshold; None for that of /v1/score."""
+        """What accepts or rejects a request's faces; ``default``, or that of /v1/score, where it sets no threshold."""
         if options.keep is None and options.min_quality is None:
             return default or self.row_builder
         with invalid_options():

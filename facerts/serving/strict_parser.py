@@ -28,11 +28,7 @@ _INVALID = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]|[\0\v\f]")
 
 
 class StrictParser(h11.Connection):
-    """The server's side of a connection.
-
-    Attributes:
-        refusal: code and message of the response to what is refused.
-    """
+    """The server's side of a connection; ``refusal`` is code and message of the response to what is refused."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER)

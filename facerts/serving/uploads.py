@@ -46,12 +46,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a request may bring.
-
-    Attributes:
-        options: names of the options.
-        maximum: maximum number of images or videos.
-    """
+    """The images or videos that a request may bring, at most ``maximum``, and the names of its options."""
 
     noun: Noun
     maximum: int
@@ -84,12 +79,7 @@ class Expected:
 async def read_uploads(
     request: Request, options: AnyOptions, *, maximum: int, noun: Noun = "image"
 ) -> tuple[list[Upload], AnyOptions]:
-    """The images or the video of a request, and its options.
-
-    Args:
-        options: those of the URL; a body may give others.
-        maximum: maximum number of images or videos.
-    """
+    """The images or the video of a request, and its options: those of the URL, or others of the body."""
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise RequestError(
             "unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}"

@@ -28,11 +28,7 @@ MAX_FRAME_RATE = 120
 
 
 class VideoRequests:
-    """Follows the faces of the clips of requests.
-
-    Args:
-        service: whose model, gallery and limits are used.
-    """
+    """Follows the faces of the clips of requests, with the model, gallery and limits of a service."""
 
     def __init__(self, service: Service) -> None:
         import_av()

@@ -72,12 +72,7 @@ class Augmenter:
         return zip(self._transforms, (np.random.default_rng(int(seed)) for seed in seeds), strict=True)
 
     def __call__(self, image: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
-        """Augment one crop.
-
-        Args:
-            image: ``(112, 112, 3) uint8`` RGB.
-            key: (seed of the run, epoch, index in the data set), and the number of the view if it is not the first.
-        """
+        """Augment a crop ``(112, 112, 3) uint8`` RGB; the key is seed, epoch, index and, if not the first, view."""
         if not self._transforms:
             return image
         for transform, random in self._keyed(key):
@@ -122,11 +117,7 @@ class KeptViews:
 
 
 class Geometry:
-    """Scales, rotates and shifts crops about their center, with the mirrored image around them.
-
-    Args:
-        settings: of which ``scale``, ``shift`` and ``rotation`` are read.
-    """
+    """Scales, rotates and shifts crops about their center, as settings say, with the mirrored image around them."""
 
     def __init__(self, settings: Augmentation) -> None:
         self._settings = settings
@@ -154,11 +145,7 @@ def kinds_of(settings: Augmentation) -> list[str]:
 
 
 class Changes:
-    """Changes images by kinds of ``facerts.images.changes``, of severities drawn uniformly.
-
-    Args:
-        settings: of which ``change``, ``more_changes``, ``kinds`` and ``max_severity`` are read.
-    """
+    """Changes images by kinds of ``facerts.images.changes``, as settings say, of severities drawn uniformly."""
 
     def __init__(self, settings: Augmentation) -> None:
         self._settings = settings

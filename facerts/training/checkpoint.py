@@ -183,12 +183,7 @@ def _after(own: str, initial: str) -> str:
 
 @dataclass(frozen=True)
 class ScoringNetwork:
-    """A network ready for inference, with the method that scores its outputs.
-
-    Attributes:
-        network: in evaluation mode, on the CPU, in float32.
-        method: its ``score`` turns the network's outputs into the exported ones.
-    """
+    """A network ready for inference, on the CPU in float32, with the method that scores its outputs."""
 
     network: FaceNetwork
     method: Method
@@ -197,12 +192,7 @@ class ScoringNetwork:
 
 @dataclass(frozen=True)
 class TrainedNetwork(ScoringNetwork):
-    """The network of a training run.
-
-    Attributes:
-        identities: C, number of identities it was trained on.
-        origin: what it was trained on, the initial weights included.
-    """
+    """The network of a training run; ``origin`` is what it was trained on, the initial weights included."""
 
     recipe: Recipe
     step: int

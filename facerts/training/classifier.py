@@ -21,7 +21,6 @@ class Classifier:
     """Network and class centers of a run, in evaluation mode and without gradients of their parameters.
 
     Attributes:
-        path: path of the checkpoint file.
         method: its ``score`` turns the network's outputs into the exported ones.
         centers: class centers of the C training identities.
     """
@@ -48,11 +47,7 @@ class Classifier:
         return self.centers.weight.device
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """Cosines ``(B, C)`` of embeddings ``(B, d)`` of any norm to the class centers.
-
-        Raises:
-            Error: the method trains no softmax over them.
-        """
+        """Cosines ``(B, C)`` of embeddings ``(B, d)`` of any norm to the class centers; an error without a softmax."""
         if not hasattr(self.method.config, "logit_scale"):
             raise Error(
                 f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "

@@ -288,12 +288,7 @@ def parse_score(text: str) -> tuple[str, ClassifierScore]:
 
 
 class ClassifierEmbedder:
-    """Embeds crops with a run; the scores are extras of its outputs. See ``embedding.outputs.Embedder``.
-
-    Attributes:
-        sha256: SHA-256 of the checkpoint.
-        without_scores: the same embedder without the scores.
-    """
+    """Embeds crops with a run; the scores are extras of its outputs. See ``embedding.outputs.Embedder``."""
 
     def __init__(self, classifier: Classifier, scores: Mapping[str, ClassifierScore]) -> None:
         self.name = classifier.name

@@ -32,9 +32,7 @@ ALARMS = {NOT_A_FACE: 0.005, COVERED: 0.002}
 def calibrate_face_heads(network: FaceNetwork, images: Tensor, covered: Tensor) -> None:
     """Shift both outputs so that 0 is the cutoff at which these faces have the share ``ALARMS`` of false alarms.
 
-    Args:
-        images: ``(N, 3, 112, 112)`` faces, as the network takes them.
-        covered: ``(N,) int64``, 1, 0 or ``UNCLEAR``.
+    Faces are ``(N, 3, 112, 112)``, as the network takes them; ``covered`` ``(N,) int64`` is 1, 0 or ``UNCLEAR``.
     """
     outputs = [network(images[start : start + BATCH]) for start in range(0, len(images), BATCH)]
     for name, faces in ((NOT_A_FACE, slice(None)), (COVERED, covered == 0)):
@@ -47,12 +45,9 @@ def calibrate_face_heads(network: FaceNetwork, images: Tensor, covered: Tensor) 
 
 
 def face_losses(outputs: dict[str, Tensor], labels: Tensor, covered: Tensor) -> dict[str, Tensor]:
-    """The mean loss of each head, scalars.
+    """The mean loss of each head, scalars, from ``(B, 1)`` logits.
 
-    Args:
-        outputs: ``(B, 1)`` logits of each head.
-        labels: ``(B,) int64``, of which only ``NON_FACE`` matters.
-        covered: ``(B,) int64``, 1, 0 or ``UNCLEAR``.
+    Of labels ``(B,) int64`` only ``NON_FACE`` matters; ``covered`` ``(B,) int64`` is 1, 0 or ``UNCLEAR``.
     """
     non_face = labels == NON_FACE
     known = ((covered != UNCLEAR) & ~non_face).float()

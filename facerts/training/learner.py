@@ -144,10 +144,7 @@ class Learner:
             self.optimizer.found_inf = self._skip  # type: ignore[attr-defined]
 
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
-        """Forward, backward and one step of the optimizer; ``reports`` gets the step's report.
-
-        Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
+        """Forward, backward and optimizer for this process's ``(B, 112, 112, 3) uint8`` RGB; ``reports`` gets a report.
 
         Raises:
             NonFiniteLossError: the loss of this or another process is not finite, unless reports are late: then taking

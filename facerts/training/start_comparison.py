@@ -28,7 +28,6 @@ class StartComparison:
     """FNMR of a network and of its start, on all pairs of the same images.
 
     Attributes:
-        start: name of the initial weights.
         before: FNMR of the initial weights, at a threshold of their own.
         after: FNMR of the trained network.
         ci95: 95% bootstrap interval, over people, of ``after − before``.

@@ -66,11 +66,7 @@ class StepReport:
         return replace(self, loss=loss, broken=change(self.broken), finite_outputs=finite)
 
     def check(self, processes: Processes) -> None:
-        """Stop all processes if the loss of any is not finite, with the cause in each of them.
-
-        Raises:
-            NonFiniteLossError: the loss is not finite in this process or another.
-        """
+        """Stop all processes by a NonFiniteLossError if the loss of any is not finite, with the cause in each."""
         if self.broken.item() == 0:
             return
         causes = processes.all_gather_object(None if self.loss.total.isfinite() else self._cause())
@@ -109,13 +105,9 @@ class StepReports:
         self._pending.append(report)
 
     def take(self, *, wait: bool = False) -> list[StepReport]:
-        """The reports since the last call, in order of their steps; if they are late, none until there are ``GROUP``.
+        """The reports since the last call, in order; late ones once there are ``GROUP``, or if told to wait.
 
-        Args:
-            wait: read them however few they are.
-
-        Raises:
-            NonFiniteLossError: the loss of a step was not finite.
+        If the loss of a step was not finite, a NonFiniteLossError.
         """
         if self.late and not wait and len(self._pending) < GROUP:
             return []

@@ -67,11 +67,7 @@ class VideoLimits:
 
 
 class FrameSource(Protocol):
-    """A video, a stream, a camera or images in memory.
-
-    Attributes:
-        report: how far it was read.
-    """
+    """A video, a stream, a camera or images in memory, with a report of how far it was read."""
 
     report: ReadReport
 
@@ -105,11 +101,7 @@ def clock(seconds: float) -> str:
 
 
 class FrameSampler:
-    """Chooses the first frame of each period of time, so that frame rates that vary make no difference.
-
-    Args:
-        fps: periods per second.
-    """
+    """Chooses the first frame of each ``1 / fps`` seconds, so that frame rates that vary make no difference."""
 
     def __init__(self, fps: float) -> None:
         self._fps = fps
@@ -132,9 +124,6 @@ class FrameImages(FrameSource):
         images: ``(H, W, 3) uint8`` arrays, of which ``fps`` make a second and every one is looked at; or pairs of a
             time in seconds and an array, of which those are looked at that a file's frames would be.
         color: order of the channels, "RGB" or "BGR".
-
-    Attributes:
-        report: how far they were read.
     """
 
     images: Iterable[Any]

@@ -39,11 +39,7 @@ _USER = re.compile(r"(?<=://)(?:[^/?#]*|[^/?#:@\[]*:(?!\d*(?:[/?#]|$)).*)@")
 
 @dataclass
 class Reconnection:
-    """Waits between attempts, twice as long each time, up to ten seconds.
-
-    Attributes:
-        seconds: how long without a frame until no further attempt is made; 0 for no attempts.
-    """
+    """Waits between attempts, twice as long each time, up to ten seconds, for ``seconds`` without a frame."""
 
     seconds: float
     _delay: float = FIRST_DELAY
@@ -65,15 +61,9 @@ class Reconnection:
 
 @dataclass
 class VideoStream(FrameSource):
-    """A stream.
+    """A stream, by its address with the protocol.
 
-    Args:
-        address: where it is, with its protocol.
-
-    Attributes:
-        limits: what is read of it.
-        reconnect: seconds without a frame for which a stream that has dropped is opened again and again.
-        report: how far it was read.
+    One that has dropped is opened again and again for ``reconnect`` seconds without a frame.
     """
 
     address: str
@@ -138,14 +128,9 @@ class VideoStream(FrameSource):
 
 @dataclass
 class Camera(FrameSource):
-    """A camera.
+    """A camera, by the number of its device; 0 is the first.
 
-    Args:
-        number: of the device; 0 for the first.
-
-    Attributes:
-        reconnect: seconds without a frame for which a camera that has gone is opened again and again.
-        report: how far it was read.
+    One that has gone is opened again and again for ``reconnect`` seconds without a frame.
     """
 
     number: int

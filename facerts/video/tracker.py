@@ -152,9 +152,8 @@ class Tracker:
     def update(self, time: float, faces: Sequence[SeenBox]) -> tuple[list[int | None], list[int]]:
         """Associate the faces of the next frame.
 
-        Returns:
-            The number of each face's track, None for an unsure face that continues none; and the numbers of the tracks
-            that have ended.
+        Returns the number of each face's track, None for an unsure face that continues none; and the numbers of the
+        tracks that have ended.
         """
         ended = [track.number for track in self.tracks if time - track.seen > self.max_gap]
         self.tracks = [track for track in self.tracks if time - track.seen <= self.max_gap]
@@ -224,12 +223,7 @@ def import_assignment() -> Callable[..., Any]:
 
 
 def best_pairs(shared: Floats, minimum: float) -> list[tuple[int, int]]:
-    """Pairs of rows and columns with the greatest sum, each row and column in one pair at most.
-
-    Args:
-        shared: ``(R, C)`` what a pair has in common, 0 or more.
-        minimum: pairs below it are none.
-    """
+    """Pairs of rows and columns ``(R, C)`` with the greatest sum, each in one pair at most, none below a minimum."""
     worth = np.where(shared >= minimum, shared, 0.0)
     rows, columns = import_assignment()(worth, maximize=True)
     return [

@@ -55,16 +55,7 @@ def import_av() -> Any:
 
 @dataclass
 class VideoFile:
-    """A video on disk or in memory.
-
-    Args:
-        name: what errors and rows call it.
-        content: path of the file, or its bytes.
-
-    Attributes:
-        limits: what is read of it.
-        report: how far it was read.
-    """
+    """A video on disk or in memory, by its path or its bytes; errors and rows call it by its name."""
 
     name: str
     content: Path | bytes
@@ -177,13 +168,10 @@ def decode_frames(
     start: float | None = None,
     offset: float | None = None,
 ) -> Iterator[Frame]:
-    """The frames of a container that a sampler wants.
+    """The frames of a container that a sampler wants, from a key frame before ``start`` on, where the video can.
 
-    Damaged packets are passed over and counted. A problem that ends the video is in the report.
-
-    Args:
-        start: begin at a key frame before this time, where the video can.
-        offset: time of the first frame; None for the video's own times.
+    Damaged packets are passed over and counted. A problem that ends the video is in the report. ``offset`` is the time
+    of the first frame; None for the video's own times.
     """
     stream = video_stream(container, name)
     _check_size(name, stream.codec_context, 0, limits)
@@ -221,11 +209,7 @@ def decode_frames(
 
 
 class FrameClock:
-    """Times of frames, in seconds since the video began, which never go back.
-
-    Args:
-        offset: time of the first frame; None for the video's own times.
-    """
+    """Times of frames, in seconds since the video began, or after ``offset``, that of the first; they never go back."""
 
     def __init__(self, container: Any, stream: Any, offset: float | None = None) -> None:
         rate = stream.average_rate or stream.guessed_rate
@@ -356,11 +340,7 @@ def _decoder_options(limits: VideoLimits) -> dict[str, str]:
 
 
 def _check_size(name: str, frame: Any, width: int, limits: VideoLimits) -> None:
-    """
-    Args:
-        frame: a frame, or a decoder that holds frames.
-        width: of the frame when its pixels are square.
-    """
+    """Refuse frames, or a decoder of frames, beyond the limits; ``width`` is theirs with square pixels."""
     bits = 0 if frame.format is None else frame.format.padded_bits_per_pixel
     width, most = max(width, frame.width), min(limits.max_pixels, MAX_FRAME_BITS // (bits + RGB_BITS))
     if width * frame.height > most:
@@ -409,12 +389,9 @@ def _display_matrix(decoded: Any) -> NDArray[np.int32] | None:
 
 
 def upright(pixels: NDArray[np.uint8], matrix: NDArray[np.int32] | None) -> NDArray[np.uint8]:
-    """Pixels turned and mirrored as a display matrix says, by quarter turns.
+    """Pixels ``(H, W, 3) uint8`` turned and mirrored as a display matrix ``(3, 3)`` says, by quarter turns.
 
-    Args:
-        pixels: ``(H, W, 3) uint8``.
-        matrix: ``(3, 3)``, the first two rows and columns of which take (x, y) as a row vector to where it is shown;
-            None for pixels that are upright.
+    Its first two rows and columns take (x, y) as a row vector to where it is shown; None for upright pixels.
     """
     if matrix is None:
         return pixels

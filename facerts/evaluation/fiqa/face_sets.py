@@ -27,7 +27,6 @@ class FaceSet:
         listed: the pairs to compare; None for all pairs if the people are known, otherwise none.
         original: the same faces before they were degraded, whose impostor pairs determine the thresholds; None for a
             set with thresholds of its own.
-        notes: warnings about the data, one sentence each.
     """
 
     name: str

@@ -30,12 +30,7 @@ class LeaveOneOutMeans(ClassCenters):
         self._left_out: tuple[Tensor, Tensor] | None = None
 
     def without(self, unit: Tensor, labels: Tensor) -> LeaveOneOutMeans:
-        """The centers for a batch of the images, or of views of them, each left out of its own mean.
-
-        Args:
-            unit: ``(B, d)`` unit embedding of the original image of each row, as in the means.
-            labels: ``(B,)``.
-        """
+        """The centers for images or their views, each left out of its mean; ``unit`` ``(B, d)`` is of the originals."""
         others = self.weight[labels] - unit
         # A person's only image is compared with itself, because there is no other.
         alone = torch.linalg.vector_norm(others, dim=1, keepdim=True) < MIN_SUM_NORM

@@ -149,13 +149,10 @@ class Distillation(nn.Module):
         return self.centers.without(self.targets[rows], labels).own(unit, labels).numpy()
 
     def loss(self, embedding: Tensor, batch: Batch, method: Loss, views: Tensor | None = None) -> Loss:
-        """The total loss of a step.
+        """The total loss of a step, with the method's on the labeled images; the batch has the unlabeled ones, too.
 
-        Args:
-            embedding: ``(B, d)`` embeddings of the network; d is 0 if it has none.
-            batch: the step's batch, including the unlabeled images.
-            method: the method's loss on the labeled images.
-            views: ``(B, D)`` the teachers' embeddings of the views, see ``embed_views``.
+        ``embedding`` ``(B, d)`` is the network's, d is 0 if it has none; ``views`` ``(B, D)`` are the teachers', see
+        ``embed_views``.
         """
         rows, weights = self._rows(batch), self._settings
         if not embedding.shape[1]:

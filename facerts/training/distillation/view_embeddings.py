@@ -183,11 +183,9 @@ class _HeldCrops(WrappedSource):
 
 
 def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.float32]:
-    """What a teacher says of some images.
+    """What a teacher says of some images: ``(rows, D)`` embeddings, of unit length if their norms are not known.
 
-    Returns:
-        ``(rows, D)`` embeddings before normalization, or of unit length if their norms are not known; ``(rows, 1)``
-        the quality of a model without embedding.
+    A model without embedding says the quality ``(rows, 1)``.
     """
     options: dict[str, Any] = {"indices": rows, "batch_size": BATCH, "progress": False}
     if isinstance(teacher, OnnxEmbedder):

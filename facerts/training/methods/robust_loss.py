@@ -28,11 +28,8 @@ def log_denominator(
 ) -> Tensor:
     """log((1/|C|) Σ_k exp((L_k − L_+)/τ)) ``(B,)``, so that f(τ) = τ (this + ρ).
 
-    Args:
-        logits: ``(B, K)``.
-        positive: ``(B,)`` logits of the positives.
-        temperature: ``(B,)``.
-        contrasted: ``(B, K) bool``, C of each row, at least one logit; None for all.
+    Logits are ``(B, K)``, positives and temperatures ``(B,)``; ``contrasted`` ``(B, K) bool`` is C of each row, at
+    least one logit, None for all.
     """
     scaled = (logits - positive.unsqueeze(1)) / temperature.unsqueeze(1)
     if contrasted is None:
@@ -64,15 +61,8 @@ def newton_temperature(logits: Tensor, rho: float, tau_min: float) -> Tensor:
 
     The bracket ends at (max L − mean L)/ρ, since KL(p ‖ uniform) ≤ (max L − mean L)/τ. A step that leaves the bracket,
     or is not at most half as long as the previous one, is replaced by bisection. The positive only shifts f, so it is
-    not needed.
-
-    Args:
-        logits: ``(B, K)``, of any scale and dtype.
-        rho: ρ > 0; at 0 the minimum is at infinity.
-        tau_min: τ_0 > 0.
-
-    Returns:
-        ``(B,) float64``; τ_0 where f increases from there on.
+    not needed. Logits ``(B, K)`` may have any scale and dtype; ρ > 0, as at 0 the minimum is at infinity; τ_0 > 0. The
+    result ``(B,) float64`` is τ_0 where f increases from there on.
     """
     if rho <= 0 or tau_min <= 0:
         raise ValueError(f"rho {rho} and tau_min {tau_min} must be above 0")

@@ -74,9 +74,8 @@ class IResNetBlock(ResidualBlock):
 class IResNet(nn.Sequential):
     """The trunk: ``(B, 3, S, S)`` to ``(B, features)``.
 
-    Args:
-        width: factor on the channels of every stage; the minimum is 16 channels.
-        lite: move the stride of the first stage to the stem.
+    ``width`` is a factor on the channels of every stage, of at least 16; ``lite`` moves the first stage's stride to the
+    stem.
     """
 
     def __init__(

@@ -43,12 +43,9 @@ PATCH_PLANS = {
 
 
 class PatchNetwork(nn.Module):
-    """The trunk: ``(B, 3, S, S)`` with any S to ``(B, features)``.
+    """The trunk: ``(B, 3, S, S)`` with any S to ``(B, features)``, as a plan of ``PATCH_PLANS`` says.
 
-    Args:
-        plan: name from ``PATCH_PLANS``.
-        width: factor on every number of channels, rounded to a multiple of 8.
-        dropout: probability of dropout of the features.
+    ``width`` is a factor on every number of channels, rounded to a multiple of 8; ``dropout`` is of the features.
     """
 
     def __init__(self, plan: str, *, width: float = 1.0, dropout: float = 0.0) -> None:

@@ -70,11 +70,8 @@ class QualityModule(nn.Module):
 def add_features(model: ModelProto, description: Description, tap: str | None) -> list[str]:
     """Add the inputs of the heads to the outputs of a graph, which is changed in place, each of shape (N, …).
 
-    Args:
-        tap: name of a tensor to tap, if any; feature maps are averaged over their positions.
-
-    Returns:
-        The names of the added outputs: the embedding before normalization and, if there is one, the tapped tensor.
+    They are the embedding before normalization and, if there is one, the tensor ``tap``; feature maps are averaged over
+    their positions. Returns their names.
     """
     from onnx import TensorProto, helper
 

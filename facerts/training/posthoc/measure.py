@@ -121,7 +121,6 @@ def measure_head(
         features: features of all images, first views first, from the embedder.
         measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
         has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.
-        seed: seed of the corruptions and of the bootstrap.
     """
     rows = np.flatnonzero(measured)
     clean = Subset(source, rows)

@@ -179,7 +179,6 @@ class _ImageSet:
         labels: ``(n,)`` rows of their identities' means.
         unit: ``(V·n, d)`` unit embeddings; row v·n + i is view v of image i.
         tap: ``(V·n, f)`` values of the tapped tensor.
-        centers: the means.
     """
 
     def __init__(
@@ -319,8 +318,6 @@ class QualityHeads(nn.Module):
     Args:
         embedding: ``(N, d)`` embeddings of the training images before normalization.
         tap: ``(N, f)`` values of the tapped tensor; f may be 0.
-        heads: heads of the method, by name.
-        hidden: units of each hidden layer.
         norm: use the logarithm of the embedding's norm as a further feature.
     """
 
