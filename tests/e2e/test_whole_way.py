@@ -25,7 +25,7 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
         [*command, "optim.epochs=4", "compute.threads=1", "compute.precision=fp32"],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "300"},
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
