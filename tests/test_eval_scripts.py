@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import skimage.data
 from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.detection.detector import Detection
+from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.metrics.resample import subject_counts
 from tests.scripts import load_script
@@ -58,3 +61,42 @@ def test_a_rate_of_pairs_is_resampled_by_people() -> None:
     by_person = load_script("common").resampled_rate(np.array([1.0, 0, 2]), np.array([1.0, 2, 3]))
     assert by_person[0] == 0.5
     assert ((by_person >= 0) & (by_person <= 1)).all()
+
+
+def test_what_is_found_in_photos_is_counted(
+    tmp_path: Path,
+    reference_models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    find_faces = load_script("find_faces")
+    photos, nothing = tmp_path / "photos/lfw", tmp_path / "nothing"
+    for folder, image in (
+        (photos, skimage.data.astronaut()[:256, 100:356]),
+        (nothing, skimage.data.rocket()),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "a.png").write_bytes(encode_png(np.ascontiguousarray(image)))
+    for name, value in {"PASTED": 1, "SCALES": (0.3,), "MODES": ("auto", "full")}.items():
+        monkeypatch.setattr(find_faces, name, value)
+    command = [
+        "find_faces.py",
+        "--data",
+        tmp_path,
+        "--without-faces",
+        nothing,
+        "--only",
+        "pasted",
+        "turned",
+        "none",
+    ]
+    detector = reference_models / "face_detection_yunet_2023mar.onnx"
+    monkeypatch.setattr("sys.argv", [*map(str, command), "--detector", str(detector)])
+    find_faces.main()
+    out = capsys.readouterr().out
+    # One face of some 30 pixels, which a pass over the whole photo at 1,024 pixels cannot find.
+    for line in re.findall(r"faces of .*", out):
+        assert re.search(r"of 1: one pass 0 .*; full 1 \+ ", line), line
+    assert re.findall(r"turned (\d), auto: 1 of 1 found, 1 with points within 3", out) == ["0", "1", "2", "3"]
+    assert "turned 1, one pass: 1 of 1 found, 1 with" not in out
+    assert len(re.findall(r"1 photos without faces, .*: \d+ boxes, 0 accepted", out)) == 3
