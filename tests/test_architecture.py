@@ -28,7 +28,7 @@ PACKAGES = {
     "": {"scoring/row.py": "from facerts.images.crop import Crop", "images/crop.py": "class Crop: ..."},
     "is not on a lower floor": {"images/crop.py": "from facerts.cli import app", "cli/app.py": ""},
     "in a circle": {"io/a.py": "import facerts.io.b", "io/b.py": "def f():\n    from facerts.io import a"},
-    "only training may import PyTorch": {
+    "may import PyTorch": {
         "scoring/row.py": "import torch.nn",
         "training/loop.py": "import torch",
     },

@@ -26,9 +26,9 @@ from bench import in_process, machine, parser_of, peak_mib
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.class_head.row_updates import RowUpdates
-from facerts.training.methods.margin import additive_angular
+from facerts.losses.margin import additive_angular
+from facerts.losses.partial_fc import PartialFC
+from facerts.losses.row_updates import RowUpdates
 
 IMPLEMENTATIONS = ("B x C", "a tenth of B x C", "in chunks", "in chunks, gathered", "a tenth in chunks")
 TENTH, CHUNK = 0.1, 16_384
@@ -81,7 +81,7 @@ def measure(
     device = torch.device(where)
     torch.manual_seed(0)
     ours, tenth = "chunks" in implementation, "tenth" in implementation
-    centers = ClassCenters(identities, size, chunk=CHUNK, sample=TENTH if ours and tenth else None).to(device)
+    centers = PartialFC(identities, size, chunk=CHUNK, sample=TENTH if ours and tenth else None).to(device)
     embedding = torch.randn(batch, size, device=device, requires_grad=True)
     labels = torch.randint(0, identities, (batch,), device=device)
     optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, momentum=momentum, fused=True)
@@ -109,7 +109,7 @@ def measure(
     }
 
 
-def chunked_step(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
+def chunked_step(centers: PartialFC, embedding: Tensor, labels: Tensor) -> Tensor:
     """The loss after forward and backward pass of our implementation."""
     scale = torch.tensor(SCALE, device=embedding.device)
     loss = centers(embedding, labels, lambda cosine: additive_angular(cosine, MARGIN), scale).mean()
@@ -117,18 +117,18 @@ def chunked_step(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Te
     return loss
 
 
-def full_step(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
+def full_step(centers: PartialFC, embedding: Tensor, labels: Tensor) -> Tensor:
     """The loss after forward and backward pass of the usual implementation."""
     loss = full_softmax(centers.weight, embedding, labels)
     loss.backward()  # type: ignore[no-untyped-call]
     return loss
 
 
-def sampled_step(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
+def sampled_step(centers: PartialFC, embedding: Tensor, labels: Tensor) -> Tensor:
     """As ``full_step`` for a sample of the centers, which is copied out, updated and copied back."""
-    order = torch.rand(centers.identities, device=labels.device)
+    order = torch.rand(centers.num_classes, device=labels.device)
     order[labels] = 2.0
-    indices = order.topk(int(TENTH * centers.identities)).indices.sort().values
+    indices = order.topk(int(TENTH * centers.num_classes)).indices.sort().values
     sample = centers.weight.detach()[indices].requires_grad_()
     loss = full_softmax(sample, embedding, torch.searchsorted(indices, labels))
     loss.backward()  # type: ignore[no-untyped-call]

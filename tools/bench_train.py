@@ -35,10 +35,10 @@ import torch
 from bench import alternate, in_process, machine, parser_of, peak_mib, ratios
 from plain_loop import PlainLearner
 
-from facerts.training.device import AUTOCAST, choose_precision
+from facerts.nn.device import AUTOCAST, choose_precision
+from facerts.nn.flops import count_multiply_adds
+from facerts.training.batch import Batch
 from facerts.training.learner import Learner
-from facerts.training.methods import Batch
-from facerts.training.nn.flops import count_multiply_adds
 from facerts.training.recipe import Recipe, load_recipe
 
 WARM_UP = 3
@@ -165,10 +165,10 @@ def random_batch(recipe: Recipe, identities: int, step: int) -> tuple[torch.Tens
 
 def seconds(learner: Any, crops: torch.Tensor, labels: torch.Tensor, step: int) -> float:
     """Wall time of one step."""
-    batch = Batch(labels.to(learner.device), torch.arange(len(labels)), step, seed=0)
+    batch = Batch.of(crops, labels.to(learner.device), torch.arange(len(labels)))
     synchronize(learner.device)
     start = time.perf_counter()
-    learner.step(crops, batch, 0.01)
+    learner.step(batch, step, 0.01)
     synchronize(learner.device)
     return time.perf_counter() - start
 
@@ -192,7 +192,7 @@ def memory(plain: bool, recipe: str, overrides: list[str], identities: int) -> f
 def operations(recipe: Recipe, identities: int) -> float:
     """Operations of a step per image: network and logits, forward and backward."""
     backbone = recipe.backbone
-    network = recipe.build_network(recipe.build_method())
+    network = recipe.build_network(recipe.build_loss())
     logits = identities * backbone.embedding_size * (recipe.compute.class_sample or 1.0)
     passes = FORWARD if backbone.frozen else FORWARD + BACKWARD
     return 2 * (passes * count_multiply_adds(network) + (FORWARD + BACKWARD) * logits)

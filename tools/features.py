@@ -14,7 +14,8 @@ from typing import Any
 import typer
 
 from facerts.cli.app import build_app
-from facerts.training.methods import METHODS
+from facerts.losses import LOSSES
+from facerts.losses.face_loss import setting_names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,9 +48,9 @@ def public_names() -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    """Methods with their settings."""
-    for name, method in METHODS.items():
-        yield from (f"setting {name}.{field}" for field in method.Config.model_fields)
+    """Losses with their settings."""
+    for name, loss in LOSSES.items():
+        yield from (f"setting {name}.{field}" for field in setting_names(loss))
 
 
 def files() -> Iterator[str]:

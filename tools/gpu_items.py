@@ -22,9 +22,10 @@ from typing import Any
 import torch
 from bench import seconds_of
 
+from facerts.losses import LOSSES
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.training.learner import Learner
-from facerts.training.methods import METHODS, Batch
 from facerts.training.recipe import Recipe, load_recipe
 
 PEOPLE = 64
@@ -93,13 +94,13 @@ def small_recipe(device: str, *overrides: str) -> Recipe:
     )  # fmt: skip
 
 
-def random_step(views: int, step: int, device: str) -> tuple[torch.Tensor, Batch]:
+def random_step(views: int, step: int, device: str) -> Batch:
     """Random crops of some people, the same for the same step."""
     generator = torch.Generator().manual_seed(step)
     size = 16
     crops = torch.randint(0, 256, (views * size, 112, 112, 3), dtype=torch.uint8, generator=generator)
     labels = torch.arange(size).div(2, rounding_mode="floor").repeat(views)
-    return crops, Batch(labels.to(device), torch.arange(size).repeat(views), step, seed=1)
+    return Batch.of(crops, labels.to(device), torch.arange(size).repeat(views))
 
 
 def weights(learner: Learner) -> torch.Tensor:
@@ -115,8 +116,8 @@ def same_as_on_the_cpu(device: str, rehearse: bool) -> dict[str, Any]:
     on the CPU alone when all outputs of convolutions are off by about 1e-7.
     """
     found = {}
-    for name in sorted(METHODS):
-        if METHODS[name].trains == "heads":
+    for name in sorted(LOSSES):
+        if LOSSES[name].trains == "heads":
             continue  # would need a trained network
         overrides = [f"method={name}"] if name != "rts" else []
         reference, own, rounded = (
@@ -152,8 +153,9 @@ def disturb(learner: Learner) -> None:
 
 def one_step(learner: Learner, before: torch.Tensor) -> tuple[float, torch.Tensor]:
     """The loss of the first step, and how it changes the weights."""
-    crops, batch = random_step(learner.method.views, 0, learner.device.type)
-    loss = learner.step(crops, batch, 0.05).total.double().item()
+    loss = (
+        learner.step(random_step(learner.loss.views, 0, learner.device.type), 0, 0.05).total.double().item()
+    )
     return loss, (weights(learner) - before).double()
 
 
@@ -163,14 +165,14 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
     for name in ("rts", "arcface", "magface", "adaface", "dul", "crfiqa"):
         learner = Learner(small_recipe(device, f"method={name}", "compute.precision=auto"), PEOPLE)
         inputs = [random_step(1, step, device) for step in range(2 * steps)]
-        for crops, batch in inputs[:steps]:
-            learner.step(crops, batch, 0.01)
+        for step, batch in enumerate(inputs[:steps]):
+            learner.step(batch, step, 0.01)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if device == "cuda":
                 torch.cuda.set_sync_debug_mode("warn")
-            for crops, batch in inputs[steps:]:
-                learner.step(crops, batch, 0.01)
+            for step, batch in enumerate(inputs[steps:], steps):
+                learner.step(batch, step, 0.01)
                 learner.reports.take()
             if device == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
@@ -196,7 +198,7 @@ def resume(device: str, rehearse: bool) -> dict[str, Any]:
                     state = load_checkpoint(Path(folder) / FILE)[1]
                 learner = Learner(recipe, PEOPLE)
                 learner.load_state_dict(state)
-            learner.step(*random_step(1, step, device), 0.05)
+            learner.step(random_step(1, step, device), step, 0.05)
         return weights(learner)
 
     whole = trained(None)
@@ -256,7 +258,7 @@ def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
     learner = Learner(recipe, PEOPLE)
     # Until the statistics of BatchNorm are those of the images: far from them, all outputs are huge.
     for step in range(40):
-        learner.step(*random_step(1, step, device), 0.01)
+        learner.step(random_step(1, step, device), step, 0.01)
     crops = random_step(1, 0, "cpu")[0].numpy()
     expected = learner.embedder()(crops).embedding
     found: dict[str, Any] = {}

@@ -27,7 +27,8 @@ from typer.exceptions import TyperException
 from facerts.cli.app import build_app
 from facerts.errors import Error
 from facerts.evaluation.results.result_part import ResultPart
-from facerts.training.methods import METHODS
+from facerts.losses import LOSSES
+from facerts.losses.face_loss import setting_names
 from facerts.training.recipe import load_recipe
 from facerts.version import __version__
 
@@ -156,7 +157,7 @@ NAMED_OBJECT = re.compile(r"`(facerts\.[a-z][\w.]*\w)\b[^`/]*`|^from (facerts[\w
 def name_faults(page: Path) -> Iterator[Fault]:
     """Files that a page names and that do not exist, and modules, functions and classes likewise."""
     for number, line, _ in lines(page):
-        # A placeholder; the method that docs/adding-a-method.md adds.
+        # A placeholder; the method that docs/adding-a-loss.md adds.
         if "NAME" in line or "normface" in line:
             continue
         for path in NAMED_PATH.findall(line):
@@ -256,10 +257,10 @@ def recipe_file_faults(page: Path) -> Iterator[Fault]:
 def setting_faults(page: Path) -> Iterator[Fault]:
     """Methods and settings that the page of methods leaves out."""
     text = page.read_text(encoding="utf-8")
-    for name, method in METHODS.items():
+    for name, method in LOSSES.items():
         if f"## `{name}`" not in text:
             yield page, 1, f"the method {name} is missing"
-        for setting in method.Config.model_fields:
+        for setting in setting_names(method):
             if f"`{setting}`" not in text:
                 yield page, 1, f"the setting {setting} of {name} is missing"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facerts.training.nn import BACKBONES, build_network
-from facerts.training.nn.flops import count_multiply_adds, count_parameters
+from facerts.nn import BACKBONES, build_network
+from facerts.nn.flops import count_multiply_adds, count_parameters
 
 print("| backbone | embedding | parameters, M | multiply-adds, G |\n|---|---|---|---|")
 for name in BACKBONES:

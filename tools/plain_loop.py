@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.device import AUTOCAST, choose_device, choose_precision
-from facerts.training.methods import Batch
-from facerts.training.methods.margin import additive_angular
-from facerts.training.nn import build_network
+from facerts.losses.margin import additive_angular
+from facerts.nn import build_network
+from facerts.nn.device import AUTOCAST, choose_device, choose_precision
+from facerts.training.batch import Batch
 from facerts.training.recipe import Recipe
 
 
@@ -53,9 +53,9 @@ class PlainLearner:
         target = additive_angular(cosine.gather(1, index).squeeze(1), 0.5)
         return F.cross_entropy(cosine.scatter(1, index, target.unsqueeze(1)) * 64, labels)
 
-    def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Tensor:
+    def step(self, batch: Batch, step: int, learning_rate: float) -> Tensor:
         self.network.train()
-        images = crops.to(self.device).permute(0, 3, 1, 2).contiguous().float().sub_(127.5).div_(127.5)
+        images = batch.crops.to(self.device).permute(0, 3, 1, 2).contiguous().float().sub_(127.5).div_(127.5)
         loss = self._loss(self.forward(images), batch.labels)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate

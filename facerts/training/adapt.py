@@ -22,10 +22,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from facerts.datasets import Source
 from facerts.embedding.embed import embed_source
 from facerts.errors import DataError
-from facerts.training.methods import Method
-from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.nn import FaceNetwork
-from facerts.training.nn.twin_heads import EmbeddingHead, FeatureHead
+from facerts.evaluation.while_training import NetworkEmbedder
+from facerts.nn import FaceNetwork
+from facerts.nn.twin_heads import EmbeddingHead, FeatureHead
 
 Floats = NDArray[np.float64]
 
@@ -51,13 +50,13 @@ def adapted_map(embedding: Floats, labels: NDArray[np.integer], share: float) ->
 
 
 @torch.no_grad()
-def adapt_embedding(network: FaceNetwork, method: Method, source: Source, share: float) -> _BatchNorm:
+def adapt_embedding(network: FaceNetwork, source: Source, share: float) -> _BatchNorm:
     """Adapt a network's embedding to the people of a source.
 
     Returns its BatchNorm, which now adds a bias and nothing else; see ``exported.refit_norms``.
     """
     assert source.labels is not None
-    outputs = embed_source(NetworkEmbedder(network, method), source, flip=False)
+    outputs = embed_source(NetworkEmbedder(network), source, flip=False)
     assert outputs.norm is not None
     embedding = outputs.embedding.astype(np.float64) * outputs.norm[:, None]
     try:

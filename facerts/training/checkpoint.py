@@ -16,9 +16,9 @@ from torch import Tensor
 from facerts.errors import ModelError, NonFiniteLossError, first_line
 from facerts.io.files import atomic_write, os_errors
 from facerts.io.json_file import parse_json
-from facerts.training.methods import Method
-from facerts.training.nn import FaceNetwork
-from facerts.training.nn.finite import check_finite
+from facerts.losses import FaceLoss
+from facerts.nn import FaceNetwork
+from facerts.nn.finite import check_finite
 from facerts.training.recipe import Backbone, Recipe, explain
 from facerts.training.torch_file import check_torch_file
 
@@ -183,10 +183,10 @@ def _after(own: str, initial: str) -> str:
 
 @dataclass(frozen=True)
 class ScoringNetwork:
-    """A network ready for inference, on the CPU in float32, with the method that scores its outputs."""
+    """A network ready for inference, on the CPU in float32, with the loss that scores its outputs."""
 
     network: FaceNetwork
-    method: Method
+    loss: FaceLoss
     backbone: Backbone
 
 
@@ -215,18 +215,18 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     weights = exported_weights(state) if averaged else state["network"]
     # First on the meta device: a forged recipe could claim a network of any size.
     with torch.device("meta"):
-        network, method = _build(recipe)
-    for part, module, tensors in (("network", network, weights), ("method", method.state, state["method"])):
+        network, loss = _build(recipe)
+    for part, module, tensors in (("network", network, weights), ("method", loss.state, state["method"])):
         if mismatched := mismatched_shapes(tensors, module.state_dict()):
             raise ModelError(f"{where}: the {part} does not fit the recipe ({mismatched[0]} differs)")
-    network, method = _build(recipe)
+    network, loss = _build(recipe)
     network.load_state_dict(weights)
     if not recipe.backbone.embedding:
         network.drop_embedding()
-    method.state.load_state_dict(state["method"])
+    loss.state.load_state_dict(state["method"])
     identities = len(state["centers"]["weight"])
     return TrainedNetwork(
-        network.eval(), method, recipe.backbone, recipe, state["step"], identities, origin_of(state, recipe)
+        network.eval(), loss, recipe.backbone, recipe, state["step"], identities, origin_of(state, recipe)
     )
 
 
@@ -236,9 +236,9 @@ def origin_of(state: dict[str, Any], recipe: Recipe) -> Origin:
     return Origin(recipe.data.name, recipe.data.terms).after(None if initial is None else Origin(**initial))
 
 
-def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
-    method = recipe.build_method()
-    return recipe.build_network(method), method
+def _build(recipe: Recipe) -> tuple[FaceNetwork, FaceLoss]:
+    loss = recipe.build_loss()
+    return recipe.build_network(loss), loss
 
 
 def mismatched_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:

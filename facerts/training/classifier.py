@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from facerts.errors import Error
+from facerts.losses import ClassificationLoss, FaceLoss, PartialFC
+from facerts.nn import FaceNetwork
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network
-from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods import Method
-from facerts.training.nn import FaceNetwork
 from facerts.training.recipe import Recipe
 
 
@@ -21,15 +20,15 @@ class Classifier:
     """Network and class centers of a run, in evaluation mode and without gradients of their parameters.
 
     Attributes:
-        method: its ``score`` turns the network's outputs into the exported ones.
+        loss: its ``score`` turns the network's outputs into the exported ones.
         centers: class centers of the C training identities.
     """
 
     path: Path
     network: FaceNetwork
-    method: Method
+    loss: FaceLoss
     recipe: Recipe
-    centers: ClassCenters
+    centers: PartialFC
 
     @property
     def name(self) -> str:
@@ -48,9 +47,9 @@ class Classifier:
 
     def cosines(self, embedding: Tensor) -> Tensor:
         """Cosines ``(B, C)`` of embeddings ``(B, d)`` of any norm to the class centers; an error without a softmax."""
-        if not hasattr(self.method.config, "logit_scale"):
+        if not isinstance(self.loss, ClassificationLoss):
             raise Error(
-                f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "
+                f"{self.path}: {self.loss.name} trains no softmax over class centers (it has no logit_scale), so "
                 "there are no logits; use a run of a classification method such as arcface, or a score that needs "
                 "only the embedding (ser_fiq)"
             )
@@ -63,7 +62,8 @@ class Classifier:
         the method's own quality.
         """
         cosines = self.cosines(embedding)
-        return float(self.method.config.logit_scale) * cosines
+        assert isinstance(self.loss, ClassificationLoss)
+        return self.loss.logit_scale * cosines
 
     def image_logits(self, images: Tensor) -> Tensor:
         """Logits ``(B, C)`` of network inputs ``(B, 3, 112, 112)``."""
@@ -71,7 +71,7 @@ class Classifier:
 
     def image_quality(self, images: Tensor) -> Tensor:
         """The method's own quality ``(B,)`` of network inputs ``(B, 3, 112, 112)``."""
-        return self.method.score(self.network(images))["quality"]
+        return self.loss.score(self.network(images))["quality"]
 
 
 def load_classifier(run: str | Path) -> Classifier:
@@ -79,9 +79,9 @@ def load_classifier(run: str | Path) -> Classifier:
     path = Path(run) / FILE if Path(run).is_dir() else Path(run)
     trained = load_network(path)
     _, state = load_checkpoint(path)
-    centers = ClassCenters(trained.identities, trained.recipe.backbone.embedding_size)
+    centers = PartialFC(trained.identities, trained.recipe.backbone.embedding_size)
     centers.load_state_dict(state["centers"])
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for module in (trained.network, centers, trained.method.state):
+    for module in (trained.network, centers, trained.loss.state):
         module.eval().requires_grad_(False).to(device)
-    return Classifier(path, trained.network, trained.method, trained.recipe, centers)
+    return Classifier(path, trained.network, trained.loss, trained.recipe, centers)

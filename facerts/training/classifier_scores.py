@@ -27,12 +27,12 @@ from torch import Tensor
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.recognizer_scores import stability
 from facerts.errors import Error, did_you_mean, problems_text
+from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
+from facerts.losses.noise import keyed_normal
+from facerts.losses.robust_loss import newton_temperature as robust_temperature
 from facerts.training.classifier import Classifier, load_classifier
-from facerts.training.methods.noise import keyed_normal
-from facerts.training.methods.robust_loss import newton_temperature as robust_temperature
-from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 
 # Range of a pixel in the network's input, [−1, 1]; the ε of ODIN is a share of it.
 INPUT_RANGE = 2.0
@@ -200,7 +200,7 @@ def newton_temperature(
     """± the temperature τ ≥ τ_0 that minimizes an image's robust loss against all class centers; ρ < log C.
 
     Qiu et al.: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via DRO", ICML 2024. This is
-    what their temperature network (``methods.tempnet``) learns to predict; see ``methods.robust_loss``. Of the values
+    what their temperature network (``losses.tempnet``) learns to predict; see ``losses.robust_loss``. Of the values
     1, 3 and 6, the default ρ separates held-out faces best from degraded versions of them.
     """
     max_rho = math.log(run.identities)
@@ -292,9 +292,11 @@ class ClassifierEmbedder:
 
     def __init__(self, classifier: Classifier, scores: Mapping[str, ClassifierScore]) -> None:
         self.name = classifier.name
-        self.method = classifier.method.name
+        self.method = classifier.loss.name
         self.sha256 = sha256_file(classifier.path)
-        self.without_scores = NetworkEmbedder(classifier.network, classifier.method, name=self.name)
+        self.without_scores = NetworkEmbedder(
+            classifier.network, classifier.loss.score, name=self.name, method=self.method
+        )
         self.without_scores.sha256 = self.sha256
         self._classifier, self._scores = classifier, scores
         # A score that the run cannot give says so now, not in the middle of an evaluation.

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import RecipeError, did_you_mean
-from facerts.training.methods import METHODS
+from facerts.losses import LOSSES
+from facerts.losses.face_loss import setting_names
 from facerts.training.plain_yaml import parse_yaml
 
 Fields = dict[str, Any]
@@ -54,7 +55,7 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
     _check_images(where, below, fields, {text.partition("=")[0] for text in overrides})
     method = complete.get("method", {})
     if isinstance(method, dict) and "name" not in method:
-        raise RecipeError(f"{where}: names no method; add method=NAME, one of {', '.join(sorted(METHODS))}")
+        raise RecipeError(f"{where}: names no method; add method=NAME, one of {', '.join(sorted(LOSSES))}")
     data = complete.get("data", {})
     if isinstance(data, dict) and "train" not in data:
         raise RecipeError(
@@ -72,12 +73,12 @@ def with_method(fields: Fields, name: str | None) -> Fields:
     """
     before = fields.get("method")
     settings = before if isinstance(before, dict) else {}
-    if name not in METHODS or settings.get("name") == name:
+    if name not in LOSSES or settings.get("name") == name:
         return fields
     file, base = SHIPPED / "methods" / f"{name}.yaml", fields.get("name")
     special = _parse(file.read_bytes(), file.name) if file.is_file() else {}
     special = _substitute(special, lambda variable: str(base) if variable == "base" else None)
-    known = METHODS[name].Config.model_fields
+    known = setting_names(LOSSES[name])
     kept = {key: value for key, value in settings.items() if key in known}
     changed = {**fields, "method": {"name": name, **kept}}
     if base is not None:
@@ -168,7 +169,7 @@ def _read(recipe: str | Path) -> Fields:
     names = shipped_recipes()
     if recipe in names:
         return _parse((SHIPPED / f"{recipe}.yaml").read_bytes(), recipe)
-    short = {f"{base}_{method}": (base, method) for base in names for method in METHODS}
+    short = {f"{base}_{method}": (base, method) for base in names for method in LOSSES}
     if recipe in short:
         base, method = short[recipe]
         return {"name": recipe, "base": base, "method": {"name": method}}

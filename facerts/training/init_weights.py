@@ -13,6 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.errors import ModelError
 from facerts.hub.registry import find_shipped, shipped_models
+from facerts.losses import ArcFace, FaceLoss, PartialFC
+from facerts.nn import FaceNetwork, arcface_torch, build_network, exported
 from facerts.training.checkpoint import (
     Origin,
     ScoringNetwork,
@@ -25,15 +27,12 @@ from facerts.training.checkpoint import (
     recipe_of,
     trained_network,
 )
-from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods import METHODS, Method
-from facerts.training.nn import FaceNetwork, arcface_torch, build_network, exported
 from facerts.training.recipe import Backbone
 
 
 @dataclass(frozen=True)
 class PretrainedNetwork(ScoringNetwork):
-    """A network with published weights; see ``facerts.training.nn.arcface_torch``."""
+    """A network with published weights; see ``facerts.nn.arcface_torch``."""
 
     file: Path
 
@@ -80,12 +79,12 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
         arcface_torch.check_pretrained(build(), tensors, weights)
     network = build()
     arcface_torch.load_pretrained(network, tensors, weights)
-    method = METHODS["arcface"](METHODS["arcface"].Config(), embedding_size)
-    return PretrainedNetwork(network.eval(), method, backbone, Path(weights))
+    loss = ArcFace(embedding_size=embedding_size)
+    return PretrainedNetwork(network.eval(), loss, backbone, Path(weights))
 
 
 def init_weights(
-    weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
+    weights: str | Path, network: FaceNetwork, loss: FaceLoss, centers: PartialFC | None
 ) -> InitialWeights:
     """Initialize trunk and embedding of a new network from a run, an exported file or a file of published weights.
 
@@ -94,12 +93,12 @@ def init_weights(
 
     Args:
         weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
-            that ``facerts.training.nn.arcface_torch`` can read.
+            that ``facerts.nn.arcface_torch`` can read.
         centers: changed in place; None if they are not learned.
     """
     if file := _exported_file(weights):
         model = exported.read_exported(file)
-        norms = exported.load_exported(network, model, heads=model.description.method == method.name)
+        norms = exported.load_exported(network, model, heads=model.description.method == loss.name)
         return InitialWeights(Origin(model.description.training_data, model.description.terms), norms)
     state = read_file(weights)
     if not is_checkpoint(state):
@@ -115,14 +114,14 @@ def init_weights(
             f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
             f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
         )
-    method_state, own_state = state["method"], method.state.state_dict()
-    same_method = recipe.method["name"] == method.name
+    method_state, own_state = state["method"], loss.state.state_dict()
+    same_method = recipe.method["name"] == loss.name
     if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
         loaded |= heads.keys()
-        method.state.load_state_dict({name: method_state[name] for name in own_state})
+        loss.state.load_state_dict({name: method_state[name] for name in own_state})
     network.load_state_dict({**own, **{name: tensors[name] for name in loaded}})
     rows = state["centers"]["weight"]
-    if centers is not None and rows.shape == (centers.identities, network.embedding_size):
+    if centers is not None and rows.shape == (centers.num_classes, network.embedding_size):
         centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
     return InitialWeights(origin_of(state, recipe))
 

@@ -14,19 +14,19 @@ from torch.nn.utils import clip_grad_norm_
 
 from facerts.datasets import Source
 from facerts.errors import Error
+from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
+from facerts.losses import ClassificationLoss, LossValue, PartialFC
+from facerts.losses.collectives import Processes, average_gradients
+from facerts.losses.face_heads import COVERED, NOT_A_FACE, face_losses
+from facerts.losses.row_updates import RowUpdates
+from facerts.nn import FaceNetwork, recompute_activations
+from facerts.nn.device import AUTOCAST, choose_device, choose_precision, to_device
+from facerts.nn.exported import refit_norms
 from facerts.training.adapt import adapt_embedding
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import Origin
-from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.class_head.row_updates import RowUpdates
-from facerts.training.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.training.distillation.losses import Distillation
-from facerts.training.distributed.collectives import Processes, average_gradients
-from facerts.training.face_heads import COVERED, NOT_A_FACE, face_losses
 from facerts.training.init_weights import InitialWeights, init_weights
-from facerts.training.methods import Batch, ClassificationMethod, Loss
-from facerts.training.network_embedder import NetworkEmbedder, to_network_input
-from facerts.training.nn import FaceNetwork, recompute_activations
-from facerts.training.nn.exported import refit_norms
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
 from facerts.training.weight_average import WeightAverage
@@ -71,38 +71,38 @@ class Learner:
         self.recipe = recipe
         self.processes = processes or Processes()
         self.device = choose_device(recipe.compute.device)
-        self.method = recipe.build_method()
         self.precision = choose_precision(recipe.compute.precision, self.device)
         self.autocast = AUTOCAST[self.precision]
         backbone = recipe.backbone
-        self.network = recipe.build_network(self.method).to(self.device)
-        if recipe.compute.channels_last:
-            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if recipe.compute.recompute:
-            recompute_activations(self.network)
         self.teacher = None if teacher is None else teacher.to(self.device)
-        self.centers = (
-            ClassCenters(
+        self.loss = recipe.build_loss(
+            PartialFC(
                 identities,
                 backbone.embedding_size,
                 chunk=recipe.compute.class_chunk,
                 sample=recipe.compute.class_sample,
                 seed=recipe.seed,
                 processes=self.processes,
-            ).to(self.device)
+            )
             if self.teacher is None
             else self.teacher.centers
-        )
-        self.method.state.to(self.device)
+        ).to(self.device)
+        assert self.loss.centers is not None
+        self.centers = self.loss.centers
+        self.network = recipe.build_network(self.loss).to(self.device)
+        if recipe.compute.channels_last:
+            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if recipe.compute.recompute:
+            recompute_activations(self.network)
         initial = InitialWeights()
         if backbone.weights is not None:
             learned_centers = self.centers if self.teacher is None else None
-            initial = init_weights(backbone.weights, self.network, self.method, learned_centers)
+            initial = init_weights(backbone.weights, self.network, self.loss, learned_centers)
         self.frozen = backbone.frozen or recipe.trains_heads_only
         norms = list(initial.norms)
         if backbone.adapt is not None:
             assert source is not None
-            norm = adapt_embedding(self.network, self.method, source, backbone.adapt)
+            norm = adapt_embedding(self.network, source, backbone.adapt)
             norms += [norm] if norm not in norms else []
         self.initial = initial.origin
         if self.frozen:
@@ -115,7 +115,7 @@ class Learner:
         if recipe.trains_heads_only:
             self.centers.requires_grad_(False)
         self.optimizer = build_optimizer(
-            self.method.parameter_groups(self.network, self.centers),
+            self.loss.parameter_groups(self.network),
             recipe.optim,
             fused=self.precision != "fp16",
         )
@@ -143,8 +143,10 @@ class Learner:
             # Fused optimizers leave everything as it is if this is 1; GradScaler uses it likewise.
             self.optimizer.found_inf = self._skip  # type: ignore[attr-defined]
 
-    def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
-        """Forward, backward and optimizer for this process's ``(B, 112, 112, 3) uint8`` RGB; ``reports`` gets a report.
+    def step(self, batch: Batch, step: int, learning_rate: float, ramp: float = 1.0) -> LossValue:
+        """Forward, backward and optimizer for this process's images; ``reports`` gets a report.
+
+        The step counts from 0, and ``ramp`` is the share of the margin.
 
         Raises:
             NonFiniteLossError: the loss of this or another process is not finite, unless reports are late: then taking
@@ -155,17 +157,17 @@ class Learner:
             # BatchNorm statistics of frozen layers must not change either.
             self.network.trunk.eval()
             self.network.embedding.eval()
-        self.centers.begin(batch.step)
+        self.centers.begin(step)
         self.optimizer.zero_grad(set_to_none=True)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         parts = self.recipe.compute.accumulate
         reports = []
-        for number, (images, part) in enumerate(zip(crops.chunk(parts), split(batch, parts), strict=True), 1):
+        for number, part in enumerate(batch.split(parts), 1):
             # Gradients are averaged over the processes only once, after the last part.
             with nullcontext() if number == parts or self._single else self._parallel.no_sync():
-                reports.append(self._differentiate(images, part, parts, learning_rate))
-        average_gradients(self.method.state.parameters(), self.processes)
+                reports.append(self._differentiate(part, step, parts, learning_rate, ramp))
+        average_gradients(self.loss.state.parameters(), self.processes)
         report = joined(reports)
         if self.recipe.optim.clip_norm is not None:
             norm = self._clip(self.recipe.optim.clip_norm)
@@ -182,19 +184,21 @@ class Learner:
     def _clip(self, max_norm: float) -> Tensor:
         """Clip the gradients of the network and the method; returns their norm before."""
         self.scaler.unscale_(self.optimizer)
-        return clip_grad_norm_([*self.network.parameters(), *self.method.state.parameters()], max_norm)
+        return clip_grad_norm_([*self.network.parameters(), *self.loss.state.parameters()], max_norm)
 
-    def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
+    def _differentiate(
+        self, batch: Batch, step: int, parts: int, learning_rate: float, ramp: float
+    ) -> StepReport:
         """Forward and backward pass of one part of a step."""
         images = to_network_input(
-            to_device(crops, self.device), channels_last=self.recipe.compute.channels_last
+            to_device(batch.crops, self.device), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self._loss_with_face_heads(outputs, batch, crops)
+        loss = self._loss_with_face_heads(outputs, batch, step, ramp)
         detached = replace(loss, total=loss.total.detach())
         broken = self.processes.all_reduce_sum((~detached.total.isfinite()).int())
-        report = StepReport(batch.step, learning_rate, batch.ramp, detached, broken)
+        report = StepReport(step, learning_rate, ramp, detached, broken)
         if self.reports.late:
             torch.maximum(self._skip, (broken > 0).float(), out=self._skip)
             report = report.with_outputs(outputs)
@@ -206,47 +210,50 @@ class Learner:
         self._last_total = loss.total
         return report
 
-    def _loss_with_face_heads(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
+    def _loss_with_face_heads(
+        self, outputs: dict[str, Tensor], batch: Batch, step: int, ramp: float
+    ) -> LossValue:
         """The loss of the faces, and, if there are non-faces at the end of the batch, that of the heads about both."""
         non_faces = self.recipe.non_face_size
         if not non_faces:
-            return self._loss(outputs, batch, crops)
+            return self._loss(outputs, batch, step, ramp)
         faces = len(batch.labels) - non_faces
         own = self._loss(
-            {name: values[:faces] for name, values in outputs.items()},
-            replace(
-                batch,
-                labels=batch.labels[:faces],
-                samples=batch.samples[:faces],
-                views=None if batch.views is None else batch.views[:faces],
-            ),
-            crops[:faces],
+            {name: values[:faces] for name, values in outputs.items()}, batch.rows(slice(faces)), step, ramp
         )
-        assert batch.covered is not None
         parts = face_losses(outputs, batch.labels, to_device(batch.covered, batch.labels.device))
-        parts["non_face_quality"] = self.method.non_face_loss(
+        parts["non_face_quality"] = self.loss.non_face_loss(
             {name: values[faces:] for name, values in outputs.items()}
         )
         share = non_faces / len(batch.labels)
         total = own.total + parts[NOT_A_FACE] + parts[COVERED] + share * parts["non_face_quality"]
-        return Loss(total, {**own.parts, **{k: v.detach() for k, v in parts.items()}}, own.per_image)
+        return LossValue(total, {**own.parts, **{k: v.detach() for k, v in parts.items()}}, own.per_image)
 
-    def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
+    def _loss(self, outputs: dict[str, Tensor], batch: Batch, step: int, ramp: float) -> LossValue:
         if self.teacher is None:
-            return self.method.loss(outputs, batch, self.centers)
-        views = self.teacher.embed_views(crops, batch)
+            return self.loss.of_batch(outputs, batch.labels, samples=batch.samples, step=step, ramp=ramp)
+        views = self.teacher.embed_views(batch)
         method_batch = self.teacher.method_batch(batch)
         method_outputs = {
             name: value[: len(method_batch.labels)]
             for name, value in self.teacher.method_outputs(outputs, batch, views).items()
         }
-        method = self.method.loss(method_outputs, method_batch, self.teacher.centers_for(method_batch))
+        method = self.loss.of_batch(
+            method_outputs,
+            method_batch.labels,
+            samples=method_batch.samples,
+            step=step,
+            ramp=ramp,
+            centers=self.teacher.centers_for(method_batch),
+        )
         return self.teacher.loss(outputs["embedding"], batch, method, views)
 
     def embedder(self) -> NetworkEmbedder:
         """An embedder for validation: the current network, or the moving average of its weights if it is kept."""
         network: Any = self.network if self.average is None else self.average.module
-        return NetworkEmbedder(network, self.method, name=self.recipe.name, autocast=self.autocast)
+        return NetworkEmbedder(
+            network, self.loss.score, name=self.recipe.name, method=self.loss.name, autocast=self.autocast
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later steps depend on; the noise of the methods is keyed and has no state.
@@ -258,8 +265,8 @@ class Learner:
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.module.state_dict(),
             "centers": {"weight": self._gather_rows(self.centers.weight.detach())},
-            "method": self.method.state.state_dict(),
-            "per_sample": dict(self.method.per_sample),
+            "method": self.loss.state.state_dict(),
+            "per_sample": dict(self.loss.per_sample),
             "optimizer": self._map_centers(self.optimizer.state_dict(), self._gather_rows),
             "scaler": self.scaler.state_dict(),
             "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
@@ -278,8 +285,8 @@ class Learner:
         if self.teacher is not None:
             self.teacher.load_projection(state["teacher"]["projection"])
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
-        self.method.state.load_state_dict(state["method"])
-        self.method.per_sample = {name: value.to(self.device) for name, value in state["per_sample"].items()}
+        self.loss.state.load_state_dict(state["method"])
+        self.loss.per_sample = {name: value.to(self.device) for name, value in state["per_sample"].items()}
         optimizer = self._map_centers(state["optimizer"], self._own_rows)
         self._check_moments(optimizer["state"])
         # The settings are the recipe's.
@@ -301,7 +308,7 @@ class Learner:
 
     def _gather_rows(self, rows: Tensor) -> Tensor | None:
         """The rows of all class centers on the first process, from those of each process; None on the others."""
-        identities, processes = self.centers.identities, range(self.processes.count)
+        identities, processes = self.centers.num_classes, range(self.processes.count)
         lengths = [len(self.processes.own_classes(identities, rank)) for rank in processes]
         return self.processes.gather_on_first(rows, lengths)
 
@@ -347,7 +354,7 @@ class Learner:
         """Whether the update of a class center depends only on its own gradient, which is computed once per step."""
         settings = self.recipe
         return (
-            isinstance(self.method, ClassificationMethod)
+            isinstance(self.loss, ClassificationLoss)
             and self.teacher is None
             and self.centers.weight.requires_grad
             and any(
@@ -363,23 +370,12 @@ class Learner:
                 "compute.precision fp16 trains in a single process only, because each process would choose its own "
                 "loss scale; use bf16 or fp32, or start without torchrun"
             )
-        if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
-            reason = "a recipe with a teacher" if self.teacher is not None else f"method {self.method.name}"
+        if not isinstance(self.loss, ClassificationLoss) or self.teacher is not None:
+            reason = "a recipe with a teacher" if self.teacher is not None else f"method {self.loss.name}"
             raise Error(
                 f"{reason} trains in a single process only, because its loss needs all images of a batch or all class "
                 "centers at once; start without torchrun, or use a classification method without a teacher"
             )
-
-
-def split(batch: Batch, parts: int) -> list[Batch]:
-    """Split a batch into equal parts."""
-    views = [None] * parts if batch.views is None else batch.views.chunk(parts)
-    return [
-        replace(batch, labels=labels, samples=samples, views=views)
-        for labels, samples, views in zip(
-            batch.labels.chunk(parts), batch.samples.chunk(parts), views, strict=True
-        )
-    ]
 
 
 def joined(reports: list[StepReport]) -> StepReport:
@@ -394,7 +390,7 @@ def joined(reports: list[StepReport]) -> StepReport:
     first, losses = reports[0], [report.loss for report in reports]
     return replace(
         first,
-        loss=Loss(
+        loss=LossValue(
             mean_or_sum([loss.total for loss in losses]),
             {name: mean_or_sum([loss.parts[name] for loss in losses]) for name in first.loss.parts},
             {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.loss.per_image},

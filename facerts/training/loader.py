@@ -20,12 +20,12 @@ from facerts.datasets import Joined, Source, Subset, open_source
 from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
+from facerts.losses import LOSSES
+from facerts.losses.collectives import Processes
+from facerts.losses.face_heads import NON_FACE, UNCLEAR, UNKNOWN
 from facerts.training.augment import Augmenter, Corruption, KeptViews, build_augmentation
-from facerts.training.device import CropBatch
-from facerts.training.distributed.collectives import Processes
-from facerts.training.face_heads import NON_FACE, UNCLEAR, UNKNOWN
+from facerts.training.batch import Batch
 from facerts.training.harder_data import kept_images, noisy_labels
-from facerts.training.methods import METHODS
 from facerts.training.recipe import Recipe
 
 SAMPLE_SIZE = 256
@@ -98,7 +98,7 @@ class TrainingData:
             seed=recipe.seed,
         )
         self._recipe = recipe
-        self._method = METHODS[recipe.method["name"]]
+        self._loss = LOSSES[recipe.method["name"]]
 
     def _harder(self, source: Source, recipe: Recipe) -> Source:
         """The source with what the recipe leaves out and mislabels; the same one if that is nothing.
@@ -130,7 +130,7 @@ class TrainingData:
         rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
         return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
-    def batches(self, start: int, stop: int) -> Generator[CropBatch]:
+    def batches(self, start: int, stop: int) -> Generator[Batch]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
@@ -142,7 +142,7 @@ class TrainingData:
         """
         recipe = self._recipe
         augmentation = recipe.data.augmentation
-        by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
+        by_identity = recipe.data.per_identity if self._loss.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
                 self._images,
@@ -157,7 +157,7 @@ class TrainingData:
                 recipe.labeled_size,
                 recipe.seed,
                 range(start, stop),
-                views=self._method.views,
+                views=self._loss.views,
                 per_identity=by_identity,
                 share=self._processes.own_rows(recipe.labeled_size),
                 others=tuple(self._others),
@@ -253,7 +253,7 @@ def _repeats(images: list[int]) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class CropDataset(Dataset[CropBatch]):
+class CropDataset(Dataset[Batch]):
     """Decoded, corrupted and augmented crops, a whole batch at a time.
 
     ``kept`` are the views that come again; None for a new one in every epoch.
@@ -266,14 +266,14 @@ class CropDataset(Dataset[CropBatch]):
     seed: int
     kept: KeptViews | None = None
 
-    def __getitems__(self, keys: list[SampleKey]) -> CropBatch | Error:
+    def __getitems__(self, keys: list[SampleKey]) -> Batch | Error:
         """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
         try:
             return self._batch(keys)
         except Error as error:
             return error
 
-    def _batch(self, keys: list[SampleKey]) -> CropBatch:
+    def _batch(self, keys: list[SampleKey]) -> Batch:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         covered = np.empty(len(keys), dtype=np.int64)
         for row, (epoch, index, view) in enumerate(keys):
@@ -291,7 +291,7 @@ class CropDataset(Dataset[CropBatch]):
         epochs, indices, _ = np.array(keys, dtype=np.int64).T
         if self.kept is not None:
             epochs = np.array([self.kept.number_of(*key) for key in keys], dtype=np.int64)
-        return (
+        return Batch(
             torch.from_numpy(crops),
             torch.from_numpy(self.labels[indices]),
             torch.from_numpy(indices.copy()),

@@ -19,13 +19,13 @@ from facerts.errors import Error, ModelError, first_line
 from facerts.io.console import say, warn
 from facerts.io.files import atomic_write, locked
 from facerts.io.progress import duration, progress_bar
+from facerts.losses.collectives import Processes, connected
+from facerts.nn.device import to_device
 from facerts.training import checkpoint
-from facerts.training.device import on_device, to_device
+from facerts.training.batch import Batch, on_device
 from facerts.training.distillation.losses import open_distillation
-from facerts.training.distributed.collectives import Processes, connected
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.methods import Batch
 from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
@@ -107,7 +107,7 @@ class _Run:
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)
-        self._rows = recipe.optim.batch_size * self._learner.method.views // processes.count
+        self._rows = recipe.optim.batch_size * self._learner.loss.views // processes.count
         self._has_diverged = False
 
     def train(self, deadline: float | None) -> None:
@@ -149,7 +149,7 @@ class _Run:
                 # Teachers see the crops on the host.
                 on_host = self._learner.teacher is not None
                 for batch in batches if on_host else on_device(batches, self._learner.device):
-                    self._train_step(*batch)
+                    self._train_step(batch)
                     # Asking all processes is as much of a wait as reading a number.
                     asks = not self._learner.reports.late or self.step % GROUP == 0
                     self._finish_step(stops=asks and processes.any(interrupted()))
@@ -180,14 +180,7 @@ class _Run:
                 f"{duration(reserve)} for the last validation and checkpoint"
             )
 
-    def _train_step(
-        self,
-        crops: torch.Tensor,
-        labels: torch.Tensor,
-        samples: torch.Tensor,
-        views: torch.Tensor,
-        covered: torch.Tensor,
-    ) -> None:
+    def _train_step(self, batch: Batch) -> None:
         optim, position, per_epoch = self._recipe.optim, self.pace.position, self._summary.steps_per_epoch
         rate = learning_rate(
             position,
@@ -199,9 +192,8 @@ class _Run:
             warmup=optim.warmup_epochs * per_epoch,
         )
         ramp = margin_ramp(position, self.pace.total, optim.margin_ramp)
-        labels = to_device(labels, self._learner.device)
-        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes, views, covered)
-        self._learner.step(crops, batch, rate)
+        batch = batch._replace(labels=to_device(batch.labels, self._learner.device))
+        self._learner.step(batch, self.step, rate, ramp)
         self.step += 1
         self.pace.advance(self.step)
         steps = self.step + self.pace.steps_at_this_speed(self.step - self._summary.started_at)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from facerts.training.distributed.collectives import Processes
+from facerts.losses.collectives import Processes
 from facerts.training.step_reports import GROUP
 
 # Share of the measured time of the last validation and checkpoint that is added to it.

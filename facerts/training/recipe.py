@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import torch
 import yaml
 from pydantic import (
     BaseModel,
@@ -21,11 +22,12 @@ from pydantic import (
 from facerts.errors import RecipeError, did_you_mean, field_name, problem_text, problems_text
 from facerts.images import CROP_SIZE
 from facerts.images.changes import CHANGES
+from facerts.losses import LOSSES, FaceLoss, PartialFC
+from facerts.losses.face_heads import FACE_HEADS
+from facerts.losses.face_loss import setting_names
+from facerts.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.onnx.contract import Description
 from facerts.training.compose import compose
-from facerts.training.face_heads import FACE_HEADS
-from facerts.training.methods import METHODS, Method
-from facerts.training.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -150,7 +152,7 @@ class Validation(Section):
 
 
 class Backbone(Section):
-    """The network: a name from ``facerts.training.nn.BACKBONES`` and its size.
+    """The network: a name from ``facerts.nn.BACKBONES`` and its size.
 
     Attributes:
         name: name of the backbone; ``torchvision/NAME`` is a classifier of torchvision's without its last layers.
@@ -163,7 +165,7 @@ class Backbone(Section):
             dimensions; and these embeddings, too, in training alone, if ``teacher.cosine`` or ``.similarities`` say so.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
             the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
-            published weights (``facerts.training.nn.arcface_torch``).
+            published weights (``facerts.nn.arcface_torch``).
         frozen: train only heads and class centers; trunk and embedding keep their initial weights.
         adapt: before training, adapt the embedding of the initial weights to the training people, in closed form; the
             value is the share of these people's own covariance, see ``facerts.training.adapt``. null does not.
@@ -361,16 +363,18 @@ class Recipe(Section):
     def complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Check the method's settings and fill in its defaults."""
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
-        if not isinstance(name, str) or name not in METHODS:
-            raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
-        known = METHODS[name].Config.model_fields
+        if not isinstance(name, str) or name not in LOSSES:
+            raise ValueError(f"no method {name!r}{did_you_mean(str(name), LOSSES)}")
+        known = setting_names(LOSSES[name])
         for unknown in options.keys() - known:
             raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
-        return {"name": name, **METHODS[name].Config(**options).model_dump()}
+        with torch.device("meta"):
+            loss = LOSSES[name](**options)
+        return {"name": name, **{key: getattr(loss, key) for key in known}}
 
     @model_validator(mode="after")
     def batches_fit(self) -> Recipe:
-        method = METHODS[self.method["name"]]
+        method = LOSSES[self.method["name"]]
         if method.sampler == "identities" and self.data.images_per_identity == 1:
             raise ValueError(
                 f"{method.name} draws batches of several images per identity, so data.images_per_identity must be at "
@@ -406,10 +410,11 @@ class Recipe(Section):
                 "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is left "
                 "to learn: leave out backbone.frozen or teacher"
             )
-        method = self.build_method()
-        if not method.learns_beside_embedding:
+        with torch.device("meta"):
+            loss = self.build_loss()
+        if not loss.learns_beside_embedding:
             raise ValueError(
-                f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
+                f"{loss.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
             )
         return self
 
@@ -431,9 +436,10 @@ class Recipe(Section):
                 "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
                 "teacher.method_embedding: teachers"
             )
-        method = self.build_method()
-        if not method.heads():
-            raise ValueError(f"{method.name} has no head: without an embedding there is nothing to learn")
+        with torch.device("meta"):
+            loss = self.build_loss()
+        if not loss.heads():
+            raise ValueError(f"{loss.name} has no head: without an embedding there is nothing to learn")
         return self
 
     @model_validator(mode="after")
@@ -458,7 +464,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def kept_views_are_enough(self) -> Recipe:
-        method, kept = METHODS[self.method["name"]], self.data.augmentation.views
+        method, kept = LOSSES[self.method["name"]], self.data.augmentation.views
         if kept is not None and kept < method.views:
             raise ValueError(
                 f"{method.name} compares {method.views} views of an image: set data.augmentation.views to at least "
@@ -468,7 +474,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def images_without_identity_fit(self) -> Recipe:
-        method, size = METHODS[self.method["name"]], self.optim.batch_size
+        method, size = LOSSES[self.method["name"]], self.optim.batch_size
         for name, paths, share, images in (
             ("unlabeled", self.data.unlabeled, self.data.unlabeled_share, self.unlabeled_size),
             ("non_face", self.data.non_faces, self.data.non_face_share, self.non_face_size),
@@ -498,7 +504,7 @@ class Recipe(Section):
     def trains_heads_only(self) -> bool:
         """Whether the method keeps its network: not where the embeddings that it builds on are the teachers'."""
         teachers_embed = self.teacher is not None and self.teacher.method_embedding == "teachers"
-        return METHODS[self.method["name"]].trains == "heads" and not teachers_embed
+        return LOSSES[self.method["name"]].trains == "heads" and not teachers_embed
 
     @property
     def unlabeled_size(self) -> int:
@@ -522,15 +528,15 @@ class Recipe(Section):
         learns = backbone.embedding or (teacher is not None and (teacher.cosine or teacher.similarities))
         return backbone.embedding_size if learns else 0
 
-    def build_method(self) -> Method:
-        """The method with this recipe's settings."""
-        method = METHODS[self.method["name"]]
-        config = method.Config(**{key: value for key, value in self.method.items() if key != "name"})
-        return method(config, self.backbone.embedding_size)
+    def build_loss(self, centers: PartialFC | None = None) -> FaceLoss:
+        """The loss with this recipe's settings, on these class centers; without centers, enough to score."""
+        settings = {key: value for key, value in self.method.items() if key != "name"}
+        size, classes = self.backbone.embedding_size, 0 if centers is None else centers.num_classes
+        return LOSSES[self.method["name"]](classes, size, centers=centers, seed=self.seed, **settings)
 
-    def build_network(self, method: Method) -> FaceNetwork:
-        """The network that this recipe trains, with the heads of its method and random weights."""
-        backbone, heads = self.backbone, method.heads()
+    def build_network(self, loss: FaceLoss) -> FaceNetwork:
+        """The network that this recipe trains, with the head of its loss and random weights."""
+        backbone, heads = self.backbone, loss.heads()
         if self.data.non_faces:
             heads = {**heads, **FACE_HEADS}
         if not backbone.embedding:

@@ -20,13 +20,13 @@ from torch.utils.tensorboard import SummaryWriter
 from facerts.io.console import say
 from facerts.io.files import atomic_write, refuse_link, writing
 from facerts.io.progress import duration, shown_rate
+from facerts.losses import LossValue
+from facerts.losses.collectives import Processes
+from facerts.nn.device import has_bf16
+from facerts.nn.flops import count_parameters
 from facerts.training import checkpoint
-from facerts.training.device import has_bf16
-from facerts.training.distributed.collectives import Processes
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.methods import Loss
-from facerts.training.nn.flops import count_parameters
 from facerts.training.recipe import Recipe
 from facerts.training.validation import Validator
 
@@ -68,7 +68,7 @@ class RunSummary:
         recipe, backbone = self.recipe, self.recipe.backbone
         rows = {
             "images": f"{len(data):,} of {data.identities:,} identities ({recipe.data.name})",
-            "method": learner.method.name,
+            "method": learner.loss.name,
             "backbone": f"{backbone.name}, width {backbone.width:g}, "
             + (f"embedding size {backbone.embedding_size}" if backbone.embedding else "no embedding")
             + f": {count_parameters(learner.network):,} parameters",
@@ -235,7 +235,7 @@ class Meter:
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
 
-    def add(self, loss: Loss, images: int) -> None:
+    def add(self, loss: LossValue, images: int) -> None:
         """Add the loss of a step with this many images; its tensors are on the host."""
         self._images += images
         for name, value in {"loss": loss.total, **loss.parts}.items():

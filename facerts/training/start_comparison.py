@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from facerts.datasets import Source
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
+from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.metrics.all_pairs import AllPairs, compare_all
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.training.init_weights import init_weights
-from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.recipe import Recipe
 
 # The lowest of these at which so many impostor pairs match.
@@ -75,12 +75,12 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> Sta
     """Compare a network with the weights that its recipe starts from; None if there are too few pairs."""
     weights = recipe.backbone.weights
     assert weights is not None
-    method = recipe.build_method()
-    network = recipe.build_network(method)
-    init_weights(weights, network, method, None)
+    loss = recipe.build_loss()
+    network = recipe.build_network(loss)
+    init_weights(weights, network, loss, None)
     before, after = (
         embed_source(embedder, source, flip=False, progress=False).embedding
-        for embedder in (NetworkEmbedder(network, method), trained)
+        for embedder in (NetworkEmbedder(network), trained)
     )
     return compare_embeddings(weights, source, before, after)
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from facerts.errors import NonFiniteLossError
-from facerts.training.distributed.collectives import Processes
-from facerts.training.methods import Loss
+from facerts.losses import LossValue
+from facerts.losses.collectives import Processes
 
 # Steps whose reports are read together. The host is at most so many steps ahead of the device.
 GROUP = 10
@@ -43,7 +43,7 @@ class StepReport:
     step: int
     learning_rate: float
     ramp: float
-    loss: Loss
+    loss: LossValue
     broken: Tensor
     finite_outputs: dict[str, Tensor] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class StepReport:
             {name: change(value) for name, value in values.items()}
             for values in (self.loss.parts, self.loss.per_image, self.finite_outputs)
         )
-        loss = Loss(change(self.loss.total), parts, per_image)
+        loss = LossValue(change(self.loss.total), parts, per_image)
         return replace(self, loss=loss, broken=change(self.broken), finite_outputs=finite)
 
     def check(self, processes: Processes) -> None:

@@ -19,7 +19,7 @@ from facerts.datasets.changed import ChangedCrops
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
-from facerts.evaluation import evaluate_verification
+from facerts.evaluation.while_training import measure_pairs
 from facerts.images.changes import DEGRADATIONS, apply_change
 from facerts.io.console import warn
 from facerts.metrics.all_pairs import compare_all
@@ -85,23 +85,7 @@ class Validator:
         for errors in self._errors:
             yield errors.name, errors.measure(embedder)
         for benchmark in self._benchmarks:
-            section, arrays = evaluate_verification(embedder, benchmark, flip=self._flip)
-            assert section.accuracy is not None  # pairs have folds; templates alone have none
-            if np.ptp(arrays["scores"]) == 0:
-                warn(
-                    f"{benchmark.name}: the network embeds all images alike, so its training has collapsed; start "
-                    "again with a lower optim.lr, a longer optim.warmup_epochs or a lower weight of the method's own "
-                    "term"
-                )
-            yield (
-                benchmark.name,
-                {
-                    "accuracy": section.accuracy.value,
-                    "auroc": section.auroc,
-                    "eer": section.eer,
-                    **{f"tar_at_far_{far}": point.value for far, point in section.tar_at_far.items()},
-                },
-            )
+            yield benchmark.name, measure_pairs(embedder, benchmark, flip=self._flip)
 
 
 def heldout_paths(settings: Validation) -> list[str]:

@@ -94,8 +94,8 @@ def read_checkpoint(path: Path) -> None:
 
 
 def read_exported(path: Path) -> None:
-    from facerts.training.nn import build_network, exported
-    from facerts.training.nn.twin_heads import HeadSpec
+    from facerts.nn import build_network, exported
+    from facerts.nn.twin_heads import HeadSpec
 
     heads = {"log_scale": HeadSpec(16, batch_norm=True)}
     network = build_network("mobilefacenet", width=0.125, embedding_size=4, heads=heads)

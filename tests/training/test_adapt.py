@@ -16,12 +16,12 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, RecipeError
 from facerts.evaluation import embed_source
+from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.hub.find import find_model
 from facerts.metrics.all_pairs import compare_all
 from facerts.training.adapt import adapt_embedding, adapted_map
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.start_comparison import MIN_PEOPLE, StartComparison, fnmr
 from tests.command import run
 from tests.training.conftest import MakeRecipe
@@ -83,16 +83,17 @@ def test_the_network_computes_the_map_and_the_same_quality(make_recipe: MakeReci
     norm = learner.network.embedding[1]
     for statistics in (norm.running_mean, norm.running_var, norm.bias.data):
         statistics.uniform_(0.5, 2, generator=torch.Generator().manual_seed(1))
-    embedder = NetworkEmbedder(learner.network, learner.method)
+    embedder = NetworkEmbedder(learner.network, learner.loss.score)
     before = embed_source(embedder, data.source, flip=False, progress=False)
     assert before.norm is not None
     assert data.source.labels is not None
     raw = before.embedding * before.norm[:, None].astype(np.float64)
     linear, mean = adapted_map(raw, data.source.labels, 0.1)
-    assert adapt_embedding(learner.network, learner.method, data.source, 0.1) is norm
+    assert adapt_embedding(learner.network, data.source, 0.1) is norm
     after = embed_source(embedder, data.source, flip=False, progress=False)
     expected = (raw - mean) @ linear
-    assert after.norm == pytest.approx(np.linalg.norm(expected, axis=1), rel=1e-3)
+    # The map whitens, and amplifies the rounding of float32 with it.
+    assert after.norm == pytest.approx(np.linalg.norm(expected, axis=1), abs=1e-2)
     assert after.embedding * after.norm[:, None] == pytest.approx(expected, abs=1e-2)
     np.testing.assert_array_equal(after.quality, before.quality)
 
@@ -102,9 +103,9 @@ def test_a_quality_of_the_embedding_stays_what_it_was(make_recipe: MakeRecipe) -
     learner, data = Learner(recipe, 4), TrainingData(recipe)
     # Another direction is stretched than those that the people's images determine.
     learner.network.embedding[0].weight.data[0] *= 5
-    embedder = NetworkEmbedder(learner.network, learner.method)
+    embedder = NetworkEmbedder(learner.network, learner.loss.score)
     before = embed_source(embedder, data.source, flip=False, progress=False)
-    adapt_embedding(learner.network, learner.method, data.source, 0.1)
+    adapt_embedding(learner.network, data.source, 0.1)
     after = embed_source(embedder, data.source, flip=False, progress=False)
     assert np.abs(after.embedding - before.embedding).max() > 0.1
     np.testing.assert_allclose(after.quality, before.quality, atol=1e-3 * np.ptp(before.quality))
@@ -210,4 +211,4 @@ def test_people_with_one_image_each_are_named(make_recipe: MakeRecipe, tmp_path:
     write_synthetic_faces(tmp_path / "single", identities=5, images=1)
     learner = Learner(recipe, 4)
     with pytest.raises(DataError, match=r"single: adapting needs two people.*backbone\.adapt=null"):
-        adapt_embedding(learner.network, learner.method, open_source(tmp_path / "single"), 0.1)
+        adapt_embedding(learner.network, open_source(tmp_path / "single"), 0.1)

@@ -15,6 +15,7 @@ from torch import Tensor
 from facerts.embedding.embed import embed_crops
 from facerts.errors import Error, ModelError
 from facerts.evaluation.baselines import CLASSIFIER_SCORES as RESULT_NAMES
+from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.training.checkpoint import FILE, save_checkpoint
 from facerts.training.classifier import Classifier, load_classifier
 from facerts.training.classifier_scores import (
@@ -31,7 +32,6 @@ from facerts.training.classifier_scores import (
     perturbed,
 )
 from facerts.training.learner import Learner
-from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
 from tests.training.conftest import MakeRecipe
 
@@ -80,7 +80,7 @@ def test_scores_do_not_change_the_other_outputs(
     assert {*CLASSIFIER_SCORES, "ensemble"} == set(RESULT_NAMES)
     others = [name for name in CLASSIFIER_SCORES if name not in ("mc_dropout", "ser_fiq")]
     outputs = load_run(trained_run, [*others, *FEW])(crops)
-    plain = NetworkEmbedder(classifier.network, classifier.method)(crops)
+    plain = NetworkEmbedder(classifier.network, classifier.loss.score)(crops)
     for name in ("embedding", "norm", "quality", "uncertainty"):
         np.testing.assert_array_equal(getattr(outputs, name), getattr(plain, name))
     assert set(outputs.extras) == {*plain.extras, *CLASSIFIER_SCORES}

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from facerts.training import nn as networks
+from facerts import nn as networks
+from facerts.training.batch import Batch
 from facerts.training.learner import Learner
-from facerts.training.methods import Batch
 from facerts.training.recipe import Recipe
 
 IMAGES, PEOPLE = 8, 4
@@ -66,8 +66,8 @@ def take_steps(learner: Learner, start: int, stop: int) -> list[float]:
     for step in range(start, stop):
         random = torch.Generator().manual_seed(step)
         crops = torch.randint(0, 256, (IMAGES, 112, 112, 3), dtype=torch.uint8, generator=random)
-        batch = Batch(torch.arange(IMAGES) % PEOPLE, torch.arange(IMAGES), step=step, seed=2)
-        losses.append(learner.step(crops, batch, 0.02).total.item())
+        batch = Batch.of(crops, torch.arange(IMAGES) % PEOPLE, torch.arange(IMAGES))
+        losses.append(learner.step(batch, step, 0.02).total.item())
     return losses
 
 
@@ -96,7 +96,7 @@ def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one() -> None
 
 
 WITHOUT_COMPILER = """
-from facerts.training import nn as networks
+from facerts import nn as networks
 from facerts.errors import Error
 from facerts.training.learner import Learner
 from tests.training.test_compiled import PEOPLE, Small, recipe, take_steps

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
+from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import store_description
 from facerts.training.checkpoint import FILE, save_checkpoint
@@ -23,7 +24,6 @@ from facerts.training.init_weights import open_network
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
 from tests.training.conftest import MakeRecipe
 
@@ -70,7 +70,7 @@ def test_a_network_computes_what_its_exported_file_does(
     file = export_drawn(make_recipe(own), tmp_path / "drawn.onnx", precision)
     recipe = make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9")
     learner = Learner(recipe, 4, sample=TrainingData(recipe).sample)
-    found, expected = NetworkEmbedder(learner.network, learner.method)(crops), load_embedder(file)(crops)
+    found, expected = NetworkEmbedder(learner.network, learner.loss.score)(crops), load_embedder(file)(crops)
     for value, wanted in ((found.embedding, expected.embedding), (found.norm, expected.norm)):
         assert value is not None
         assert wanted is not None
@@ -86,7 +86,7 @@ def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(
     recipe = make_recipe(f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={exported}")
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities, sample=data.sample)
-    found = NetworkEmbedder(learner.network, learner.method)(crops)
+    found = NetworkEmbedder(learner.network, learner.loss.score)(crops)
     np.testing.assert_allclose(found.embedding, load_embedder(exported)(crops).embedding, atol=1e-5)
 
     images = to_network_input(data.sample())
@@ -120,7 +120,7 @@ def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(
     )
     train(recipe, tmp_path / "run")
     ready, shipped = open_network(tmp_path / "run"), load_embedder(find_shipped("facerts-small"))(crops)
-    found = NetworkEmbedder(ready.network, ready.method)(crops)
+    found = NetworkEmbedder(ready.network, ready.loss.score)(crops)
     np.testing.assert_allclose(found.embedding, shipped.embedding, atol=1e-5)
     assert found.quality is not None
     assert shipped.quality is not None

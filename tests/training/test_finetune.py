@@ -13,16 +13,16 @@ from torch import Tensor
 
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
+from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.io.files import sha256_file
+from facerts.losses.collectives import Processes
+from facerts.losses.partial_fc import PartialFC
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import FILE, load_checkpoint
-from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.distributed.collectives import Processes
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
-from facerts.training.methods import Batch
-from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.recipe import Recipe, RecipeError
 from tests.command import run
 from tests.published import draw_published
@@ -53,7 +53,7 @@ def steps(learner: Learner, count: int) -> None:
         0, 256, (8, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
     )
     for step in range(count):
-        learner.step(crops, Batch(torch.arange(8) % 4, torch.arange(8), step=step, seed=0), 0.02)
+        learner.step(Batch.of(crops, torch.arange(8) % 4, torch.arange(8)), step, 0.02)
 
 
 def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
@@ -124,9 +124,9 @@ def test_heads_that_do_not_fit_are_initialized_randomly(
 def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage: Path) -> None:
     learner = Learner(make_recipe(), identities=8)
     _, state = load_checkpoint(first_stage / FILE)
-    parts = [ClassCenters(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
+    parts = [PartialFC(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
     for centers in parts:
-        init_weights(first_stage, learner.network, learner.method, centers)
+        init_weights(first_stage, learner.network, learner.loss, centers)
     assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
@@ -136,9 +136,9 @@ def test_the_state_of_a_method_is_loaded_by_the_same_method(
     train(Recipe.model_validate(first_recipe(drawn_faces, "adaface")), tmp_path / "run")
     _, state = load_checkpoint(tmp_path / "run" / FILE)
     recipe = make_recipe("method.name=adaface", f"backbone.weights={tmp_path / 'run'}")
-    taken = Learner(recipe, identities=8).method.state.state_dict()
+    taken = Learner(recipe, identities=8).loss.state.state_dict()
     assert_same(taken, state["method"])
-    assert not torch.equal(taken["mean"], Learner(make_recipe("method.name=adaface"), 8).method.state.mean)
+    assert not torch.equal(taken["mean"], Learner(make_recipe("method.name=adaface"), 8).loss.state.mean)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_published_weights_are_exported_with_a_description(
     assert (description.terms, description.training_data, description.recipe_sha256) == (TERMS, "", "")
     assert description.source == f"backbone.pth, SHA-256 {sha256_file(published)}"
     scored, ready = load_embedder(out)(crops), open_network(published)
-    expected = NetworkEmbedder(ready.network, ready.method)(crops)
+    expected = NetworkEmbedder(ready.network, ready.loss.score)(crops)
     np.testing.assert_allclose(scored.embedding, expected.embedding, atol=1e-5)
     np.testing.assert_allclose(scored.quality, expected.norm, rtol=1e-4)
 

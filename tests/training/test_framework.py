@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from facerts.embedding import load_embedder
+from facerts.losses import LOSSES
+from facerts.losses.arcface import ArcFace
+from facerts.losses.face_loss import LossValue, Outputs
+from facerts.losses.rts import RTS
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.methods import METHODS, Batch
-from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.method import Centers, Loss, MethodConfig, Outputs
-from facerts.training.methods.rts import RTS
 from facerts.training.recipe import RecipeError
 from tests.training.conftest import MakeRecipe
 
@@ -39,19 +41,18 @@ class Counts(ArcFace):
 
     name = "counts"
 
-    def __init__(self, config: MethodConfig, embedding_size: int = 512) -> None:
-        super().__init__(config, embedding_size)
-        self.state = _Counter(embedding_size)
+    def build_state(self) -> nn.Module:
+        return _Counter(self.embedding_size)
 
-    def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, object]]:
-        parameters = [p for p in (*network.parameters(), *centers.parameters()) if p.requires_grad]
+    def parameter_groups(self, network: nn.Module) -> list[dict[str, object]]:
+        parameters = [p for p in (*network.parameters(), *self.centers.parameters()) if p.requires_grad]
         own = {"params": list(self.state.parameters()), "lr_scale": 0.0, "weight_decay": 0.0}
         return [{"params": parameters}, own]
 
-    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
+    def compute(self, outputs: Outputs, labels: Tensor, **options: Any) -> LossValue:
         self.state.steps += 1
-        loss = super().loss(outputs, batch, centers)
-        return Loss(loss.total + self.state.gain.square().sum(), loss.parts)
+        loss = super().compute(outputs, labels, **options)
+        return LossValue(loss.total + self.state.gain.square().sum(), loss.parts)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         scored = super().score(outputs)
@@ -68,7 +69,7 @@ class _Counter(nn.Module):
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in (TwoViews, HeadsAlone, Counts):
-        monkeypatch.setitem(METHODS, method.name, method)
+        monkeypatch.setitem(LOSSES, method.name, method)
 
 
 def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: MakeRecipe) -> None:
@@ -115,7 +116,7 @@ def test_training_heads_does_not_change_the_network(make_recipe: MakeRecipe, tmp
     assert torch.equal(learner.centers.weight, first["centers"]["weight"])
     crops = torch.randint(0, 256, (16, 112, 112, 3), dtype=torch.uint8)
     for step in range(3):
-        learner.step(crops, Batch(torch.arange(16) % 8, torch.arange(16), step=step, seed=0), 0.05)
+        learner.step(Batch.of(crops, torch.arange(16) % 8, torch.arange(16)), step, 0.05)
     after = learner.network.state_dict()
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert changed
@@ -132,8 +133,8 @@ def test_a_methods_state_is_saved_resumed_and_exported(make_recipe: MakeRecipe, 
     assert torch.equal(state["method"]["gain"], torch.full((16,), 3.0))
     learner = Learner(recipe, identities=8)
     learner.load_state_dict(state)
-    assert learner.method.state.steps == 4
-    assert load_network(tmp_path / "run").method.state.steps == 4
+    assert learner.loss.state.steps == 4
+    assert load_network(tmp_path / "run").loss.state.steps == 4
     export_run(tmp_path / "run", tmp_path / "m.onnx")
     outputs = load_embedder(tmp_path / "m.onnx")(np.zeros((2, 112, 112, 3), dtype=np.uint8))
     assert outputs.quality is not None

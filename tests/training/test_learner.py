@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from facerts.errors import NonFiniteLossError
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import save_checkpoint
 from facerts.training.learner import Learner
-from facerts.training.methods import Batch
 from tests.training.conftest import MakeRecipe
 
 
@@ -19,8 +19,8 @@ def crops(count: int = 8) -> torch.Tensor:
     )
 
 
-def batch(count: int = 8, step: int = 0) -> Batch:
-    return Batch(torch.arange(count) % 4, torch.arange(count), step=step, seed=0)
+def batch(count: int = 8) -> Batch:
+    return Batch.of(crops(count), torch.arange(count) % 4, torch.arange(count))
 
 
 def copy_of(learner: Learner) -> list[torch.Tensor]:
@@ -31,7 +31,7 @@ def test_the_memory_format_does_not_change_the_loss(make_recipe: MakeRecipe) -> 
     recipes = (
         make_recipe(f"compute.channels_last={last}", "backbone.dropout=0") for last in ("true", "false")
     )
-    losses = [Learner(recipe, 4).step(crops(), batch(), 0.02).total.item() for recipe in recipes]
+    losses = [Learner(recipe, 4).step(batch(), 0, 0.02).total.item() for recipe in recipes]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -47,7 +47,7 @@ def test_clipping_bounds_the_step_of_the_network_and_not_of_the_class_centers(
         if precision == "fp16":
             learner.scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
         *network, centers = copy_of(learner)
-        norms.append(learner.step(crops(), batch(), 1.0).parts.get("gradient_norm"))
+        norms.append(learner.step(batch(), 0, 1.0).parts.get("gradient_norm"))
         *after, centers_after = copy_of(learner)
         squares = [(old - new).square().sum() for old, new in zip(network, after, strict=True)]
         return float(torch.stack(squares).sum().sqrt()), centers_after - centers
@@ -66,7 +66,7 @@ def test_an_overflow_of_fp16_is_not_in_the_log(make_recipe: MakeRecipe) -> None:
     learner = Learner(make_recipe("compute.precision=fp16", "optim.clip_norm=1"), identities=4)
     before = copy_of(learner)
     learner.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126)
-    assert "gradient_norm" not in learner.step(crops(), batch(), 0.1).parts
+    assert "gradient_norm" not in learner.step(batch(), 0, 0.1).parts
     assert all(torch.equal(old, new) for old, new in zip(before, copy_of(learner), strict=True))
 
 
@@ -76,14 +76,14 @@ def test_a_non_finite_loss_changes_no_weight_and_names_what_broke(make_recipe: M
         learner.network.heads["log_scale"][0].weight.fill_(float("inf"))
     before = copy_of(learner)
     with pytest.raises(NonFiniteLossError, match=r"at step 7: .*network outputs not finite: log_scale"):
-        learner.step(crops(), batch(step=7), 0.02)
+        learner.step(batch(), 7, 0.02)
     for old, new in zip(before, copy_of(learner), strict=True):
         assert torch.equal(old, new)
 
 
 def test_validation_leaves_the_network_in_training(make_recipe: MakeRecipe) -> None:
     learner = Learner(make_recipe(), identities=4)
-    learner.step(crops(), batch(), 0.02)
+    learner.step(batch(), 0, 0.02)
     state = {name: value.clone() for name, value in learner.network.state_dict().items()}
     outputs = learner.embedder()(crops().numpy())
     assert outputs.embedding.shape == (8, 16)
@@ -98,7 +98,7 @@ def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
 ) -> None:
     recipe = make_recipe(f"optim.algorithm={algorithm}")
     learner = Learner(recipe, identities=4)
-    learner.step(crops(), batch(), 0.02)
+    learner.step(batch(), 0, 0.02)
     state = learner.state_dict()
     state["optimizer"]["param_groups"][0]["weight_decay"] = 1e30
     restored = Learner(recipe, identities=4)

@@ -10,11 +10,11 @@ import torch
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import shuffle
 from facerts.datasets import open_source
-from facerts.training.device import CropBatch
+from facerts.training.batch import Batch
 from facerts.training.loader import TrainingData
 from tests.training.conftest import MakeRecipe
 
-Batches = list[CropBatch]
+Batches = list[Batch]
 
 # Two epochs of four batches each, and into the third.
 STEPS = 9

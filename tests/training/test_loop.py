@@ -12,15 +12,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
 from facerts.io.files import locked
+from facerts.losses.rts import RTS
 from facerts.training import checkpoint
 from facerts.training.loop import train
-from facerts.training.methods.rts import RTS
 from tests.command import no_larger_files, run_process
 from tests.training.conftest import MakeRecipe
 
@@ -95,17 +96,17 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     class Killed(BaseException):
         """Stands in for a kill, which no handler sees."""
 
-    original = RTS.loss
+    original = RTS.of_batch
 
-    def die_at_step_5(self: RTS, outputs: object, batch: object, centers: object) -> object:
-        if batch.step == 5:  # type: ignore[attr-defined]
+    def die_at_step_5(self: RTS, *arguments: Any, step: int, **options: Any) -> object:
+        if step == 5:
             raise Killed
-        return original(self, outputs, batch, centers)  # type: ignore[arg-type]
+        return original(self, *arguments, step=step, **options)
 
-    monkeypatch.setattr(RTS, "loss", die_at_step_5)
+    monkeypatch.setattr(RTS, "of_batch", die_at_step_5)
     with pytest.raises(Killed):
         train(recipe, tmp_path / "cut")
-    monkeypatch.setattr(RTS, "loss", original)
+    monkeypatch.setattr(RTS, "of_batch", original)
     torch.manual_seed(99)  # a resumed run does not depend on the state of the global generator
     capsys.readouterr()
     train(recipe, tmp_path / "cut", resume=True)
@@ -205,10 +206,10 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_its_workers(
 @pytest.mark.parametrize(
     "failing",
     [
-        "loader.CropDataset._batch",
-        "methods.rts.RTS.loss",
-        "run_summary.RunLog.write",
-        "loop.Validator.measure",
+        "training.loader.CropDataset._batch",
+        "losses.rts.RTS.compute",
+        "training.run_summary.RunLog.write",
+        "training.loop.Validator.measure",
     ],
 )
 def test_workers_end_with_the_run_while_its_error_is_reported(
@@ -217,7 +218,7 @@ def test_workers_end_with_the_run_while_its_error_is_reported(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(f"facerts.training.{failing}", fail)
+    monkeypatch.setattr(f"facerts.{failing}", fail)
     with pytest.raises(MemoryError) as held:
         train(make_recipe("data.workers=1"), tmp_path / "run")
     assert not multiprocessing.active_children(), held.value

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from facerts.errors import Error
+from facerts.losses.collectives import Processes
 from facerts.training import loop
 from facerts.training.checkpoint import load_checkpoint
-from facerts.training.distributed.collectives import Processes
 from facerts.training.pace import Pace
 from tests.training.conftest import MakeRecipe
 

@@ -14,13 +14,13 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error
+from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.training.checkpoint import load_network
 from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
 from facerts.training.validation import TeachersErrors
 from tests.foreign import write_description, write_embedder
@@ -61,7 +61,7 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     exported = OnnxQuality(tmp_path / "q.onnx")
     assert set(exported.description.outputs) == {"quality", "uncertainty", "log_scale"}
     assert exported.description.embedding_size is None
-    expected = NetworkEmbedder(trained.network, trained.method)(crops).quality
+    expected = NetworkEmbedder(trained.network, trained.loss.score)(crops).quality
     # Weights in 16 bits have eleven binary digits; a sum of large terms may be near zero.
     assert np.ptp(expected) > 0.01
     np.testing.assert_allclose(exported(crops), expected, rtol=1e-3, atol=1e-3 * np.ptp(expected))

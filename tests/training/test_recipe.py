@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from facerts.errors import RecipeError
+from facerts.losses import LOSSES
+from facerts.losses.face_loss import setting_names
 from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.compose import SHIPPED, shipped_recipes
 from facerts.training.loop import train
-from facerts.training.methods import METHODS
 from facerts.training.recipe import changed_fields, load_recipe
 from tests.command import run
 from tests.training.conftest import MakeRecipe
@@ -41,7 +42,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_equal(tmp_path: Path) -> None:
-    composed = [f"{base}_{method}" for base in BASES for method in METHODS]
+    composed = [f"{base}_{method}" for base in BASES for method in LOSSES]
     for name in {*shipped_recipes(), *composed} - {*BASES}:
         recipe = load_recipe(name, ["data.train=people"] if name == "my_faces" else [])
         assert recipe.name == name
@@ -59,7 +60,7 @@ def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of
     None
 ):
     for base in BASES:
-        recipes = {method: load_recipe(base, [f"method={method}"]) for method in METHODS}
+        recipes = {method: load_recipe(base, [f"method={method}"]) for method in LOSSES}
         for method, recipe in recipes.items():
             assert recipe.name == f"{base}_{method}"
             assert recipe == load_recipe(recipe.name)
@@ -94,7 +95,7 @@ def test_fine_tuning_continues_from_its_first_stage() -> None:
 
 def test_a_methods_file_leaves_open_only_what_depends_on_the_data() -> None:
     for file in (SHIPPED / "methods").iterdir():
-        settings = METHODS[Path(file.name).stem].Config.model_fields.keys()
+        settings = setting_names(LOSSES[Path(file.name).stem])
         given = yaml.safe_load(file.read_text()).get("method", {}).keys()
         assert settings - given <= {"logit_scale", "rho", "margin_gradient"}, file.name
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from facerts.errors import NonFiniteLossError
+from facerts.losses import LossValue
+from facerts.losses.collectives import Processes
 from facerts.training import learner as learner_module
-from facerts.training.distributed.collectives import Processes
+from facerts.training.batch import Batch
 from facerts.training.learner import Learner
 from facerts.training.loop import train
-from facerts.training.methods import Batch, Loss
 from facerts.training.step_reports import GROUP, StepReport, StepReports
 from tests.training.conftest import MakeRecipe
 
@@ -19,7 +20,7 @@ BROKEN_STEP = 3
 
 
 def report(step: int, *, broken: bool = False) -> StepReport:
-    loss = Loss(
+    loss = LossValue(
         torch.tensor(float("nan") if broken else 10.0 + step),
         {"kl": torch.tensor(0.1 * step), "clamped": torch.tensor(2**40 + step)},
         {"v": torch.tensor([0.25 * step, 0.5, 1.0])},
@@ -81,7 +82,7 @@ def test_weights_stay_as_they_were_before_a_late_non_finite_loss(
 
     def steps(start: int, stop: int) -> None:
         for step in range(start, stop):
-            learner.step(crops, Batch(torch.arange(8) % 4, torch.arange(8), step, seed=0), 0.02)
+            learner.step(Batch.of(crops, torch.arange(8) % 4, torch.arange(8)), step, 0.02)
             learner.reports.take()
 
     steps(0, BROKEN_STEP)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.fx.experimental import _config as experimental
 
+from facerts.losses import LOSSES
+from facerts.training.batch import Batch
 from facerts.training.init_weights import InitialWeights
 from facerts.training.learner import Learner
-from facerts.training.methods import METHODS, Batch
 from facerts.training.recipe import Recipe
 from facerts.training.step_reports import GROUP
 from tests.training.conftest import MakeRecipe
@@ -40,21 +41,21 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def waits(recipe: Recipe, steps: int) -> list[str]:
     """The waits of some steps and their reports."""
     learner = Learner(recipe, PEOPLE)
-    views = learner.method.views
+    views = learner.loss.views
     found = Waits()
     with found:
         for step in range(steps):
             labels = torch.empty(views * IMAGES, dtype=torch.int64, device=META)
-            batch = Batch(labels, torch.arange(IMAGES).repeat(views), step, seed=0)
-            learner.step(torch.empty((views * IMAGES, 112, 112, 3), dtype=torch.uint8), batch, 0.1)
+            crops = torch.empty((views * IMAGES, 112, 112, 3), dtype=torch.uint8)
+            learner.step(Batch.of(crops, labels, torch.arange(IMAGES).repeat(views)), step, 0.1)
             learner.reports.take()
     return found.lines
 
 
 @pytest.mark.usefixtures("fake_device")
-@pytest.mark.parametrize("name", [*FAST, *(slow(name) for name in sorted({*METHODS} - {*FAST}))])
+@pytest.mark.parametrize("name", [*FAST, *(slow(name) for name in sorted({*LOSSES} - {*FAST}))])
 def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None:
-    overrides = ["backbone.weights=unused"] if METHODS[name].trains == "heads" else []
+    overrides = ["backbone.weights=unused"] if LOSSES[name].trains == "heads" else []
     found = waits(make_recipe(NETWORK, f"method.name={name}", *overrides), GROUP)
     # One for the reports.
     assert len(found) <= (GROUP + 1 if name in WAIT_EACH_STEP else 1), found

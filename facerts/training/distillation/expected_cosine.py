@@ -31,9 +31,9 @@ from facerts.embedding.output_cache import OutputCache
 from facerts.errors import Error
 from facerts.io.console import say
 from facerts.io.progress import progress_bar
-from facerts.training.device import to_device
+from facerts.nn.device import to_device
+from facerts.training.batch import Batch
 from facerts.training.distillation.view_embeddings import FILE_IMAGES, STORED, ViewEmbeddings
-from facerts.training.methods import Batch
 
 # Cosines ``(B,)`` of the given views of the given images to their own centers.
 Cosines = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
@@ -86,7 +86,6 @@ class ExpectedCosines:
 
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
         """For each image of a batch, q as ``expected`` and n / (m + n) as ``expected_share``, ``(B,)`` each."""
-        assert batch.views is not None
         samples, views = batch.samples.numpy(), batch.views.numpy()
         found = {"expected": self.values[samples, views], "expected_share": self._share[samples]}
         return {name: to_device(torch.from_numpy(rows), batch.labels.device) for name, rows in found.items()}

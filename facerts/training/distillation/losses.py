@@ -20,7 +20,6 @@ compared with its own original, as the only image of a person. A network without
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +30,14 @@ from torch.nn import functional as F
 
 from facerts.datasets import Joined, Source
 from facerts.errors import Error
-from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.device import to_device
+from facerts.losses import LossValue
+from facerts.losses.face_loss import Outputs
+from facerts.losses.leave_one_out_means import LeaveOneOutMeans
+from facerts.nn.device import to_device
+from facerts.training.batch import Batch
 from facerts.training.distillation.expected_cosine import ExpectedCosines
 from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined, open_qualities
 from facerts.training.distillation.view_embeddings import ViewEmbeddings
-from facerts.training.methods import Batch, Loss
-from facerts.training.methods.method import Outputs
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
 
@@ -111,23 +111,24 @@ class Distillation(nn.Module):
         """The first images of a batch, those that the method's loss is computed on, each with an identity."""
         if self._settings.method_embedding == "student":
             labeled = int((batch.samples < self._labeled).sum())
-            return replace(batch, labels=batch.labels[:labeled], samples=batch.samples[:labeled])
+            return batch.rows(slice(labeled))
         own = to_device(self._identities + batch.samples - self._labeled, batch.labels.device)
-        return replace(batch, labels=torch.where(batch.labels < 0, own, batch.labels))
+        return batch._replace(labels=torch.where(batch.labels < 0, own, batch.labels))
 
     def centers_for(self, batch: Batch) -> LeaveOneOutMeans:
         """The mean embeddings of the identities, each image of the batch left out of its own."""
         return self.centers.without(self.targets[self._rows(batch)], batch.labels)
 
-    def embed_views(self, crops: Tensor, batch: Batch) -> Tensor | None:
+    def embed_views(self, batch: Batch) -> Tensor | None:
         """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them."""
         if self._ensemble is None:
             return None
         if self._views is not None:
-            assert batch.views is not None
             found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
             return torch.from_numpy(found).to(self.embeddings.device)
-        return torch.from_numpy(self._ensemble.embed_crops(crops.cpu().numpy())).to(self.embeddings.device)
+        return torch.from_numpy(self._ensemble.embed_crops(batch.crops.cpu().numpy())).to(
+            self.embeddings.device
+        )
 
     def method_outputs(self, outputs: Outputs, batch: Batch, views: Tensor | None) -> Outputs:
         """The outputs for the method's loss: the network's, or with what the teachers say of the view instead.
@@ -148,7 +149,9 @@ class Distillation(nn.Module):
         labels = self._people[rows]
         return self.centers.without(self.targets[rows], labels).own(unit, labels).numpy()
 
-    def loss(self, embedding: Tensor, batch: Batch, method: Loss, views: Tensor | None = None) -> Loss:
+    def loss(
+        self, embedding: Tensor, batch: Batch, method: LossValue, views: Tensor | None = None
+    ) -> LossValue:
         """The total loss of a step, with the method's on the labeled images; the batch has the unlabeled ones, too.
 
         ``embedding`` ``(B, d)`` is the network's, d is 0 if it has none; ``views`` ``(B, D)`` are the teachers', see
@@ -156,7 +159,7 @@ class Distillation(nn.Module):
         """
         rows, weights = self._rows(batch), self._settings
         if not embedding.shape[1]:
-            return Loss(weights.method * method.total, method.parts, method.per_image)
+            return LossValue(weights.method * method.total, method.parts, method.per_image)
         of_view = weights.target == "view"
         if of_view:
             assert views is not None
@@ -171,7 +174,7 @@ class Distillation(nn.Module):
             weights.cosine * distance + weights.similarities * similarities + weights.method * method.total
         )
         parts = {"teacher_distance": distance.detach(), "teacher_similarities": similarities.detach()}
-        return Loss(total, {**parts, **method.parts}, method.per_image)
+        return LossValue(total, {**parts, **method.parts}, method.per_image)
 
     def _rows(self, batch: Batch) -> Tensor:
         return to_device(batch.samples, self.embeddings.device)

@@ -18,19 +18,19 @@ from facerts.datasets.sampler import hold_out_identities
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.errors import DataError, Error, ModelError, did_you_mean
+from facerts.evaluation.while_training import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
+from facerts.losses.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
+from facerts.nn import for_inference
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import write_module
-from facerts.training.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
 from facerts.training.init_weights import PretrainedNetwork, open_network
-from facerts.training.network_embedder import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
-from facerts.training.nn import for_inference
 from facerts.training.validation import heldout_paths
 from facerts.version import __version__
 
@@ -71,8 +71,8 @@ class _ScoringModule(nn.Module):
     def __init__(self, trained: ScoringNetwork, names: Sequence[str]) -> None:
         super().__init__()
         self.network = for_inference(trained.network)
-        self.state = trained.method.state
-        self._score = trained.method.score
+        self.state = trained.loss.state
+        self._score = trained.loss.score
         self._names = tuple(names)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
@@ -96,7 +96,7 @@ def export_run(
     Quality and match thresholds are chosen on the people that the run held out, as ``calibrate`` chooses them.
 
     Args:
-        run: folder of the run, checkpoint, or file of published weights (``facerts.training.nn.arcface_torch``).
+        run: folder of the run, checkpoint, or file of published weights (``facerts.nn.arcface_torch``).
         out: path of the .onnx file; written only if it passes the parity check.
         precision: "fp32"; "fp16", with weights stored in 16 bits; or "int8", with convolutions in 8 bits. See
             ``facerts.export.quantize``.
@@ -164,7 +164,7 @@ def _calibrate_face_heads(trained: TrainedNetwork, people: Source) -> None:
 
 
 def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
-    outputs = NetworkEmbedder(trained.network, trained.method)(crops)
+    outputs = NetworkEmbedder(trained.network, trained.loss.score)(crops)
     broken = [
         name
         for name in STANDARD_OUTPUTS
@@ -186,7 +186,7 @@ def check_parity(
 ) -> Parity:
     """Compare an exported file with the network it was exported from."""
     precision = exported.description.precision
-    expected = NetworkEmbedder(trained.network, trained.method)(crops)
+    expected = NetworkEmbedder(trained.network, trained.loss.score)(crops)
     actual = exported(crops)
     if not isinstance(actual, FaceOutputs):
         actual = replace(expected, quality=actual)
@@ -225,7 +225,7 @@ def describe(
     return Description(
         schema=SCHEMA,
         name=name,
-        method=trained.method.name,
+        method=trained.loss.name,
         backbone=f"{backbone.name} width {backbone.width:g}",
         embedding_size=trained.network.embedding_size or None,
         precision=precision,
@@ -242,7 +242,7 @@ def describe(
 
 @torch.no_grad()
 def _output_names(trained: ScoringNetwork) -> list[str]:
-    scored = trained.method.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
+    scored = trained.loss.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
     absent = () if trained.network.embedding_size else ("embedding", "norm")
     return [name for name in scored if name not in absent]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets import Source, Subset, open_source
@@ -21,10 +22,11 @@ from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
+from facerts.losses import LOSSES, FaceLoss
+from facerts.losses.face_loss import setting_names
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.wire import replace_entry
-from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc.features import (
     AUGMENTATION,
@@ -78,44 +80,41 @@ class GraftResult:
         )
 
 
-def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Method:
-    """Build a method, with its own parameters drawn by the seed; PyTorch's global generator does not change."""
-    with torch.random.fork_rng():
+def build_loss(name: str, overrides: Sequence[str], embedding_size: int, seed: int) -> FaceLoss:
+    """A loss with settings of the form ``key=value``; PyTorch's global generator does not change."""
+    if name not in LOSSES:
+        raise Error(f"no method {name!r}{did_you_mean(name, LOSSES)}")
+    settings = _parse(name, setting_names(LOSSES[name]), overrides)
+    with torch.random.fork_rng(), _settings_of(name):
         torch.manual_seed(seed)
-        return METHODS[name](config, embedding_size)
-
-
-def configure(name: str, overrides: Sequence[str]) -> Any:
-    """Parse settings of a method, of the form ``key=value``."""
-    if name not in METHODS:
-        raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
-    config = _parse(METHODS[name].Config, name, overrides)
-    if not _learns(name, config):
-        suitable = [known for known in METHODS if _learns(known, METHODS[known].Config())]
+        loss = LOSSES[name](embedding_size=embedding_size, seed=seed, **settings)
+    if not loss.learns_beside_embedding:
+        suitable = [known for known in LOSSES if LOSSES[known]().learns_beside_embedding]
         raise Error(
             f"{name} trains only the embedding, which does not change post hoc; use one of {', '.join(suitable)}"
         )
-    return config
+    return loss
 
 
-def _parse(section: type[BaseModel], name: str, overrides: Sequence[str], **fields: Any) -> Any:
-    """A section of settings, of which some are changed by ``key=value``."""
+def _parse(name: str, known: Collection[str], overrides: Sequence[str]) -> dict[str, Any]:
+    """Settings of the form ``key=value``."""
+    fields: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
-        known = section.model_fields
         if key not in known:
             raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
         fields[key] = parse_yaml(value, f"{override!r}")
+    return fields
+
+
+@contextmanager
+def _settings_of(name: str) -> Iterator[None]:
     try:
-        return section(**fields)
+        yield
     except ValidationError as error:
         raise Error(f"{name}: {problems_text(error.errors())}") from error
-
-
-def _learns(name: str, config: Any) -> bool:
-    return build_method(name, config, 2, 0).learns_beside_embedding
 
 
 def add_quality(
@@ -155,9 +154,12 @@ def add_quality(
     out = Path(out)
     settings = settings or HeadSettings()
     of_views = [text for text in overrides if text.startswith(OF_VIEWS)]
-    config = configure(method, [text for text in overrides if text not in of_views])
+    of_loss = [text for text in overrides if text not in of_views]
+    build_loss(method, of_loss, 2, settings.seed)
     changes = [text.removeprefix(OF_VIEWS) for text in of_views]
-    augmentation = _parse(Augmentation, "augmentation", changes, **AUGMENTATION.model_dump())
+    with _settings_of("augmentation"):
+        changed = _parse("augmentation", Augmentation.model_fields, changes)
+        augmentation = Augmentation(**{**AUGMENTATION.model_dump(), **changed})
     source = _with_identities(data)
     with scratch_folder() as scratch:
         file, pack_description = (
@@ -172,7 +174,7 @@ def add_quality(
     feature_embedder = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
     features_cache = OutputCache(out.with_suffix(".features") if cache is None else cache)
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
-    built = build_method(method, config, size, settings.seed)
+    built = build_loss(method, of_loss, size, settings.seed)
     settings = replace(settings, norm=_uses_norm(built, description, settings.norm, tap))
     features = cached_features(
         feature_embedder,
@@ -249,7 +251,7 @@ def _describe(
     )
 
 
-def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
+def _views(method: FaceLoss, count: int | None, augmentation: Augmentation, seed: int) -> Views:
     if count is None:
         count = 1 if method.views == 1 else DEFAULT_VIEWS
     if count < method.views:
@@ -263,7 +265,7 @@ def _views(method: Method, count: int | None, augmentation: Augmentation, seed: 
     return Views(count, augmentation, seed)
 
 
-def _uses_norm(method: Method, description: Description, norm: bool | None, tap: str | None) -> bool:
+def _uses_norm(method: FaceLoss, description: Description, norm: bool | None, tap: str | None) -> bool:
     """Whether the heads use the embedding's norm; by default if it is available and there are heads."""
     available = _has_norm(description)
     if norm and not available:

@@ -1,4 +1,4 @@
-"""Trains a method's quality heads and its own parameters on fixed features, with the method's own loss."""
+"""Trains the head of a loss and its own parameters on fixed features."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,15 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.datasets.sampler import epoch_order, identity_order
 from facerts.errors import DataError, Error, NonFiniteLossError
 from facerts.io.console import say
 from facerts.io.progress import progress_bar
-from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.device import choose_device
-from facerts.training.methods import Batch, Method
-from facerts.training.nn import HeadSpec
-from facerts.training.nn.twin_heads import FeatureHead
+from facerts.losses import FaceLoss
+from facerts.losses.leave_one_out_means import LeaveOneOutMeans
+from facerts.nn import HeadSpec
+from facerts.nn.device import choose_device
+from facerts.nn.twin_heads import FeatureHead
+from facerts.training.loader import SampleKey, StepSampler
 from facerts.training.posthoc.features import Features, Labels
 
 # Fewer people to measure on would give no useful intervals.
@@ -72,7 +73,7 @@ class TrainedHeads:
     """
 
     heads: QualityHeads
-    method: Method
+    method: FaceLoss
     loss: list[float]
     heldout_loss: list[float]
     images: int
@@ -81,11 +82,11 @@ class TrainedHeads:
     measured: NDArray[np.bool_]
 
 
-def train_heads(method: Method, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
-    """Train a method's heads on features.
+def train_heads(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
+    """Train a loss's head on features.
 
     Args:
-        method: its ``state`` is trained too.
+        loss: its ``state`` is trained too.
         features: features of V views of N images, all first views first.
         labels: ``(N,)`` identities of the images, numbered without gaps.
 
@@ -95,7 +96,7 @@ def train_heads(method: Method, features: Features, labels: Labels, settings: He
     # PyTorch's global generator must not change for the caller.
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
-        return _Training(method, features, labels, settings).run()
+        return _train(loss, features, labels, settings)
 
 
 def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
@@ -120,65 +121,13 @@ def measured_half(labels: Labels, held: NDArray[np.bool_], seed: int) -> NDArray
     )
 
 
-class Batches:
-    """Batches of row indices as a method declares them: how many views of an image, and whether several of an identity.
-
-    Row v·N + i is view v of image i, one of V; ``labels`` are the identities ``(N,)`` of the images.
-    """
-
-    def __init__(self, method: Method, labels: Labels, views: int, per_identity: int, seed: int) -> None:
-        self._labels = labels
-        self._views, self._method_views = views, method.views
-        self._per_identity = per_identity if method.sampler == "identities" else None
-        # Otherwise the loss of an image does not depend on the rest of the batch.
-        self._compares = method.views > 1 or method.sampler == "identities"
-        self._seed = seed
-
-    def of_epoch(self, epoch: int, size: int) -> list[Tensor]:
-        """Rows ``(M·size,)`` of each step, for M views of each image; all first views come first.
-
-        A short last batch is dropped: BatchNorm cannot train on a single image.
-        """
-        rows = self._rows(self._order(epoch), epoch)
-        return [rows[:, step * size : (step + 1) * size].reshape(-1) for step in range(rows.shape[1] // size)]
-
-    def of_all(self, size: int) -> list[Tensor]:
-        """Rows ``(M·B,)`` of batches that cover all images, B at most ``size``, always the same; to measure a loss."""
-        count = len(self._labels)
-        if not self._compares:
-            return [part.reshape(-1) for part in torch.split(self._rows(np.arange(count), 0), size, dim=1)]
-        # Shuffled and of similar sizes, because each image is contrasted with its batch.
-        parts = self._rows(self._order(0), 0).tensor_split(max(-(-count // size), 1), dim=1)
-        return [part.reshape(-1) for part in parts if part.numel()]
-
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        count = len(self._labels)
-        if self._per_identity is None or not count:
-            return epoch_order(count, self._seed, epoch)
-        return identity_order(self._labels, self._per_identity, count, self._seed, epoch)
-
-    def _rows(self, order: NDArray[np.int64], epoch: int) -> Tensor:
-        """Rows ``(M, B)`` of M different views of each image."""
-        views = np.zeros((self._method_views, len(order)), dtype=np.int64)
-        if self._views > 1:
-            random = np.random.default_rng((self._seed, epoch, self._views))
-            views = random.random((self._views, len(order))).argsort(axis=0)[: self._method_views]
-        return torch.from_numpy(views * len(self._labels) + order)
-
-
-class _ImageSet:
+class _Images:
     """Views of images, and the mean embeddings of the identities that they are compared with.
 
     Args:
-        features: features of V views of all images.
+        features: features of V views of all N images.
         in_means: ``(N,)`` mask of the images whose identities have means.
         in_loss: ``(N,)`` mask of those images on which the loss is computed, if their identity has other images.
-
-    Attributes:
-        images: ``(n,)`` indices of the images on which the loss is computed.
-        labels: ``(n,)`` rows of their identities' means.
-        unit: ``(V·n, d)`` unit embeddings; row v·n + i is view v of image i.
-        tap: ``(V·n, f)`` values of the tapped tensor.
     """
 
     def __init__(
@@ -192,124 +141,117 @@ class _ImageSet:
         identities, mean_rows = np.unique(labels[in_means], return_inverse=True)
         mean_of_image = np.full(len(labels), -1)
         mean_of_image[in_means] = mean_rows
-        images = np.flatnonzero(in_loss & (np.bincount(labels)[labels] >= 2))
-        views = np.arange(len(features.unit) // len(labels))[:, None]
-        rows = (views * len(labels) + images).reshape(-1)
-        self.images = torch.from_numpy(images)
-        self.labels = torch.from_numpy(mean_of_image[images]).to(device)
-        self.unit = torch.from_numpy(features.unit[rows]).to(device)
-        self._norm = torch.from_numpy(features.norm[rows]).to(device)
-        self.tap = torch.from_numpy(features.tap[rows]).to(device)
+        self.numbers = np.flatnonzero(in_loss & (np.bincount(labels)[labels] >= 2))
+        self.labels = mean_of_image[self.numbers]
+        self.views = len(features.unit) // len(labels)
+        rows = (np.arange(self.views)[:, None] * len(labels) + self.numbers).reshape(-1)
+        # Row v·n + i is view v of image i.
+        self._unit, self._embedding, self._tap = (
+            torch.from_numpy(values[rows]).to(device)
+            for values in (features.unit, features.embedding, features.tap)
+        )
+        means = features.unit[: len(labels)][in_means]
         self.centers = LeaveOneOutMeans(
-            torch.from_numpy(features.unit[: len(labels)][in_means]),
-            torch.from_numpy(mean_rows),
-            len(identities),
+            torch.from_numpy(means), torch.from_numpy(mean_rows), len(identities)
         ).to(device)
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.numbers)
 
-    def embedding(self, rows: slice | Tensor = slice(None)) -> Tensor:
-        """``(B, d)`` embeddings before normalization."""
-        return self.unit[rows] * self._norm[rows].unsqueeze(1)
+    @property
+    def features(self) -> tuple[Tensor, Tensor]:
+        """``(V·n, d)`` embeddings before normalization, and ``(V·n, f)`` values of the tapped tensor."""
+        return self._embedding, self._tap
 
+    def batches(
+        self, loss: FaceLoss, size: int, per_identity: int, seed: int, epoch: int
+    ) -> list[list[SampleKey]]:
+        """The epoch's batches of images, as a run would draw them."""
+        steps = len(self) // size
+        several = per_identity if loss.sampler == "identities" else None
+        order = range(epoch * steps, (epoch + 1) * steps)
+        return list(StepSampler(self.labels, size, seed, order, loss.views, several, slice(None), ()))
 
-class _Training:
-    """Heads, optimizer and images of one training of heads."""
+    def rows(self, batch: list[SampleKey], loss: FaceLoss) -> Tensor:
+        """Rows ``(M·B,)`` of the features of a batch; all first views come first."""
+        epochs, images, views = (torch.tensor(column) for column in zip(*batch, strict=True))
+        return (epochs * loss.views + views) % self.views * len(self) + images
 
-    def __init__(self, method: Method, features: Features, labels: Labels, settings: HeadSettings) -> None:
-        views = len(features.unit) // len(labels)
-        if method.views > views:
-            raise Error(
-                f"{method.name} compares {method.views} views of each image, but there are only {views}"
-            )
-        device = choose_device(settings.device)
-        self._held = held = held_out(labels, settings.holdout, settings.seed)
-        self._images = _ImageSet(features, labels, ~held, ~held, device)
-        self._measured = measured_half(labels, held, settings.seed)
-        # Held-out images are compared with the means of other identities too, as images of new people would be.
-        self._heldout = _ImageSet(features, labels, ~self._measured, held & ~self._measured, device)
-        self._method, self._settings = method, settings
-        self._batches, self._heldout_batches = (
-            Batches(method, images.labels.cpu().numpy(), views, settings.per_identity, settings.seed)
-            for images in (self._images, self._heldout)
-        )
-        self._heads = QualityHeads(
-            self._images.embedding(),
-            self._images.tap,
-            method.heads(),
-            settings.hidden,
-            norm=bool(settings.norm),
-        ).to(device)
-        self._learned = nn.ModuleDict({"heads": self._heads, "state": method.state}).to(device)
-        groups = method.parameter_groups(self._heads, self._images.centers)
-        # Decoupled weight decay, which is what methods that set their own expect.
-        self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
-        for group in self._optimizer.param_groups:
-            group["lr"] *= group.get("lr_scale", 1.0)
-        self._size = min(settings.batch_size, len(self._images))
-
-    def run(self) -> TrainedHeads:
-        """Train until the held-out loss rises, or for all epochs."""
-        losses: list[float] = []
-        heldout_losses: list[float] = []
-        best = copy.deepcopy(self._learned.state_dict())
-        with progress_bar() as bar:
-            steps = len(self._images) // self._size
-            task = bar.add_task(self._method.name, total=self._settings.epochs * steps, unit="batches")
-            for epoch in range(self._settings.epochs):
-                losses.append(self._epoch(epoch, steps))
-                bar.update(task, advance=steps)
-                message = f"epoch {epoch + 1} loss {losses[-1]:.4f}"
-                if len(self._heldout):
-                    heldout_losses.append(self._measure())
-                    message += f", on held-out identities {heldout_losses[-1]:.4f}"
-                say(message)
-                if heldout_losses and heldout_losses[-1] > min(heldout_losses):
-                    break
-                best = copy.deepcopy(self._learned.state_dict())
-        self._learned.load_state_dict(best)
-        self._learned.eval().cpu()
-        images, identities = len(self._images), len(torch.unique(self._images.labels))
-        return TrainedHeads(
-            self._heads, self._method, losses, heldout_losses, images, identities, self._held, self._measured
-        )
-
-    def _epoch(self, epoch: int, steps: int) -> float:
-        self._learned.train()
-        total = 0.0
-        for number, rows in enumerate(self._batches.of_epoch(epoch, self._size)):
-            step = epoch * steps + number
-            loss = self._loss(self._images, rows, step)
-            if not math.isfinite(loss.item()):
-                raise NonFiniteLossError(f"the loss is {loss.item()} at step {step}; lower --lr")
-            self._optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.step()
-            total += loss.item()
-        return total / steps
-
-    @torch.no_grad()
-    def _measure(self) -> float:
-        """Mean loss on the held-out images, always with the same views and noise."""
-        self._learned.eval()
-        parts = self._heldout_batches.of_all(self._settings.batch_size)
-        try:
-            total = sum(len(rows) * self._loss(self._heldout, rows, 0).item() for rows in parts)
-        except Error as error:
-            raise Error(f"on {len(self._heldout)} held-out images: {error}, or change --holdout") from error
-        return total / sum(len(rows) for rows in parts)
-
-    def _loss(self, images: _ImageSet, rows: Tensor, step: int) -> Tensor:
+    def loss(self, heads: QualityHeads, loss: FaceLoss, batch: list[SampleKey], step: int) -> Tensor:
+        """The mean loss of a batch; the views of an image come in turn."""
+        rows = self.rows(batch, loss)
+        images = rows % len(self)
+        labels = torch.from_numpy(self.labels)[images].to(self._unit.device)
         # Rows of the first views, which are the original images.
-        originals = rows % len(images)
-        samples = images.images[originals]
-        rows, originals = rows.to(images.unit.device), originals.to(images.unit.device)
-        labels = images.labels[originals]
-        outputs = self._heads(images.embedding(rows), images.tap[rows])
-        batch = Batch(labels, samples, step, self._settings.seed)
-        centers = images.centers.without(images.unit[originals], labels)
-        return self._method.loss(outputs, batch, centers).total
+        centers = self.centers.without(self._unit[images], labels)
+        samples = torch.from_numpy(self.numbers)[images]
+        outputs = heads(self._embedding[rows], self._tap[rows])
+        return loss.of_batch(outputs, labels, samples=samples, step=step, centers=centers).total
+
+
+def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
+    """Train until the held-out loss rises, or for all epochs."""
+    device, seed = choose_device(settings.device), settings.seed
+    held = held_out(labels, settings.holdout, seed)
+    measured = measured_half(labels, held, seed)
+    images = _Images(features, labels, ~held, ~held, device)
+    # Held-out images are compared with the means of other identities too, as images of new people would be.
+    heldout = _Images(features, labels, ~measured, held & ~measured, device)
+    if loss.views > images.views:
+        raise Error(
+            f"{loss.name} compares {loss.views} views of each image, but there are only {images.views}"
+        )
+    heads = QualityHeads(*images.features, loss.heads(), settings.hidden, norm=bool(settings.norm)).to(device)
+    learned = nn.ModuleDict({"heads": heads, "state": loss.state}).to(device)
+    # Decoupled weight decay, which is what losses that set their own expect.
+    optimizer = torch.optim.AdamW(loss.parameter_groups(heads), lr=settings.lr, weight_decay=0.0)
+    for group in optimizer.param_groups:
+        group["lr"] *= group.get("lr_scale", 1.0)
+    size = min(settings.batch_size, len(images))
+    steps = len(images) // size
+    batches_of = partial(images.batches, loss, size, settings.per_identity, seed)
+    size = min(settings.batch_size, max(len(heldout), 1))
+    checks = heldout.batches(loss, size, settings.per_identity, seed, 0) if len(heldout) else []
+    losses: list[float] = []
+    heldout_losses: list[float] = []
+    best = copy.deepcopy(learned.state_dict())
+    with progress_bar() as bar:
+        task = bar.add_task(loss.name, total=settings.epochs * steps, unit="batches")
+        for epoch in range(settings.epochs):
+            learned.train()
+            total = 0.0
+            for step, batch in enumerate(batches_of(epoch), epoch * steps):
+                value = images.loss(heads, loss, batch, step)
+                if not math.isfinite(value.item()):
+                    raise NonFiniteLossError(f"the loss is {value.item()} at step {step}; lower --lr")
+                optimizer.zero_grad(set_to_none=True)
+                value.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += value.item()
+            losses.append(total / steps)
+            bar.update(task, advance=steps)
+            learned.eval()
+            message = f"epoch {epoch + 1} loss {losses[-1]:.4f}"
+            if checks:
+                # Always with the same views and noise.
+                heldout_losses.append(_mean_loss(heldout, heads, loss, checks))
+                message += f", on held-out identities {heldout_losses[-1]:.4f}"
+            say(message)
+            if heldout_losses and heldout_losses[-1] > min(heldout_losses):
+                break
+            best = copy.deepcopy(learned.state_dict())
+    learned.load_state_dict(best)
+    learned.eval().cpu()
+    identities = len(np.unique(images.labels))
+    return TrainedHeads(heads, loss, losses, heldout_losses, len(images), identities, held, measured)
+
+
+@torch.no_grad()
+def _mean_loss(images: _Images, heads: QualityHeads, loss: FaceLoss, batches: list[list[SampleKey]]) -> float:
+    try:
+        return float(np.mean([images.loss(heads, loss, batch, 0).item() for batch in batches]))
+    except Error as error:
+        raise Error(f"on {len(images)} held-out images: {error}, or change --holdout") from error
 
 
 class QualityHeads(nn.Module):

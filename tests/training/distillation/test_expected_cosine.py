@@ -16,7 +16,6 @@ from facerts.training.distillation.expected_cosine import FOLDS, ExpectedCosines
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.methods import Batch
 from facerts.training.recipe import Recipe
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
 from tests.training.conftest import MakeRecipe
@@ -87,9 +86,9 @@ def test_the_target_is_shrunk_towards_what_is_expected(recipe: Recipe, tmp_path:
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, data.unlabeled, tmp_path / "run")
     learner = Learner(recipe, data.identities, distillation)
-    crops, labels, samples, views, *_ = next(data.batches(0, 1))
-    batch = Batch(labels, samples, 0, recipe.seed, views=views)
-    loss = learner.step(crops, batch, 0.0)
+    batch = next(data.batches(0, 1))
+    _, labels, samples, views, _ = batch
+    loss = learner.step(batch, 0, 0.0)
     slow = SlowTargets(recipe, data)
     expected = distillation._expected.values
     targets = []

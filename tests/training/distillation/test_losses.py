@@ -12,13 +12,14 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.hub.find import find_model
+from facerts.losses import LossValue
+from facerts.training.batch import Batch
 from facerts.training.checkpoint import load_network
 from facerts.training.distillation.losses import Distillation, open_distillation
 from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.methods import Batch, Loss
 from facerts.training.recipe import Recipe, Teacher, load_recipe
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
@@ -53,11 +54,11 @@ def distillation(**weights: float) -> tuple[Distillation, torch.Tensor, Batch]:
     teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, 3, size=5)
     samples = torch.tensor([4, 0, 3, 1])
     embedding = (2.5 * unit(4, 1)).requires_grad_()
-    return teacher, embedding, Batch(torch.from_numpy(labels)[samples], samples, step=0, seed=0)
+    return teacher, embedding, Batch.of(torch.empty(4), torch.from_numpy(labels)[samples], samples)
 
 
-def method_loss(value: float) -> Loss:
-    return Loss(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
+def method_loss(value: float) -> LossValue:
+    return LossValue(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
 
 
 def test_its_gradient_is_that_of_finite_differences() -> None:
@@ -130,7 +131,7 @@ def test_the_loss_of_two_teachers_against_a_loop() -> None:
         Teacher(models=["a", "b"], cosine=3, similarities=7, method=0.5), together, labels, 3, size=4
     )
     student = torch.randn(4, 4, dtype=torch.float64)
-    batch = Batch(torch.tensor([2, -1, 0, -1]), samples, step=0, seed=0)
+    batch = Batch.of(torch.empty(4), torch.tensor([2, -1, 0, -1]), samples)
     loss = teacher.loss(student, batch, method_loss(2.0))
 
     s = [row / np.linalg.norm(row) for row in student.numpy()]
@@ -154,17 +155,11 @@ def test_the_loss_of_two_teachers_against_a_loop() -> None:
 UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=drawn", "data.terms=none")
 
 
-def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, torch.Tensor, Batch]:
-    """The data, a learner with its teachers, and the first batch's crops and keys."""
+def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, Batch]:
+    """The data, a learner with its teachers, and the first batch."""
     data = TrainingData(recipe)
     teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
-    crops, labels, samples, views, *_ = next(data.batches(0, 1))
-    return (
-        data,
-        Learner(recipe, data.identities, teacher),
-        crops,
-        Batch(labels, samples, step=0, seed=5, views=views),
-    )
+    return data, Learner(recipe, data.identities, teacher), next(data.batches(0, 1))
 
 
 @pytest.fixture
@@ -185,18 +180,22 @@ def test_unlabeled_images_do_not_change_the_loss_of_the_method(
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
-    _, learner, crops, batch = first_step(recipe, tmp_path)
+    _, learner, batch = first_step(recipe, tmp_path)
     assert batch.labels.tolist()[12:] == [-1] * 4
     assert (batch.labels[:12] >= 0).all()
     outputs = {
         "embedding": torch.randn(16, SIZE, requires_grad=True),
         "log_scale": torch.randn(16, 16, requires_grad=True),
     }
-    whole = learner._loss(outputs, batch, crops)
+    whole = learner._loss(outputs, batch, 0, 1.0)
     whole.total.backward()
-    known = Batch(batch.labels[:12], batch.samples[:12], step=0, seed=5)
-    alone = learner.method.loss(
-        {name: value[:12] for name, value in outputs.items()}, known, learner.teacher.centers_for(known)
+    known = batch.rows(slice(12))
+    alone = learner.loss.of_batch(
+        {name: value[:12] for name, value in outputs.items()},
+        known.labels,
+        samples=known.samples,
+        step=0,
+        centers=learner.teacher.centers_for(known),
     )
     for name, value in alone.parts.items():
         assert torch.equal(whole.parts[name], value), name
@@ -214,24 +213,24 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
         *UNLABELED,
         *SHORT,
     )
-    data, learner, crops, given = first_step(recipe, tmp_path)
+    data, learner, given = first_step(recipe, tmp_path)
     teacher, samples = learner.teacher, given.samples
     batch = teacher.method_batch(given)
     assert torch.equal(batch.labels[:12], given.labels[:12])
     assert batch.labels[12:].tolist() == (data.identities + samples[12:] - len(data)).tolist()
-    assert teacher.centers.identities == data.identities + 10
-    views = teacher.embed_views(crops, batch)
+    assert teacher.centers.num_classes == data.identities + 10
+    views = teacher.embed_views(batch)
     found, _ = teacher.centers_for(batch).own_and_nearest(teacher.project(views), batch.labels)
     # The cosine of a view of an unlabeled image and of the image itself, by the teacher alone.
     alone = TeacherEnsemble([str(teacher_model)])
     originals = np.stack([data.unlabeled.crop(index - len(data)) for index in samples[12:].tolist()])
     mirrored = np.ascontiguousarray(originals[:, :, ::-1])
     target = F.normalize(torch.from_numpy(alone.embed_crops(originals) + alone.embed_crops(mirrored)))
-    view = torch.from_numpy(alone.embed_crops(crops[12:].numpy()))
+    view = torch.from_numpy(alone.embed_crops(given.crops[12:].numpy()))
     torch.testing.assert_close(found[12:], (view * target).sum(dim=1), atol=1e-4, rtol=1e-4)
 
     outputs = {"embedding": torch.randn(16, SIZE), "log_scale": torch.zeros(16, 16, requires_grad=True)}
-    learner._loss(outputs, given, crops).total.backward()
+    learner._loss(outputs, given, 0, 1.0).total.backward()
     assert outputs["log_scale"].grad[12:].abs().sum(dim=1).min() > 0
 
 
@@ -280,20 +279,24 @@ def test_teachers_embed_each_view_independently(
         *SHORT,
         "data.augmentation.change=1",
     )
-    _, learner, crops, batch = first_step(recipe, tmp_path)
+    _, learner, batch = first_step(recipe, tmp_path)
     outputs = {
         "embedding": torch.randn(16, SIZE, requires_grad=True),
         "log_scale": torch.zeros(16, 16, requires_grad=True),
     }
-    loss = learner._loss(outputs, batch, crops)
-    views = torch.from_numpy(TeacherEnsemble(recipe.teacher.models).embed_crops(crops.numpy()))
+    loss = learner._loss(outputs, batch, 0, 1.0)
+    views = torch.from_numpy(TeacherEnsemble(recipe.teacher.models).embed_crops(batch.crops.numpy()))
     target = F.normalize(views @ learner.teacher.projection)
     expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
     assert loss.parts["teacher_distance"].item() == pytest.approx(expected.item(), rel=1e-5)
     # The gradient of the method's loss reaches its own head, but not the embedding, which it does not use.
     reached = torch.autograd.grad(
-        learner.method.loss(
-            learner.teacher.method_outputs(outputs, batch, views), batch, learner.teacher.centers_for(batch)
+        learner.loss.of_batch(
+            learner.teacher.method_outputs(outputs, batch, views),
+            batch.labels,
+            samples=batch.samples,
+            step=0,
+            centers=learner.teacher.centers_for(batch),
         ).total,
         (outputs["embedding"], outputs["log_scale"]),
         allow_unused=True,

@@ -16,7 +16,6 @@ from facerts.training.distillation import view_embeddings
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.loader import TrainingData
-from facerts.training.methods import Batch
 from facerts.training.recipe import Recipe
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
@@ -62,8 +61,9 @@ def test_views_come_again_and_teachers_have_been_asked_for_each(
     seen: dict[tuple[int, int], list[np.ndarray]] = {}
     together = TeacherEnsemble(recipe.teacher.models)
     kept = KeptViews(recipe.data.augmentation, recipe.seed)
-    for crops, labels, samples, views, *_ in data.batches(0, STEPS):
-        found = distillation.embed_views(crops, Batch(labels, samples, 0, 0, views=views))
+    for batch in data.batches(0, STEPS):
+        crops, _, samples, views, _ = batch
+        found = distillation.embed_views(batch)
         assert not counts
         asked_for = []
         for crop, *key in zip(crops.numpy(), samples.tolist(), views.tolist(), strict=True):

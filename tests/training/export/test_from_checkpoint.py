@@ -16,13 +16,13 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
+from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import check_parity, export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.network_embedder import NetworkEmbedder
 from tests.command import run
 from tests.training.conftest import MakeRecipe
 
@@ -56,7 +56,7 @@ def test_onnx_runtime_and_pytorch_agree_in_batches_of_any_size(
     exported: Path, trained_run: Path, crops: NDArray[np.uint8]
 ) -> None:
     trained, embedder = load_network(trained_run), load_embedder(exported)
-    expected = NetworkEmbedder(trained.network, trained.method)(crops)
+    expected = NetworkEmbedder(trained.network, trained.loss.score)(crops)
     for count in (1, 2, 7):
         actual = embedder(crops[:count])
         np.testing.assert_allclose(actual.embedding, expected.embedding[:count], atol=1e-4)

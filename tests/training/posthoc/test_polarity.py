@@ -23,7 +23,7 @@ from facerts.metrics.separation import separation
 from facerts.training.posthoc import HeadSettings
 from facerts.training.posthoc.features import Views, cached_features, features_of
 from facerts.training.posthoc.graft_heads import QualityModule
-from facerts.training.posthoc.posthoc_quality import build_method, configure
+from facerts.training.posthoc.posthoc_quality import build_loss
 from facerts.training.posthoc.train_heads import train_heads
 
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
@@ -75,7 +75,7 @@ def test_a_learned_quality_falls_as_faces_get_worse(
     training = open_source(facerts_data / "faces" / "train-000000.tar")
     assert training.labels is not None
     features = cached_features(embedder, training, OutputCache(cache), Views(2))
-    built = build_method(method, configure(method, []), features.unit.shape[1], seed=0)
+    built = build_loss(method, [], features.unit.shape[1], 0)
     settings = HeadSettings(epochs=8, batch_size=256, norm=bool(built.heads()))
     head = QualityModule(train_heads(built, features, training.labels, settings))
     measured = separations({kind: head.quality_of(features_of(these)) for kind, these in outputs.items()})

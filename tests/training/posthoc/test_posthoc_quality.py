@@ -63,7 +63,7 @@ def test_the_file_has_their_embedding_and_our_quality(
 ) -> None:
     out = tmp_path / "new" / "scored.onnx"
     done = scored(foreign, drawn_faces, out, overrides=["kl_weight=3"], terms="drawn")
-    assert done.trained.method.config.kl_weight == 3
+    assert done.trained.method.kl_weight == 3
     assert done.parity.cosine >= 0.99999
     assert done.parity.quality_error is not None
     assert done.parity.quality_error <= 1e-3

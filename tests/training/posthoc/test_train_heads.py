@@ -11,23 +11,22 @@ import torch
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.methods import METHODS, Method
+from facerts.losses import LOSSES, FaceLoss
+from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.posthoc_quality import build_method
 from facerts.training.posthoc.train_heads import (
-    Batches,
     HeadSettings,
     QualityHeads,
-    _ImageSet,
+    _Images,
     held_out,
     measured_half,
     train_heads,
 )
 
 
-def build(name: str, size: int = 8, **settings: Any) -> Method:
-    return build_method(name, METHODS[name].Config(**settings), size, 0)
+def build(name: str, **settings: Any) -> FaceLoss:
+    torch.manual_seed(0)
+    return LOSSES[name](embedding_size=8, **settings)
 
 
 def features_of(vectors: NDArray[np.float64]) -> Features:
@@ -51,12 +50,12 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
     vectors = random.normal(size=(3, 8, 5))
     unit = vectors / np.linalg.norm(vectors, axis=2, keepdims=True)
     everybody = np.ones(8, dtype=bool)
-    images = _ImageSet(features_of(vectors.reshape(24, 5)), labels, everybody, everybody, torch.device("cpu"))
+    images = _Images(features_of(vectors.reshape(24, 5)), labels, everybody, everybody, torch.device("cpu"))
     # Of the last person there is no other image.
-    assert images.images.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert images.numbers.tolist() == [0, 1, 2, 3, 4, 5, 6]
     rows = torch.arange(21)
-    own = images.labels[rows % 7]
-    centers = images.centers.without(images.unit[rows % 7], own)
+    own = torch.from_numpy(images.labels)[rows % 7]
+    centers = images.centers.without(images._unit[rows % 7], own)
     assert isinstance(centers, LeaveOneOutMeans)
     expected = np.empty((21, 4))
     for row in range(21):
@@ -64,7 +63,7 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
             others = [unit[0, j] for j in range(8) if labels[j] == identity and j != row % 7]
             mean = np.sum(others, axis=0)
             expected[row, identity] = unit[row // 7, row % 7] @ mean / np.linalg.norm(mean)
-    embedding = images.embedding(rows)
+    embedding = images.features[0]
     np.testing.assert_allclose(embedding, vectors[:, :7].reshape(21, 5), rtol=1e-6)
     np.testing.assert_allclose(centers.cosines(embedding), expected, atol=1e-6)
     to_own, nearest = centers.own_and_nearest(embedding, own)
@@ -85,8 +84,10 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
 @pytest.mark.parametrize(("name", "cached"), [("rts", 1), ("rts", 4), ("tau", 4), ("pfe", 4), ("tempnet", 2)])
 def test_batches_are_as_the_method_declares_them(name: str, cached: int) -> None:
     labels, built = np.repeat(np.arange(20), 5), build(name)
-    batches = Batches(built, labels, cached, 4, seed=0)
-    epoch = batches.of_epoch(3, 12)
+    everybody = np.ones(100, dtype=bool)
+    vectors = np.random.default_rng(0).normal(size=(cached * 100, 8))
+    source = _Images(features_of(vectors), labels, everybody, everybody, torch.device("cpu"))
+    epoch = [source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, 3)]
     assert len(epoch) == 100 // 12
     for rows in epoch:
         views, images = np.divmod(rows.numpy().reshape(built.views, 12), 100)
@@ -95,11 +96,11 @@ def test_batches_are_as_the_method_declares_them(name: str, cached: int) -> None
         assert all(len(set(drawn)) == built.views for drawn in views.T)
         if built.sampler == "identities":
             assert (labels[images[0]].reshape(3, 4) == labels[images[0]].reshape(3, 4)[:, :1]).all()
-    assert all(torch.equal(a, b) for a, b in zip(epoch, batches.of_epoch(3, 12), strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(epoch, batches.of_epoch(4, 12), strict=True))
-    seen = np.concatenate([rows.numpy() % 100 for rows in batches.of_all(12)])
-    if built.sampler == "shuffle":
-        assert np.array_equal(np.bincount(seen, minlength=100), np.full(100, built.views))
+    again, later = (
+        [source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, n)] for n in (3, 4)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(epoch, again, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(epoch, later, strict=True))
 
 
 def test_heads_use_the_logarithm_of_the_norm() -> None:

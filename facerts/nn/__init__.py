@@ -1,0 +1,67 @@
+"""Backbones and heads; ``build_network`` builds a network by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from facerts.images import CROP_SIZE
+from facerts.nn.compact import Compact
+from facerts.nn.from_torchvision import PREFIX, TorchvisionTrunk
+from facerts.nn.inference import for_inference
+from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
+from facerts.nn.mobilefacenet import MobileFaceNet
+from facerts.nn.patch import PATCH_PLANS, PatchNetwork
+from facerts.nn.residual_block import recompute_activations
+from facerts.nn.twin_heads import FaceNetwork, HeadSpec
+
+__all__ = [
+    "BACKBONES",
+    "FaceNetwork",
+    "HeadSpec",
+    "build_network",
+    "for_inference",
+    "is_backbone",
+    "recompute_activations",
+]
+
+# Every trunk takes `width` and `dropout`, and all but the patch networks, which pool maps of any size, `input_size`;
+# the attribute `features` is the number of outputs.
+BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetwork]] = {
+    **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
+    **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
+    **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
+    "compact": Compact,
+    **{plan: partial(PatchNetwork, plan) for plan in PATCH_PLANS},
+    "mobilefacenet": MobileFaceNet,
+    "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
+}
+
+
+def is_backbone(name: str) -> bool:
+    """Whether there is a backbone of that name; whether torchvision has one is known when it is built."""
+    return name in BACKBONES or name.startswith(PREFIX)
+
+
+def build_network(
+    backbone: str,
+    *,
+    embedding_size: int = 512,
+    heads: Mapping[str, HeadSpec] | None = None,
+    width: float = 1.0,
+    dropout: float = 0.0,
+    input_size: int = CROP_SIZE,
+) -> FaceNetwork:
+    """Build a backbone with an embedding head, unless its size is 0, and the further heads of a method.
+
+    The network resizes crops to a side of ``input_size`` pixels.
+    """
+    trunk: TorchvisionTrunk | IResNet | MobileFaceNet | Compact | PatchNetwork
+    if backbone.startswith(PREFIX):
+        name = backbone.removeprefix(PREFIX)
+        trunk = TorchvisionTrunk(name, width=width, dropout=dropout, input_size=input_size)
+    elif backbone in PATCH_PLANS:
+        trunk = BACKBONES[backbone](width=width, dropout=dropout)
+    else:
+        trunk = BACKBONES[backbone](width=width, dropout=dropout, input_size=input_size)
+    return FaceNetwork(trunk, trunk.features, embedding_size, heads or {}, input_size)

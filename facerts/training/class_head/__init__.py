@@ -1,1 +1,0 @@
-"""Class centers, and the softmax over all of them."""

@@ -1,1 +1,0 @@
-"""Collectives between the processes of a run, and how the processes find each other."""

@@ -1,0 +1,93 @@
+"""The loss of docs/adding-a-loss.md trains, is exported, and passes its own test."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from facerts.cli import main
+from facerts.datasets import open_source
+from facerts.embedding import load_embedder
+from facerts.losses import LOSSES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-loss.md").read_text(encoding="utf-8")
+METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(COMMAND,) = re.findall(r"^(facerts train .*)$", PAGE, re.MULTILINE)
+
+TINY = [
+    *("data.augmentation={flip: true}", "data.workers=0", "validation={}"),
+    "backbone={name: mobilefacenet, width: 0.125, embedding_size: 16}",
+    *("optim={epochs: 12, batch_size: 16, lr: 0.02}", "compute={device: cpu, precision: fp32, threads: 1}"),
+]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+    """Import a code block of the page under a name."""
+
+    def loaded(name: str, code: str) -> ModuleType:
+        path = tmp_path / f"{name.rpartition('.')[2]}.py"
+        path.write_text(code, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return loaded
+
+
+@pytest.fixture
+def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The method of the page, in the registry."""
+    module = load("facerts.losses.normface", METHOD)
+    monkeypatch.setitem(LOSSES, "normface", module.NormFace)
+    return module
+
+
+def facerts(*arguments: object) -> None:
+    sys.argv = ["facerts", *map(str, arguments)]
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+
+
+@pytest.mark.slow
+def test_the_documented_method_trains_by_its_command_and_is_exported(
+    normface: ModuleType, drawn_faces: Path, tmp_path: Path
+) -> None:
+    _, *command = shlex.split(COMMAND)
+    command[-1] = str(tmp_path / "run")
+    facerts(*command, f"data.train={drawn_faces}", "data.name=drawn", "data.terms=none", *TINY)
+    log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(log[-1])["step"] == 48
+    facerts("export", tmp_path / "run", "--out", tmp_path / "normface.onnx")
+    model = load_embedder(tmp_path / "normface.onnx")
+    assert (model.name, model.method) == ("normface", "normface")
+    source = open_source(drawn_faces)
+    outputs = model(np.stack([source.crop(index) for index in range(4)]))
+    np.testing.assert_allclose(np.linalg.norm(outputs.embedding, axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(outputs.quality, outputs.norm)
+
+
+def test_the_documented_test_passes_and_can_fail(
+    normface: ModuleType, load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = load("test_normface", TEST)
+    written.test_the_loss_is_the_formula()
+    monkeypatch.setattr(normface.NormFace, "apply_margin", lambda self, cosine, *_: cosine - 0.1)
+    with pytest.raises(AssertionError):
+        written.test_the_loss_is_the_formula()

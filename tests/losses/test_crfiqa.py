@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from facerts.losses.arcface import ArcFace
+from facerts.losses.crfiqa import CRFIQA, certainty_ratio
+from facerts.losses.partial_fc import PartialFC
+from facerts.nn.twin_heads import HeadSpec
+from tests.loss_examples import batch_of, dot, units, value_of
+
+
+def slow_targets(embedding: Tensor, labels: list[int], centers: PartialFC, target: str) -> list[float]:
+    targets = []
+    for row, label in zip(units(embedding), labels, strict=True):
+        cosines = [dot(row, center) for center in units(centers.weight)]
+        nearest = max(cosine for j, cosine in enumerate(cosines) if j != label)
+        targets.append(cosines[label] / (nearest + 1 + 1e-9) if target == "ratio" else cosines[label])
+    return targets
+
+
+def test_ratios_worked_out_by_hand() -> None:
+    own = torch.tensor([0.8, -0.5, 0.0, 1.0], dtype=torch.float64)
+    nearest = torch.tensor([0.0, 0.25, 0.3, -1.0], dtype=torch.float64)
+    expected = torch.tensor([0.8 / (1 + 1e-9), -0.5 / (1.25 + 1e-9), 0.0, 1e9], dtype=torch.float64)
+    torch.testing.assert_close(certainty_ratio(own, nearest), expected, rtol=1e-12, atol=0)
+    # Rounded past −1, the ratio keeps its sign.
+    assert certainty_ratio(torch.tensor([0.5]), torch.tensor([-1.0000001])) > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "head", "ramp"),
+    [("ratio", "certainty_ratio", 1.0), ("ratio", "certainty_ratio", 0.0), ("cosine", "own_cosine", 1.0)],
+)
+def test_against_arcface_and_a_slow_smooth_l1(target: str, head: str, ramp: float) -> None:
+    torch.manual_seed(0)
+    centers, embedding = PartialFC(7, 5).double(), torch.randn(4, 5, dtype=torch.float64)
+    labels = [0, 6, 3, 3]
+    targets = slow_targets(embedding, labels, centers, target)
+    # Errors on both sides of β, and of either sign.
+    errors = [0.1, -0.4, 0.7, -2.0]
+    r = torch.tensor(targets, dtype=torch.float64) + torch.tensor(errors, dtype=torch.float64)
+    regression = (0.1**2 + 0.4**2 + (0.7 - 0.25) + (2.0 - 0.25)) / 4
+    method, batch = CRFIQA(target=target), batch_of(labels, ramp=ramp)
+    assert method.heads() == {head: HeadSpec(1, reads="embedding")}
+    plain = value_of(ArcFace(), {"embedding": embedding}, batch, centers)
+    outputs = {"embedding": embedding, head: r.unsqueeze(1)}
+    loss = value_of(method, outputs, batch, centers)
+    assert loss.total.item() == pytest.approx(plain.total.item() + 10 * regression, rel=1e-9)
+    assert loss.parts["regression"].item() == pytest.approx(regression, rel=1e-9)
+    assert loss.per_image[head].tolist() == pytest.approx(targets, rel=1e-9)
+    scored = method.score(outputs)
+    torch.testing.assert_close(scored["quality"], r)
+    torch.testing.assert_close(scored["uncertainty"], -r)
+
+
+def test_no_gradient_flows_through_the_target() -> None:
+    torch.manual_seed(2)
+    centers, batch = PartialFC(7, 5).double(), batch_of([0, 1, 2])
+    embedding = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    r = torch.zeros(3, 1, dtype=torch.float64, requires_grad=True)
+    inputs, outputs = (embedding, centers.weight), {"embedding": embedding, "certainty_ratio": r}
+    plain = torch.autograd.grad(value_of(ArcFace(), outputs, batch, centers).total, inputs)
+    loss = value_of(CRFIQA(), outputs, batch, centers).total
+    *actual, slope = torch.autograd.grad(loss, (*inputs, r))
+    for gradient, expected in zip(actual, plain, strict=True):
+        torch.testing.assert_close(gradient, expected)
+    # SmoothL1's slope is e/β within β and its sign beyond; the mean divides by 3, λ is 10.
+    error = -torch.tensor(slow_targets(embedding, [0, 1, 2], centers, "ratio"), dtype=torch.float64)
+    torch.testing.assert_close(slope.squeeze(1), 10 / 3 * (error / 0.5).clamp(-1, 1), rtol=1e-7, atol=1e-12)
+
+
+def test_opposite_centers_give_a_finite_loss() -> None:
+    centers = PartialFC(2, 8)
+    # The nearest other cosine is −1, where the divisor of the ratio is minimal.
+    centers.weight.data[1] = -centers.weight.data[0]
+    r = torch.zeros(2, 1, requires_grad=True)
+    outputs = {"embedding": 20 * centers.weight.detach(), "certainty_ratio": r}
+    loss = value_of(CRFIQA(), outputs, batch_of([0, 1]), centers).total
+    (slope,) = torch.autograd.grad(loss, r)
+    assert loss.isfinite()
+    assert slope.isfinite().all()

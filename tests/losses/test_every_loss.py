@@ -1,0 +1,356 @@
+"""Properties of every method in the registry; new methods are tested without a change here."""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts import nn as networks
+from facerts.losses import LOSSES, ClassificationLoss, FaceLoss
+from facerts.losses.face_loss import setting_names
+from facerts.losses.partial_fc import PartialFC
+from facerts.nn.twin_heads import HeadSpec
+from facerts.training.checkpoint import save_checkpoint
+from facerts.training.learner import Learner
+from facerts.training.recipe import Recipe
+from tests.loss_examples import Images, batch_for, batch_of, value_of
+
+SIZE, PEOPLE, IMAGES = 16, 12, 24
+CLASSIFY = [name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss)]
+WITHOUT_HEAD = [
+    *("arcface", "cosface", "magface", "adaface", "supcon", "esupcon", "tightness", "spce", "tau", "tempnet")
+]
+# Few views to contrast allow a small ρ only.
+SETTINGS: dict[str, dict[str, Any]] = {"tempnet": {"rho": 0.5}}
+# Parts of these are constant to autograd, but not to finite differences; their own files test the gradients.
+DETACHED = {"adaface", "crfiqa", "pfe", "tightness", "spce"}
+
+
+def build(name: str, **settings: Any) -> FaceLoss:
+    """A method on embeddings of 8 values, its own network in float64."""
+    torch.manual_seed(1)
+    known = setting_names(LOSSES[name])
+    chosen = {key: value for key, value in settings.items() if key in known}
+    method = LOSSES[name](embedding_size=8, **{**SETTINGS.get(name, {}), **chosen})
+    method.state.double()
+    return method
+
+
+def example(method: FaceLoss) -> tuple[PartialFC, dict[str, Tensor], Images]:
+    """Centers of five people, outputs for images of three of them, two images of each, and their batch."""
+    torch.manual_seed(2)
+    batch = batch_of([0, 1, 4, 0, 1, 4], method.views)
+    centers, rows = PartialFC(5, 8).double(), len(batch.labels)
+    outputs = {"embedding": torch.randn(rows, 8, dtype=torch.float64)}
+    for name, head in method.heads().items():
+        outputs[name] = 0.3 * torch.randn(rows, head.size, dtype=torch.float64)
+    return centers, outputs, batch
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in DETACHED])
+def test_the_gradient_of_the_whole_loss_by_gradcheck(name: str) -> None:
+    method = build(name, logit_scale=8.0, stop_gradient=False)
+    centers, outputs, batch = example(method)
+    if name == "magface":
+        # Norms inside of its range, one below and one above it.
+        lengths = torch.tensor([40.0, 5.0, 60.0, 20.0, 90.0, 150.0], dtype=torch.float64)
+        outputs["embedding"] = F.normalize(outputs["embedding"]) * lengths.unsqueeze(1)
+
+    def total(*values: Tensor) -> Tensor:
+        return value_of(method, dict(zip(outputs, values, strict=True)), batch, centers).total
+
+    inputs = tuple(value.requires_grad_() for value in outputs.values())
+    assert torch.autograd.gradcheck(total, inputs)
+
+
+# What leaves a method's loss at that of ArcFace, and the outputs of its head that do.
+NEUTRAL: dict[str, tuple[dict[str, Any], float]] = {
+    "arcface": ({}, 0.0),
+    "cosface": ({}, 0.0),
+    "magface": ({"regularizer_weight": 0.0}, 0.0),
+    "adaface": ({}, 0.0),
+    "crfiqa": ({"regression_weight": 0.0}, 0.0),
+    "rts": ({"temperature": "none", "kl_weight": 0.0}, 0.4),
+    "dul": ({"kl_weight": 0.0}, -1000.0),
+    "godin": ({}, 50.0),
+    "relaxed_softmax": ({}, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFY)
+def test_neutral_heads_leave_arcface_and_no_margin_the_scaled_softmax(name: str) -> None:
+    for margin in (0.0, 0.3):
+        if margin and name in {"cosface", "adaface"}:
+            continue
+        settings, head = NEUTRAL[name]
+        method = build(
+            name, logit_scale=8.0, margin=margin, lower_margin=margin, upper_margin=margin, **settings
+        )
+        centers, outputs, batch = example(method)
+        outputs.update({key: torch.full_like(outputs[key], head) for key in method.heads()})
+        cosine = F.normalize(outputs["embedding"]) @ F.normalize(centers.weight).T
+        own = F.one_hot(batch.labels, 5).bool()
+        logits = 8 * torch.where(own, torch.cos(torch.arccos(cosine) + margin), cosine)
+        # The smallest variance of DUL leaves some noise.
+        tolerance = 5e-3 if name == "dul" else 1e-7
+        torch.testing.assert_close(
+            value_of(method, outputs, batch, centers).total,
+            F.cross_entropy(logits, batch.labels),
+            rtol=0,
+            atol=tolerance,
+        )
+
+
+@pytest.mark.parametrize("name", CLASSIFY)
+def test_the_ramp_scales_the_margin(name: str) -> None:
+    margins = {"margin": 0.4, "lower_margin": 0.4, "upper_margin": 0.6}
+    totals = []
+    for share, ramp in ((1.0, 0.5), (0.5, 1.0), (1.0, 1.0)):
+        method = build(name, **{key: share * value for key, value in margins.items()})
+        centers, outputs, batch = example(method)
+        batch = Images(batch.labels, batch.samples, batch.step, ramp)
+        totals.append(value_of(method, outputs, batch, centers).total)
+    torch.testing.assert_close(totals[0], totals[1])
+    assert totals[2] > totals[0]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
+    lengths = (1.0, -1.0, 30.0, -30.0, 300.0, 0.0)
+    heads = (-1000.0, 0.0, 1000.0)
+    gradients = ("exact", "straight") if "margin_gradient" in setting_names(LOSSES[name]) else ("exact",)
+    for length, head, half, gradient in itertools.product(
+        lengths, heads, (torch.bfloat16, torch.float16), gradients
+    ):
+        method = build(name, momentum=0.0, margin_gradient=gradient)
+        centers, outputs, batch = example(method)
+        centers, method.state = centers.float(), method.state.float()
+        own = F.normalize(centers.weight.detach())[batch.labels]
+        inputs = {"embedding": (length * own).to(half).float().requires_grad_()}
+        for key in method.heads():
+            inputs[key] = torch.full_like(outputs[key].float(), head, requires_grad=True)
+        loss = value_of(method, inputs, batch, centers)
+        (loss.total + 0.0 * centers.weight.sum()).backward()
+        gradients_of = [
+            value.grad for value in (*inputs.values(), centers.weight, *method.state.parameters())
+        ]
+        for value in (loss.total, *gradients_of, *loss.parts.values(), *loss.per_image.values()):
+            assert value is None or value.isfinite().all(), (length, head, half, gradient)
+        assert not any(value.requires_grad for value in loss.parts.values())
+
+
+@pytest.mark.parametrize("name", ["supcon", "esupcon", "tightness", "spce", "tau"])
+def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
+    odd = {"same views": [4, 1, 4, 0, 1, 4], "no positive": [0, 1, 2], "one person": [3] * 6, "one row": [3]}
+    for (case, labels), half, temperature, head in itertools.product(
+        odd.items(), (torch.float32, torch.bfloat16, torch.float16), (0.1, 1e-3), (-1e4, 0.0, 1e4)
+    ):
+        method = build(name, **{"tau_min" if name == "tau" else "temperature": temperature})
+        batch = batch_of(labels, 2 if len(labels) == 6 else 1)
+        embedding, centers = torch.randn(len(batch.labels), 8), PartialFC(5, 8)
+        if case == "same views":
+            embedding[6:] = embedding[:6]
+        inputs = {"embedding": (60 * embedding).to(half).float().requires_grad_()}
+        for key, spec in method.heads().items():
+            inputs[key] = torch.full((len(embedding), spec.size), head, requires_grad=True)
+        loss = value_of(method, inputs, batch, centers)
+        (loss.total + 0.0 * centers.weight.sum()).backward()
+        gradients = [value.grad for value in (*inputs.values(), centers.weight)]
+        for value in (loss.total, *gradients, *loss.parts.values(), *loss.per_image.values()):
+            assert value is not None
+            assert value.isfinite().all(), (case, half, temperature, head)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("dul", 1), ("pfe", 1 / 8)])
+def test_a_variances_score_is_its_harmonic_mean(name: str, unit: float) -> None:
+    method = build(name)
+    assert method.heads() == {"log_variance": HeadSpec(8, batch_norm=True)}
+    variance = torch.tensor([[1.0, 2, 4, 8, 1, 2, 4, 8], [0.1] * 8, [2.0, 1, 1, 1, 1, 1, 1, 1]])
+    scored = method.score({"embedding": torch.randn(3, 8), "log_variance": variance.log()})
+    np.testing.assert_allclose(scored["uncertainty"], stats.hmean(variance, axis=1) * unit, rtol=1e-5)
+    assert torch.equal(scored["quality"], -scored["uncertainty"])
+    np.testing.assert_allclose(scored["variance"], variance * unit, rtol=1e-6)
+
+
+def test_without_a_head_the_norm_is_the_quality() -> None:
+    embedding = torch.tensor([[3.0, 4.0], [300.0, 400.0]])
+    settings = {
+        "tau": [{"temperature": "fixed"}],
+        "tempnet": [{"temperature": t} for t in ("fixed", "individual")],
+    }
+    for name, config in [(each, config) for each in WITHOUT_HEAD for config in settings.get(each, [{}])]:
+        method = LOSSES[name](embedding_size=2, **config)
+        assert method.heads() == {}
+        assert not method.learns_beside_embedding
+        scored = method.score({"embedding": embedding})
+        assert scored["quality"].tolist() == scored["norm"].tolist() == [5.0, 500.0]
+        assert scored["uncertainty"].tolist() == [-5.0, -500.0]
+        torch.testing.assert_close(scored["embedding"], torch.tensor([[0.6, 0.8], [0.6, 0.8]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "sign"),
+    [("relaxed_softmax", "confidence", 1), ("godin", "divisor", -1), ("rts", "log_scale", -1)],
+)
+def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flattens(
+    name: str, key: str, sign: int
+) -> None:
+    method = build(name, logit_scale=8.0, margin=0.1, kl_weight=0.0)
+    centers = PartialFC(5, 8)
+    embedding = F.normalize(centers.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
+    x = torch.zeros(2, method.heads()[key].size, requires_grad=True)
+    value_of(method, {"embedding": embedding, key: x}, batch_of([0, 1]), centers).total.backward()
+    assert x.grad is not None
+    downhill = -sign * x.grad.sum(dim=1)
+    assert downhill[0] > 0 > downhill[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("cosface", {"margin": -0.1}),
+        ("cosface", {"logit_scale": 0}),
+        ("cosface", {"margin_gradient": "exact"}),
+        ("magface", {"lower_norm": 110}),
+        ("magface", {"lower_norm": 0}),
+        ("magface", {"lower_margin": 0.9}),
+        ("magface", {"regularizer_weight": -1}),
+        ("magface", {"margin": 0}),
+        ("adaface", {"concentration": 0}),
+        ("adaface", {"momentum": 1}),
+        ("adaface", {"h": 0.3}),
+        ("crfiqa", {"beta": 0}),
+        ("crfiqa", {"regression_weight": -1}),
+        ("rts", {"degrees": 2}),
+        ("rts", {"kl_weight": -1}),
+        ("rts", {"scale": "both"}),
+        ("rts", {"temperature": "cold"}),
+        ("rts", {"margin": float("nan")}),
+        *((name, {"temperature": 0}) for name in ("supcon", "esupcon", "tightness", "spce")),
+        *((name, {"projection": 128}) for name in ("esupcon", "spce")),
+        ("tau", {"tau_min": 0}),
+        ("tempnet", {"contrast": "memory"}),
+        ("tempnet", {"rho": 0}),
+        ("tempnet", {"tau_min": 0.05}),
+        ("tempnet", {"tau_max": 0}),
+        ("tempnet", {"references": 1}),
+        ("tempnet", {"last_layer": "mlp"}),
+        ("tempnet", {"denominator_rate": 0.0}),
+        ("tempnet", {"denominator_rate": 0.8, "contrast": "centers"}),
+    ],
+)
+def test_impossible_settings_are_refused(name: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        LOSSES[name](**settings)
+
+
+class Coarse(nn.Sequential):
+    """A fast trunk: mean colors of a coarse grid, with a final BatchNorm like all trunks."""
+
+    features = 147
+
+    def __init__(self, *, width: float, dropout: float, input_size: int) -> None:
+        super().__init__(nn.AdaptiveAvgPool2d(7), nn.Conv2d(3, 3, 1), nn.Flatten(), nn.BatchNorm1d(147))
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(networks.BACKBONES, "coarse", Coarse)  # type: ignore[arg-type]
+
+
+def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
+    """A recipe with the method on the coarse network; a method that trains heads gets a trained network."""
+    fields = {
+        "name": "every",
+        "seed": 1,
+        "data": {"name": "none", "terms": "none", "train": "none", "per_identity": 2},
+        "backbone": {"name": "coarse", "embedding_size": SIZE},
+        "method": {"name": name, **SETTINGS.get(name, {})},
+        "optim": {"epochs": 1, "batch_size": IMAGES, "lr": 0.05},
+        "compute": {"device": "cpu", "precision": precision, "threads": 1},
+    }
+    if LOSSES[name].trains == "heads":
+        first = Recipe.model_validate({**fields, "method": {"name": "arcface"}})
+        save_checkpoint(
+            folder / "first.pt", first, {"step": 1, "position": 1.0, **Learner(first, PEOPLE).state_dict()}
+        )
+        fields["backbone"] = {"name": "coarse", "embedding_size": SIZE, "weights": str(folder / "first.pt")}
+    return Recipe.model_validate(fields)
+
+
+@lru_cache
+def images(views: int, step: int, side: int = 14) -> tuple[Tensor, Images]:
+    """Noise around a color for each person; two images of each, small, as the network sees a grid of 7 × 7."""
+    random = torch.Generator().manual_seed(step)
+    labels = torch.arange(IMAGES) % PEOPLE
+    colors = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
+    noise = torch.randint(-40, 40, (views, IMAGES, side, side, 3), generator=random)
+    crops = (colors[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, side, side, 3)
+    return crops, Images(labels.repeat(views), torch.arange(IMAGES).repeat(views), step)
+
+
+@torch.no_grad()
+def start_at(learner: Learner, start: str) -> None:
+    """Put the network where margins, angles and logarithms have singularities."""
+    linear, norm = learner.network.embedding
+    linear.weight.zero_()
+    linear.bias.zero_()
+    if start == "zero features":
+        for head in learner.network.heads.values():
+            head[0].weight.zero_()
+            head[0].bias.zero_()
+        return
+    # Every embedding is the same vector: a center, or its opposite.
+    norm.bias.copy_(torch.ones(SIZE))
+    direction = 1.0 if start == "on the centers" else -1.0
+    learner.centers.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
+
+
+def train(learner: Learner, steps: int) -> list[float]:
+    """Losses of some steps, each of which raises if its loss is not finite."""
+    losses = []
+    for step in range(steps):
+        crops, batch = images(learner.loss.views, step % 4)
+        losses.append(learner.step(batch_for(crops, batch), step % 4, 0.02).total.item())
+    for part in (learner.network, learner.centers, learner.loss.state):
+        for key, value in part.state_dict().items():
+            assert torch.isfinite(value).all(), key
+    return losses
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_ten_steps_lower_the_loss_and_scores_are_complete(name: str, tmp_path: Path) -> None:
+    learner = Learner(recipe_of(name, "fp32", tmp_path), PEOPLE)
+    losses = train(learner, 10)
+    assert min(losses[5:]) < losses[0]
+    crops, _ = images(1, 0, side=112)
+    outputs = learner.embedder()(crops.numpy())
+    torch.testing.assert_close(
+        torch.from_numpy(outputs.embedding).norm(dim=1), torch.ones(IMAGES), atol=1e-5, rtol=0
+    )
+    for values in (outputs.norm, outputs.quality, outputs.uncertainty):
+        assert values is not None
+        assert values.shape == (IMAGES,)
+        assert torch.isfinite(torch.from_numpy(values)).all()
+        assert values.std() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["zero features", "on the centers", "opposite to the centers"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_stays_finite_from_hostile_starts(
+    name: str, precision: str, start: str, tmp_path: Path
+) -> None:
+    learner = Learner(recipe_of(name, precision, tmp_path), PEOPLE)
+    start_at(learner, start)
+    train(learner, 60)

@@ -1,0 +1,91 @@
+"""Margins on the target cosine, and CosFace's loss (Eq. 4); ``test_every_loss`` has ArcFace's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from facerts.losses import LOSSES
+from facerts.losses.margin import MarginGradient, additive_angular, clamped_angular
+from facerts.losses.partial_fc import PartialFC
+from tests.loss_examples import batch_of, slow_softmax, value_of
+
+MARGIN = 0.5
+
+
+def test_past_the_end_of_the_angle_the_fallback_takes_over() -> None:
+    angle = torch.tensor([math.pi - 0.5 + 1e-6, math.pi], dtype=torch.float64)
+    np.testing.assert_allclose(
+        additive_angular(angle.cos(), MARGIN), angle.cos() - MARGIN * math.sin(MARGIN), atol=1e-12
+    )
+
+
+def test_the_gradient_is_that_of_the_formula() -> None:
+    jump = math.pi - MARGIN
+    angle = torch.linspace(1e-3, math.pi - 1e-3, 400, dtype=torch.float64)
+    angle = angle[(angle - jump).abs() > 1e-2].requires_grad_()
+    assert torch.autograd.gradcheck(lambda theta: additive_angular(theta.cos(), MARGIN), angle, eps=1e-7)
+    (slope,) = torch.autograd.grad(additive_angular(angle.cos(), MARGIN).sum(), angle)
+    inside = angle < jump
+    expected = -torch.sin(angle + MARGIN)[inside].detach()
+    np.testing.assert_allclose(slope[inside], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("gradient", ["exact", "straight"])
+@pytest.mark.parametrize("shift", [-0.4, -0.2, 0.0, 0.2, 0.4])
+def test_the_clamped_angle_is_the_arccosine_clamped(shift: float, gradient: MarginGradient) -> None:
+    angle = torch.linspace(1e-4, math.pi - 1e-4, 4001, dtype=torch.float64)
+    expected = torch.cos((angle + shift).clamp(0, math.pi))
+    actual = clamped_angular(angle.cos(), torch.full_like(angle, shift), gradient)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [-0.4, 0.0, 0.4])
+def test_the_gradient_of_the_clamped_angle_is_that_of_the_formula(shift: float) -> None:
+    angle = torch.linspace(1e-3, math.pi - 1e-3, 400, dtype=torch.float64)
+    ends = torch.minimum((angle + shift).abs(), (angle + shift - math.pi).abs())
+    angle = angle[ends > 1e-2].requires_grad_()
+    shifts = torch.full_like(angle, shift)
+    assert torch.autograd.gradcheck(lambda theta: clamped_angular(theta.cos(), shifts), angle, eps=1e-7)
+    (slope,) = torch.autograd.grad(clamped_angular(angle.cos(), shifts).sum(), angle)
+    shifted = angle.detach() + shift
+    inside = (shifted > 0) & (shifted < math.pi)
+    torch.testing.assert_close(slope, torch.where(inside, -shifted.sin(), 0.0), rtol=1e-5, atol=1e-7)
+    assert inside.all() == (shift == 0)
+
+
+def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same() -> None:
+    cosine = torch.linspace(-0.99, 0.99, 101, dtype=torch.float64, requires_grad=True)
+    straight = additive_angular(cosine, MARGIN, "straight")
+    exact = additive_angular(cosine.detach(), MARGIN)
+    np.testing.assert_allclose(straight.detach(), exact, rtol=0, atol=1e-15)
+    for value in (straight, clamped_angular(cosine, torch.full_like(cosine, -0.4), "straight")):
+        (slope,) = torch.autograd.grad(value.sum(), cosine)
+        assert torch.equal(slope, torch.ones_like(slope))
+
+
+@pytest.mark.parametrize("gradient", ["exact", "straight"])
+def test_a_learned_margin_gets_its_gradient_in_both_modes(gradient: MarginGradient) -> None:
+    margin = torch.tensor([0.2, 0.7], dtype=torch.float64, requires_grad=True)
+    angle = torch.tensor([0.4, 1.1], dtype=torch.float64)
+    (slope,) = torch.autograd.grad(additive_angular(angle.cos(), margin, gradient).sum(), margin)
+    np.testing.assert_allclose(slope, -torch.sin(angle + margin.detach()), rtol=1e-7)
+
+
+def test_a_margin_of_lower_precision_does_not_lower_that_of_the_logit() -> None:
+    cosine = torch.tensor([0.9, 0.1, -0.3])
+    margin = torch.tensor([0.25, 0.5, 1.0], dtype=torch.bfloat16)
+    assert torch.equal(additive_angular(cosine, margin), additive_angular(cosine, margin.float()))
+
+
+def test_cosface_against_a_slow_reading_of_its_equation() -> None:
+    torch.manual_seed(2)
+    centers, embedding = PartialFC(7, 5).double(), torch.randn(4, 5, dtype=torch.float64)
+    labels = [0, 6, 3, 3]
+    method = LOSSES["cosface"](margin=0.3, logit_scale=16.0)
+    loss = value_of(method, {"embedding": embedding}, batch_of(labels), centers).total.item()
+    slow = slow_softmax(embedding, centers.weight, labels, 16.0, lambda angle, row: math.cos(angle) - 0.3)
+    assert loss == pytest.approx(slow, rel=1e-9)

@@ -1,0 +1,244 @@
+"""The methods that contrast the identities of a batch (supcon, esupcon, tightness, spce) and what they are made of."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.errors import Error, RecipeError
+from facerts.losses import LOSSES, FaceLoss
+from facerts.losses.contrastive import info_nce, positives, similarities
+from facerts.losses.partial_fc import PartialFC
+from facerts.training.checkpoint import save_checkpoint
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.learner import Learner
+from facerts.training.posthoc.posthoc_quality import build_loss
+from tests.loss_examples import Images, batch_for, batch_of, dot, slow_info_nce, slow_nt_xent, units, value_of
+from tests.training.conftest import MakeRecipe
+
+NAMES = ["supcon", "esupcon", "tightness", "spce"]
+PROJECTING = ["supcon", "tightness"]
+LABELS = [4, 1, 4, 0, 1, 4]
+CLASSES = 6
+
+
+def build(name: str, temperature: float = 0.1) -> FaceLoss:
+    return LOSSES[name](temperature=temperature)
+
+
+def example(size: int = 5) -> tuple[PartialFC, Tensor, Images]:
+    torch.manual_seed(11)
+    batch = batch_of(LABELS, 2)
+    centers = PartialFC(CLASSES, size).double()
+    return centers, torch.randn(len(batch.labels), size, dtype=torch.float64), batch
+
+
+def slow_supcon(rows: Tensor, labels: list[int], tau: float) -> list[float]:
+    positive = [[j for j, y in enumerate(labels) if y == labels[i] and j != i] for i in range(len(labels))]
+    return slow_info_nce(rows, positive, [tau] * len(labels))
+
+
+# What they are made of
+
+
+def test_cosines_have_at_least_single_precision() -> None:
+    for dtype in (torch.bfloat16, torch.float32, torch.float64):
+        embedding = torch.randn(5, 7).to(dtype)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            actual = similarities(embedding)
+        assert actual.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        exact = F.normalize(embedding.double()) @ F.normalize(embedding.double()).T
+        torch.testing.assert_close(actual.double(), exact, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_no_positive_gives_no_loss_and_no_gradient(rows: int) -> None:
+    logits = torch.randn(rows, rows, requires_grad=True)
+    loss = info_nce(logits, positives(torch.arange(rows)))
+    assert torch.equal(loss, torch.zeros(rows))
+    loss.sum().backward()
+    assert torch.equal(logits.grad, torch.zeros(rows, rows))  # type: ignore[arg-type]
+
+
+# The losses
+
+
+def test_supcon_against_a_slow_reading_of_equation_2() -> None:
+    assert {(LOSSES[name].views, LOSSES[name].sampler) for name in NAMES} == {(2, "identities")}
+    centers, embedding, batch = example()
+    loss = value_of(build("supcon", 0.3), {"embedding": embedding}, batch, centers).total.item()
+    slow = slow_supcon(embedding, batch.labels.tolist(), 0.3)
+    assert loss == pytest.approx(sum(slow) / len(slow), rel=1e-10)
+    # Two views without labels make it SimCLR's loss.
+    unlabeled = Images(batch.samples, batch.samples, batch.step)
+    loss = value_of(build("supcon", 0.2), {"embedding": embedding}, unlabeled, centers).total.item()
+    assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
+
+
+def test_esupcon_against_a_slow_reading() -> None:
+    centers, embedding, batch = example()
+    tau, labels = 0.4, batch.labels.tolist()
+    z, theta = units(embedding), units(centers.weight)
+    per_row = []
+    for i, label in enumerate(labels):
+        pool = sum(math.exp(dot(z[i], prototype) / tau) for prototype in theta)
+        pool += sum(math.exp(dot(z[i], z[j]) / tau) for j in range(len(z)) if j != i)
+        per_row.append(-dot(z[i], theta[label]) / tau + math.log(pool))
+    of_class = {k: [per_row[i] for i, label in enumerate(labels) if label == k] for k in set(labels)}
+    total = sum(sum(losses) / len(losses) for losses in of_class.values())
+    total += sum(slow_supcon(embedding, labels, tau))
+    loss = value_of(build("esupcon", tau), {"embedding": embedding}, batch, centers)
+    assert loss.total.item() == pytest.approx(total / (len(labels) + len(of_class)), rel=1e-10)
+    # Prototypes of classes that are not in the batch are pushed away.
+    loss.total.backward()
+    absent = sorted(set(range(CLASSES)) - set(LABELS))
+    assert (centers.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
+
+
+def test_tightness_is_supcon_and_a_classifier_that_does_not_train_the_embedding() -> None:
+    centers, embedding, batch = example()
+    embedding.requires_grad_()
+    supcon = value_of(build("supcon"), {"embedding": embedding}, batch, centers).total
+    loss = value_of(build("tightness"), {"embedding": embedding}, batch, centers).total
+    z, theta = units(embedding.detach()), units(centers.weight.detach())
+    own = [dot(z[i], theta[label]) for i, label in enumerate(batch.labels.tolist())]
+    assert loss.item() == pytest.approx(supcon.item() - sum(own) / len(own), rel=1e-10)
+    gradients = [torch.autograd.grad(total, embedding)[0] for total in (supcon, loss)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_spce_against_a_slow_reading() -> None:
+    centers, embedding, batch = example()
+    tau, labels = 0.3, batch.labels.tolist()
+    present, count = sorted(set(labels)), len(labels)
+    # The paper's equation with z = sqrt(K/τ) ẑ.
+    z = [[math.sqrt(len(present) / tau) * x for x in row] for row in units(embedding)]
+    theta, directions = units(centers.weight), units(embedding)
+    total = 0.0
+    for i, label in enumerate(labels):
+        logits = {k: sum(dot(z[j], z[i]) for j in range(count) if labels[j] == k) / count for k in present}
+        total += -logits[label] + math.log(sum(math.exp(x) for x in logits.values()))
+        total -= dot(directions[i], theta[label])
+    loss = value_of(build("spce", tau), {"embedding": embedding}, batch, centers).total.item()
+    assert loss == pytest.approx(total / count, rel=1e-10)
+
+
+def test_spces_classifier_does_not_train_the_embedding() -> None:
+    centers, embedding, batch = example()
+    embedding.requires_grad_()
+    losses = [
+        value_of(build("spce"), {"embedding": embedding}, batch, these).total
+        for these in (centers, PartialFC(CLASSES, 5).double())
+    ]
+    assert losses[0] != losses[1]
+    first, second = (torch.autograd.grad(loss, embedding)[0] for loss in losses)
+    torch.testing.assert_close(first, second)
+
+
+class Prototypes:
+    """Class centers with given weights, or with fixed cosines if they must not depend on the embedding."""
+
+    def __init__(self, weight: Tensor, cosines: Tensor | None = None) -> None:
+        self.weight, self.fixed = weight, cosines
+
+    def cosines(self, embedding: Tensor) -> Tensor:
+        if self.fixed is not None:
+            return self.fixed
+        return F.linear(F.normalize(embedding), F.normalize(self.weight))
+
+
+@pytest.mark.parametrize("name", ["esupcon", "tightness", "spce"])
+def test_gradients_of_embeddings_and_prototypes_by_gradcheck(name: str) -> None:
+    centers, embedding, batch = example(size=3)
+    weight = centers.weight.detach().clone()
+    # Detached tensors are constant for autograd, but not for finite differences.
+    fixed = None if name == "esupcon" else centers.cosines(embedding).detach()
+
+    def of_embedding(embedding: Tensor) -> Tensor:
+        return value_of(build(name, 0.7), {"embedding": embedding}, batch, Prototypes(weight, fixed)).total
+
+    def of_weight(weight: Tensor) -> Tensor:
+        return value_of(build(name, 0.7), {"embedding": embedding}, batch, Prototypes(weight)).total
+
+    assert torch.autograd.gradcheck(of_embedding, embedding.clone().requires_grad_())
+    assert torch.autograd.gradcheck(of_weight, weight.clone().requires_grad_(), eps=1e-8, atol=1e-4)
+
+
+# The projection network
+
+
+def build_projecting(name: str, projection: int = 3) -> FaceLoss:
+    torch.manual_seed(21)
+    method = LOSSES[name](embedding_size=5, temperature=0.3, projection=projection)
+    with torch.no_grad():
+        for parameter in method.state.double().parameters():
+            parameter.normal_()
+    return method
+
+
+@pytest.mark.parametrize("name", PROJECTING)
+def test_projections_of_unit_embeddings_are_contrasted(name: str) -> None:
+    centers, embedding, batch = example()
+    method, labels = build_projecting(name), batch.labels.tolist()
+    w1, b1, w2, b2 = (value.numpy() for value in method.state.state_dict().values())
+    assert (w1.shape, w2.shape) == ((5, 5), (3, 5))
+    directions = units(embedding)
+    rows = [w2 @ np.maximum(w1 @ np.array(row) + b1, 0) + b2 for row in directions]
+    slow = slow_supcon(torch.from_numpy(np.stack(rows)), labels, 0.3)
+    expected = sum(slow) / len(slow)
+    if name == "tightness":
+        # The prototypes follow the embeddings, not their projections.
+        theta = units(centers.weight)
+        expected -= sum(dot(directions[i], theta[label]) for i, label in enumerate(labels)) / len(labels)
+    loss = value_of(method, {"embedding": embedding}, batch, centers).total
+    assert loss.item() == pytest.approx(expected, rel=1e-10)
+    fixed = Prototypes(centers.weight, centers.cosines(embedding).detach())
+    assert torch.autograd.gradcheck(
+        lambda embedding, *_: value_of(method, {"embedding": embedding}, batch, fixed).total,
+        (embedding.requires_grad_(), *method.state.parameters()),
+    )
+
+
+def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without_biases() -> None:
+    for name in PROJECTING:
+        assert LOSSES[name]().projection == 0
+        assert not build(name).state.state_dict()
+        fresh = LOSSES[name](embedding_size=64, projection=128).state.state_dict()
+        assert [value.shape for value in fresh.values()] == [(64, 64), (64,), (128, 64), (128,)]
+        assert [bool((value == 0).all()) for value in fresh.values()] == [False, True, False, True]
+
+
+def test_the_projection_network_trains(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe("method={name: supcon, projection: 7}", "backbone.dropout=0")
+    crops, batch = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8), batch_of([0, 0, 1, 1], 2)
+    learner = Learner(recipe, 4)
+    before = [parameter.detach().clone() for parameter in learner.loss.state.parameters()]
+    learner.step(batch_for(crops, batch), batch.step, 0.05)
+    assert all((a != b).any() for a, b in zip(before, learner.loss.state.parameters(), strict=True))
+
+
+@pytest.mark.slow
+def test_an_exported_file_has_no_projection_network(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe("method={name: supcon, projection: 11}")
+    save_checkpoint(
+        tmp_path / "run.pt", recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()}
+    )
+    export_run(tmp_path / "run.pt", tmp_path / "supcon.onnx")
+    weights = onnx.load(str(tmp_path / "supcon.onnx")).graph.initializer
+    assert [list(weight.dims) for weight in weights if "embedding" in weight.name]
+    assert not [weight.name for weight in weights if "state" in weight.name or 11 in weight.dims]
+
+
+def test_a_projection_is_nothing_to_learn_on_a_frozen_network(make_recipe: MakeRecipe) -> None:
+    frozen = ["backbone.frozen=true", "backbone.weights=run", "method={name: supcon, projection: 7}"]
+    with pytest.raises(RecipeError, match="supcon has nothing beside the embedding"):
+        make_recipe(*frozen)
+    with pytest.raises(Error, match="supcon trains only the embedding"):
+        build_loss("supcon", ["projection=7"], 8, 0)

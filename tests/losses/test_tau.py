@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.losses.partial_fc import PartialFC
+from facerts.losses.tau import TaU, temperature
+from facerts.nn.twin_heads import HeadSpec
+from facerts.training.posthoc.features import Features
+from facerts.training.posthoc.train_heads import HeadSettings, train_heads
+from tests.loss_examples import Images, batch_of, slow_info_nce, value_of
+
+IMAGES = 5
+CENTERS = PartialFC(3, 4)  # which the loss does not use
+
+
+def example(size: int = 4) -> tuple[dict[str, Tensor], Images]:
+    torch.manual_seed(12)
+    embedding = torch.randn(2 * IMAGES, size, dtype=torch.float64)
+    u = torch.randn(2 * IMAGES, 1, dtype=torch.float64)
+    return {"embedding": embedding, "log_odds": u}, batch_of([0] * IMAGES, 2)
+
+
+def build(tau_min: float = 0.1) -> TaU:
+    return TaU(tau_min=tau_min)
+
+
+def test_every_view_has_its_own_temperature() -> None:
+    outputs, batch = example()
+    loss = value_of(build(0.3), outputs, batch, CENTERS)
+    taus = [0.3 / (1 / (1 + math.exp(-float(u)))) for u in outputs["log_odds"]]
+    positive = [[(i + IMAGES) % (2 * IMAGES)] for i in range(2 * IMAGES)]
+    slow = slow_info_nce(outputs["embedding"], positive, taus)
+    assert loss.total.item() == pytest.approx(sum(slow) / len(slow), rel=1e-10)
+    torch.testing.assert_close(loss.per_image["temperature"], torch.tensor(taus, dtype=torch.float64))
+
+
+def test_a_fixed_temperature_is_simclr() -> None:
+    outputs, batch = example()
+    method = TaU(tau_min=0.3, temperature="fixed")
+    loss = value_of(method, {"embedding": outputs["embedding"]}, batch, CENTERS)
+    unit = F.normalize(outputs["embedding"])
+    logits = (unit @ unit.T / 0.3).fill_diagonal_(-math.inf)
+    partners = torch.arange(2 * IMAGES).roll(IMAGES)
+    torch.testing.assert_close(loss.total, F.cross_entropy(logits, partners))
+
+
+def test_the_temperature_is_bounded_from_below_and_always_finite() -> None:
+    tau = temperature(torch.tensor([-1e4, -89.0, 0.0, 3.0, 200.0]), 0.1)
+    assert torch.isfinite(tau).all()
+    assert (tau.diff() <= 0).all()
+    assert tau[2:].tolist() == pytest.approx([0.2, 0.1 * (1 + math.exp(-3)), 0.1])
+
+
+def test_quality_is_u_where_the_sigmoid_saturates() -> None:
+    assert (TaU.views, TaU.sampler) == (2, "shuffle")
+    assert build().heads() == {"log_odds": HeadSpec(1)}
+    u = torch.tensor([[-3.0], [0.0], [20.0], [21.0]])
+    scored = build().score({"embedding": torch.randn(4, 6), "log_odds": u})
+    assert torch.equal(scored["quality"], u.squeeze(1))
+    assert torch.sigmoid(u[2]) == torch.sigmoid(u[3])
+    torch.testing.assert_close(scored["uncertainty"], 0.1 / torch.sigmoid(u.squeeze(1)))
+
+
+def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(4)
+    labels, unit = np.arange(24) // 4, F.normalize(torch.randn(48, 6)).numpy()
+    features = Features(unit, np.ones(48, np.float32), np.empty((48, 0), np.float32))
+    given, groups = unit.copy(), []
+
+    def adamw(parameters: list[dict[str, list[Tensor]]], **options: float) -> torch.optim.Optimizer:
+        groups.extend(parameters)
+        return torch.optim.SGD(parameters, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.optim, "AdamW", adamw)
+    settings = HeadSettings(epochs=2, batch_size=12, lr=0.1, device="cpu")
+    trained = train_heads(build(), features, labels, settings)
+    ids = {id(parameter) for parameter in trained.heads.heads["log_odds"].parameters()}
+    assert {id(parameter) for group in groups for parameter in group["params"]} == ids
+    np.testing.assert_array_equal(features.unit, given)

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.training.conftest import make_recipe
+
+__all__ = ["make_recipe"]
