@@ -1,4 +1,4 @@
-"""Backbones and heads; ``build_network`` builds a network by name."""
+"""Backbones and heads; ``build_network`` builds a network by name, ``FaceNetwork`` puts heads on any trunk."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from facerts.nn.twin_heads import FaceNetwork, HeadSpec
 
 __all__ = [
     "BACKBONES",
+    "Compact",
     "FaceNetwork",
     "HeadSpec",
+    "IResNet",
+    "MobileFaceNet",
+    "PatchNetwork",
     "build_network",
     "for_inference",
     "is_backbone",

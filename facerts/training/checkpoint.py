@@ -187,13 +187,13 @@ class ScoringNetwork:
 
     network: FaceNetwork
     loss: FaceLoss
-    backbone: Backbone
 
 
 @dataclass(frozen=True)
 class TrainedNetwork(ScoringNetwork):
     """The network of a training run; ``origin`` is what it was trained on, the initial weights included."""
 
+    backbone: Backbone
     recipe: Recipe
     step: int
     identities: int

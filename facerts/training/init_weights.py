@@ -34,6 +34,7 @@ from facerts.training.recipe import Backbone
 class PretrainedNetwork(ScoringNetwork):
     """A network with published weights; see ``facerts.nn.arcface_torch``."""
 
+    backbone: Backbone
     file: Path
 
 

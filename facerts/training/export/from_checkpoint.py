@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +25,9 @@ from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare
 from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
+from facerts.losses import FaceLoss
 from facerts.losses.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
-from facerts.nn import for_inference
+from facerts.nn import FaceNetwork, for_inference
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
@@ -109,13 +112,7 @@ def export_run(
         terms: terms of use of the weights, for the description; by default the recipe's. Required for published
             weights.
     """
-    if precision not in TOLERANCES:
-        raise Error(
-            f"no precision {precision!r}{did_you_mean(precision, TOLERANCES)}; available: {', '.join(TOLERANCES)}"
-        )
-    out = Path(out)
-    if out.suffix.lower() != ".onnx":
-        raise Error(f"{out}: a model is written as .onnx; choose a file with that suffix")
+    out = _checked(out, precision)
     trained = open_network(run, averaged=averaged)
     if embedding_only and not trained.network.embedding_size:
         raise Error(
@@ -126,13 +123,68 @@ def export_run(
     if people is not None and isinstance(trained, TrainedNetwork):
         _calibrate_face_heads(trained, people)
     description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
+    return _export(trained, names, description, out, people, uncalibrated)
+
+
+def export_network(
+    network: FaceNetwork,
+    loss: FaceLoss,
+    out: str | Path,
+    *,
+    terms: str,
+    training_data: str = "",
+    backbone: str = "",
+    precision: str = "fp32",
+    data: Sequence[str] = (),
+    license: str = "",
+) -> ExportedRun:
+    """Export a network of an own training loop, with the scores of its loss; see ``export_run``.
+
+    Args:
+        network: trunk and heads; wrap a trunk of your own in a ``FaceNetwork``.
+        loss: its ``score`` gives the quality.
+        out: path of the .onnx file.
+        terms: terms of use of the weights, which the file carries.
+        training_data: what it was trained on, for the description.
+        backbone: name of the architecture, for the description.
+        data: aligned faces of people who were not trained on, to choose thresholds on; without, there are none.
+    """
+    out = _checked(out, precision)
+    trained = ScoringNetwork(
+        copy.deepcopy(network).cpu().float().eval(), copy.deepcopy(loss).cpu().float().eval()
+    )
+    names = _output_names(trained)
+    description = _description(
+        trained,
+        names,
+        out.stem,
+        backbone,
+        precision,
+        training_data=training_data,
+        license=license,
+        terms=terms,
+    )
+    people = open_source(data) if data else None
+    return _export(trained, names, description, out, people, "no data to choose them on was given")
+
+
+def _export(
+    trained: ScoringNetwork,
+    names: Sequence[str],
+    description: Description,
+    out: Path,
+    people: Source | None,
+    uncalibrated: str,
+) -> ExportedRun:
+    """Write the file, if its outputs agree with PyTorch's, with thresholds chosen on people who are given."""
+    precision = description.precision
     source = _training_images(trained) if people is None else people
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
     with scratch_folder() as scratch:
         # Without a description it is no model yet; described has one, and no thresholds.
         part, described = scratch / f"part.{out.name}", scratch / out.name
-        _check_finite(trained, crops, run)
+        _check_finite(trained, crops, out)
         _write(trained, names, part)
         if precision == "fp16":
             store_weights_as_float16(part)
@@ -148,6 +200,16 @@ def export_run(
             replace_entry(described, out, METADATA_KEY, description.to_json())
             return ExportedRun(description, parity, str(error))
     return ExportedRun(found.description, parity, left_out=found.left_out)
+
+
+def _checked(out: str | Path, precision: str) -> Path:
+    if precision not in TOLERANCES:
+        raise Error(
+            f"no precision {precision!r}{did_you_mean(precision, TOLERANCES)}; available: {', '.join(TOLERANCES)}"
+        )
+    if Path(out).suffix.lower() != ".onnx":
+        raise Error(f"{out}: a model is written as .onnx; choose a file with that suffix")
+    return Path(out)
 
 
 def _calibrate_face_heads(trained: TrainedNetwork, people: Source) -> None:
@@ -221,22 +283,31 @@ def describe(
             f"{trained.file}: published weights come without terms of use; state them with --terms (insightface's: "
             "non-commercial research only)"
         )
-    backbone = trained.backbone
+    backbone = f"{trained.backbone.name} width {trained.backbone.width:g}"
+    texts = {"training_data": training_data, "license": license, "terms": terms}
+    found = _description(trained, names, name, backbone, precision, **texts)
+    return found.model_copy(update={"recipe_sha256": recipe_sha256, "source": source})
+
+
+def _description(
+    trained: ScoringNetwork,
+    names: Sequence[str],
+    name: str,
+    backbone: str,
+    precision: str,
+    **texts: Any,
+) -> Description:
     return Description(
         schema=SCHEMA,
         name=name,
         method=trained.loss.name,
-        backbone=f"{backbone.name} width {backbone.width:g}",
+        backbone=backbone,
         embedding_size=trained.network.embedding_size or None,
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
-        training_data=training_data,
-        recipe_sha256=recipe_sha256,
-        license=license,
-        terms=terms,
-        source=source,
         facerts_version=__version__,
+        **texts,
     )
 
 
