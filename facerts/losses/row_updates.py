@@ -37,7 +37,6 @@ class RowUpdates:
             [gradient],
             [row_momentum],
             fused=True,
-            found_inf=getattr(self._optimizer, "found_inf", None),
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
             lr=group["lr"],

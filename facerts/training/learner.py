@@ -28,7 +28,7 @@ from facerts.training.checkpoint import Origin
 from facerts.training.distillation.losses import Distillation
 from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.recipe import Optim, Recipe
-from facerts.training.step_reports import StepReport, StepReports, reads_late
+from facerts.training.step_reports import StepReport, StepReports
 from facerts.training.weight_average import WeightAverage
 
 
@@ -135,22 +135,13 @@ class Learner:
         keep = recipe.optim.average
         self.average = None if keep is None else WeightAverage(self.network, keep)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
-        self.reports = StepReports(reads_late(self.device, self.precision), self.processes)
+        self.reports = StepReports(self.processes)
         self._last_total: Tensor | None = None
-        # 1 from the first step on whose loss is not finite.
-        self._skip = torch.zeros((), device=self.device)
-        if self.reports.late:
-            # Fused optimizers leave everything as it is if this is 1; GradScaler uses it likewise.
-            self.optimizer.found_inf = self._skip  # type: ignore[attr-defined]
 
     def step(self, batch: Batch, step: int, learning_rate: float, ramp: float = 1.0) -> LossValue:
         """Forward, backward and optimizer for this process's images; ``reports`` gets a report.
 
         The step counts from 0, and ``ramp`` is the share of the margin.
-
-        Raises:
-            NonFiniteLossError: the loss of this or another process is not finite, unless reports are late: then taking
-                them raises it. Neither that step nor any after it has changed the weights.
         """
         self.network.train()
         if self.frozen:
@@ -162,53 +153,43 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         parts = self.recipe.compute.accumulate
-        reports = []
+        losses = []
         for number, part in enumerate(batch.split(parts), 1):
             # Gradients are averaged over the processes only once, after the last part.
             with nullcontext() if number == parts or self._single else self._parallel.no_sync():
-                reports.append(self._differentiate(part, step, parts, learning_rate, ramp))
+                losses.append(self._differentiate(part, step, parts, ramp))
         average_gradients(self.loss.state.parameters(), self.processes)
-        report = joined(reports)
+        loss = mean_of(losses)
         if self.recipe.optim.clip_norm is not None:
             norm = self._clip(self.recipe.optim.clip_norm)
             # With fp16, the scaler skips a step whose gradients overflow.
             if self.precision != "fp16" or norm.isfinite():
-                report = report.with_part("gradient_norm", norm)
+                loss = replace(loss, parts={**loss.parts, "gradient_norm": norm})
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
             self.average.update(self.network)
-        self.reports.add(report)
-        return report.loss
+        self.reports.add(StepReport(step, learning_rate, ramp, loss))
+        return loss
 
     def _clip(self, max_norm: float) -> Tensor:
         """Clip the gradients of the network and the method; returns their norm before."""
         self.scaler.unscale_(self.optimizer)
         return clip_grad_norm_([*self.network.parameters(), *self.loss.state.parameters()], max_norm)
 
-    def _differentiate(
-        self, batch: Batch, step: int, parts: int, learning_rate: float, ramp: float
-    ) -> StepReport:
-        """Forward and backward pass of one part of a step."""
+    def _differentiate(self, batch: Batch, step: int, parts: int, ramp: float) -> LossValue:
+        """Forward and backward pass of one part of a step; the loss is detached."""
         images = to_network_input(
             to_device(batch.crops, self.device), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
         loss = self._loss_with_face_heads(outputs, batch, step, ramp)
-        detached = replace(loss, total=loss.total.detach())
-        broken = self.processes.all_reduce_sum((~detached.total.isfinite()).int())
-        report = StepReport(step, learning_rate, ramp, detached, broken)
-        if self.reports.late:
-            torch.maximum(self._skip, (broken > 0).float(), out=self._skip)
-            report = report.with_outputs(outputs)
-        elif broken.item():
-            report.with_outputs(outputs).check(self.processes)
         self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
         # The graph of a step is freed during the next one. Freed at the end of its own, its memory goes back to the
         # system and must be fetched again: on a CPU, a small network then trained 3 to 10% fewer images per second.
         self._last_total = loss.total
-        return report
+        return replace(loss, total=loss.total.detach())
 
     def _loss_with_face_heads(
         self, outputs: dict[str, Tensor], batch: Batch, step: int, ramp: float
@@ -378,28 +359,19 @@ class Learner:
             )
 
 
-def joined(reports: list[StepReport]) -> StepReport:
-    """The report of a whole batch from those of its equal parts."""
-    if len(reports) == 1:
-        return reports[0]
+def mean_of(losses: list[LossValue]) -> LossValue:
+    """The loss of a whole batch from those of its equal parts; counts are summed."""
+    if len(losses) == 1:
+        return losses[0]
 
-    def mean_or_sum(values: list[Tensor]) -> Tensor:
+    def together(values: list[Tensor]) -> Tensor:
         stacked = torch.stack(values)
         return stacked.mean() if stacked.is_floating_point() else stacked.sum()
 
-    first, losses = reports[0], [report.loss for report in reports]
-    return replace(
-        first,
-        loss=LossValue(
-            mean_or_sum([loss.total for loss in losses]),
-            {name: mean_or_sum([loss.parts[name] for loss in losses]) for name in first.loss.parts},
-            {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.loss.per_image},
-        ),
-        broken=mean_or_sum([report.broken for report in reports]),
-        finite_outputs={
-            name: torch.stack([report.finite_outputs[name] for report in reports]).all()
-            for name in first.finite_outputs
-        },
+    return LossValue(
+        together([loss.total for loss in losses]),
+        {name: together([loss.parts[name] for loss in losses]) for name in losses[0].parts},
+        {name: torch.cat([loss.per_image[name] for loss in losses]) for name in losses[0].per_image},
     )
 
 

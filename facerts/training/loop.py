@@ -103,7 +103,7 @@ class _Run:
             position,
             processes,
             # Reports bound how far the host is ahead of the device.
-            lead=GROUP if self._learner.reports.late else 0,
+            lead=0 if self._learner.device.type == "cpu" else GROUP,
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)
@@ -151,7 +151,7 @@ class _Run:
                 for batch in batches if on_host else on_device(batches, self._learner.device):
                     self._train_step(batch)
                     # Asking all processes is as much of a wait as reading a number.
-                    asks = not self._learner.reports.late or self.step % GROUP == 0
+                    asks = self._learner.device.type == "cpu" or self.step % GROUP == 0
                     self._finish_step(stops=asks and processes.any(interrupted()))
                     if self.pace.is_finished():
                         break

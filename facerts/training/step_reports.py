@@ -1,14 +1,13 @@
-"""What each training step reports: its loss, and whether it is finite.
+"""What training steps report: their losses, which stay on the device until some are read together.
 
 To read a number, the host must wait until the device has done all work that was queued before. A GPU then has nothing
-to do until the host has queued more. The reports of a GPU's steps are therefore read several steps at a time. A CPU's
-reports are read at once.
+to do until the host has queued more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,72 +20,28 @@ from facerts.losses.collectives import Processes
 GROUP = 10
 
 
-def reads_late(device: torch.device, precision: str) -> bool:
-    """Whether reading a number at each step would be an additional wait for the device.
-
-    With fp16 it would not, because the loss scale makes each step wait anyway.
-    """
-    return device.type != "cpu" and precision != "fp16"
-
-
 @dataclass(frozen=True)
 class StepReport:
-    """What a step reports.
-
-    Attributes:
-        step: step of the run, from 0.
-        loss: its loss in this process, detached.
-        broken: scalar, number of processes whose loss is not finite.
-        finite_outputs: scalars, whether an output of the network is finite, by the output's name.
-    """
+    """What a step reports: its number from 0, and its detached loss in this process."""
 
     step: int
     learning_rate: float
     ramp: float
     loss: LossValue
-    broken: Tensor
-    finite_outputs: dict[str, Tensor] = field(default_factory=dict)
-
-    def with_outputs(self, outputs: Mapping[str, Tensor]) -> StepReport:
-        """The same report with the state of the network's outputs, by name."""
-        return replace(self, finite_outputs={name: value.isfinite().all() for name, value in outputs.items()})
-
-    def with_part(self, name: str, value: Tensor) -> StepReport:
-        """The same report with a further scalar to log."""
-        loss = replace(self.loss, parts={**self.loss.parts, name: value})
-        return replace(self, loss=loss)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> StepReport:
         """The same report with all of its tensors changed, one after the other."""
-        parts, per_image, finite = (
+        parts, per_image = (
             {name: change(value) for name, value in values.items()}
-            for values in (self.loss.parts, self.loss.per_image, self.finite_outputs)
+            for values in (self.loss.parts, self.loss.per_image)
         )
-        loss = LossValue(change(self.loss.total), parts, per_image)
-        return replace(self, loss=loss, broken=change(self.broken), finite_outputs=finite)
+        return replace(self, loss=LossValue(change(self.loss.total), parts, per_image))
 
-    def check(self, processes: Processes) -> None:
-        """Stop all processes by a NonFiniteLossError if the loss of any is not finite, with the cause in each."""
-        if self.broken.item() == 0:
-            return
-        causes = processes.all_gather_object(None if self.loss.total.isfinite() else self._cause())
-        raise NonFiniteLossError(
-            "; ".join(
-                cause if processes.count == 1 else f"process {rank}: {cause}"
-                for rank, cause in enumerate(causes)
-                if cause is not None
-            )
-        )
-
-    def _cause(self) -> str:
+    def cause(self) -> str:
         """Where the loss stopped being finite, and what to do."""
         parts = ", ".join(f"{name} {value.item():.4g}" for name, value in self.loss.parts.items())
-        broken = [name for name, finite in self.finite_outputs.items() if not finite]
-        network = (
-            f"network outputs not finite: {', '.join(broken)}" if broken else "all network outputs finite"
-        )
         return (
-            f"the loss is {self.loss.total.item()} at step {self.step}: {parts}; {network}; learning rate "
+            f"the loss is {self.loss.total.item()} at step {self.step}: {parts}; learning rate "
             f"{self.learning_rate:g}, margin ramp {self.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 "
             "instead of fp16; --resume continues from the last checkpoint"
         )
@@ -95,8 +50,7 @@ class StepReport:
 class StepReports:
     """The reports of the last steps; all processes of the run add and take theirs at the same steps."""
 
-    def __init__(self, late: bool, processes: Processes) -> None:
-        self.late = late
+    def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._pending: list[StepReport] = []
 
@@ -105,17 +59,20 @@ class StepReports:
         self._pending.append(report)
 
     def take(self, *, wait: bool = False) -> list[StepReport]:
-        """The reports since the last call, in order; late ones once there are ``GROUP``, or if told to wait.
+        """The reports since the last call, in order, once there are ``GROUP``, or if told to wait.
 
-        If the loss of a step was not finite, a NonFiniteLossError.
+        Raises:
+            NonFiniteLossError: the loss of a step was not finite, in this process or another.
         """
-        if self.late and not wait and len(self._pending) < GROUP:
+        if not self._pending or (not wait and len(self._pending) < GROUP):
             return []
-        reports, self._pending = self._pending, []
-        if self.late and reports:
-            reports = _on_host(reports)
-            for report in reports:
-                report.check(self._processes)
+        reports, self._pending = _on_host(self._pending), []
+        causes = self._processes.all_gather_object(
+            next((report.cause() for report in reports if not report.loss.total.isfinite()), None)
+        )
+        several = len(causes) > 1
+        if stated := [f"process {n}: {text}" if several else text for n, text in enumerate(causes) if text]:
+            raise NonFiniteLossError("; ".join(stated))
         return reports
 
 
