@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from facerts.images import CROP_SIZE
-from facerts.nn.compact import Compact
+from facerts.nn.compact import COMPACT_PLANS, Compact
 from facerts.nn.from_torchvision import PREFIX, TorchvisionTrunk
 from facerts.nn.inference import for_inference
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
-from facerts.nn.patch import PATCH_PLANS, PatchNetwork
+from facerts.nn.patch import PatchNetwork
 from facerts.nn.residual_block import recompute_activations
 from facerts.nn.twin_heads import FaceNetwork, HeadSpec
 
@@ -29,14 +29,14 @@ __all__ = [
     "recompute_activations",
 ]
 
-# Every trunk takes `width` and `dropout`, and all but the patch networks, which pool maps of any size, `input_size`;
+# Every trunk takes `width` and `dropout`, and all but the patch network, which pools maps of any size, `input_size`;
 # the attribute `features` is the number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact | PatchNetwork]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
-    "compact": Compact,
-    **{plan: partial(PatchNetwork, plan) for plan in PATCH_PLANS},
+    **{plan: partial(Compact, plan) for plan in COMPACT_PLANS},
+    "patch8": PatchNetwork,
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
 }
@@ -64,8 +64,7 @@ def build_network(
     if backbone.startswith(PREFIX):
         name = backbone.removeprefix(PREFIX)
         trunk = TorchvisionTrunk(name, width=width, dropout=dropout, input_size=input_size)
-    elif backbone in PATCH_PLANS:
-        trunk = BACKBONES[backbone](width=width, dropout=dropout)
     else:
-        trunk = BACKBONES[backbone](width=width, dropout=dropout, input_size=input_size)
+        sizes = {} if BACKBONES[backbone] is PatchNetwork else {"input_size": input_size}
+        trunk = BACKBONES[backbone](width=width, dropout=dropout, **sizes)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {}, input_size)

@@ -49,7 +49,7 @@ def options(things: Path, tmp_path: Path) -> tuple[str, ...]:
     write_description(teacher)
     return (
         f"teacher={{models: {teacher}, target: view, method_embedding: teachers, cosine: 0, similarities: 0}}",
-        "backbone={name: patch, width: 0.25, embedding_size: 12, embedding: false}",
+        "backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",
         "method={name: crfiqa, target: cosine}",
         f"data.non_faces={things}",
         "data.non_face_share=0.25",
@@ -163,7 +163,7 @@ def test_both_outputs_are_exported_and_tell_what_was_learned(
 
 def test_the_outputs_are_calibrated_to_their_shares_of_false_alarms() -> None:
     torch.manual_seed(3)
-    network = FaceNetwork(PatchNetwork("patch", width=0.25), 48, 0, FACE_HEADS).eval()
+    network = FaceNetwork(PatchNetwork(width=0.25), 48, 0, FACE_HEADS).eval()
     images, covered = torch.randn(900, 3, 112, 112), torch.randint(-1, 2, (900,))
     calibrate_face_heads(network, images, covered)
     with torch.no_grad():

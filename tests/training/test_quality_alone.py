@@ -27,7 +27,7 @@ from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
 
 TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
-ALONE = ("backbone={name: patch, width: 0.25, embedding_size: 12, embedding: false}",)
+ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(
         trunks.append(load_network(tmp_path / rate).network.state_dict())
     assert not torch.allclose(*(trunk["trunk.stem.0.weight"] for trunk in trunks))
     with pytest.raises(Error, match=r"pfe trains heads on a network that is trained already"):
-        make_recipe("backbone.name=patch", "method=pfe", "backbone.weights=null", "data.per_identity=2")
+        make_recipe("backbone.name=patch8", "method=pfe", "backbone.weights=null", "data.per_identity=2")
 
 
 def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) -> None:
