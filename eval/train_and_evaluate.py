@@ -1,7 +1,7 @@
 """Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
 
-python eval/train_and_evaluate.py rts=faces_small_rts arcface=faces_small_arcface --seeds 1 2 3 --out out/methods \\
-    --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
+python eval/train_and_evaluate.py rts=faces_small_rts arcface=faces_small_arcface --set data.train=people/ \\
+    --seeds 1 2 3 --out out/methods --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
 python eval/train_and_evaluate.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
 
 Each run has a folder OUT/LABEL_seedN with recipe, log, checkpoint, model and results, which `facerts compare`,
@@ -44,7 +44,7 @@ from facerts.io.console import stderr
 from facerts.io.files import atomic_write, locked, sha256_file
 from facerts.io.json_file import read_json
 from facerts.training.plain_yaml import parse_yaml
-from facerts.training.recipe import Recipe, load_recipe
+from facerts.training.recipe import Recipe, load_recipe, require_values
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"
 RECORD, LOG = "steps.json", "commands.log"
@@ -271,6 +271,7 @@ def plan(options: argparse.Namespace) -> list[Run]:
                 field.replace("{seed}", str(seed)).replace("{out}", str(options.out)) for field in fields
             ]
             loaded = load_recipe(recipe, [*fields, f"seed={seed}", f"name={name}"])
+            require_values(loaded)
             runs.append(Run(options.out / name, loaded))
     name, count = Counter(planned.folder.name for planned in runs).most_common(1)[0]
     if count > 1:

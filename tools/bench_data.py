@@ -88,10 +88,8 @@ def batch_rate(folder: Path, count: int, workers: int) -> float:
     """Images/s of the training loader without augmentation: random reads, decoding, transfer to this process."""
     overrides = [
         f"data.train={folder}",
-        "data.name=drawn",
-        "data.terms=none",
+        "data.holdout_identities=0",
         f"data.workers={workers}",
-        "validation={}",
         "data.augmentation={flip: false}",
     ]
     recipe = load_recipe("faces_small_rts", overrides)

@@ -210,13 +210,13 @@ def resume(device: str, rehearse: bool) -> dict[str, Any]:
 
 
 def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
-    """The losses of a training of faces_small_rts on drawn faces, on the device and on the CPU."""
+    """The losses of a training of faces_small on drawn faces, on the device and on the CPU."""
     from facerts.datasets.synthetic import write_synthetic_faces
     from facerts.training.loop import train
 
     people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
     settings = [
-        "data.name=drawn", "data.terms=none", "data.workers=0", "validation={}",
+        "data.holdout_identities=0", "data.workers=0",
         f"optim.batch_size={size}", "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32",
         "compute.compile=false", "logging.every_steps=1",
     ]  # fmt: skip
@@ -228,7 +228,7 @@ def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
         write_synthetic_faces(folder / "faces", identities=people, images=images)
         for where in {"cpu", device}:
             overrides = [f"data.train={folder / 'faces'}", f"compute.device={where}", *settings]
-            train(load_recipe("faces_small_rts", overrides), folder / where)
+            train(load_recipe("faces_small", overrides), folder / where)
             lines = map(json.loads, (folder / where / "log.jsonl").read_text().splitlines())
             losses[where] = [line["loss"] for line in lines if line["kind"] == "train"]
     pairs = list(zip(losses[device], losses["cpu"], strict=True))

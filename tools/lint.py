@@ -29,7 +29,7 @@ from facerts.errors import Error
 from facerts.evaluation.results.result_part import ResultPart
 from facerts.losses import LOSSES
 from facerts.losses.face_loss import setting_names
-from facerts.training.recipe import load_recipe
+from facerts.training.recipe import load_recipe, require_values
 from facerts.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -238,7 +238,9 @@ def parse(arguments: list[str], recipes: bool) -> None:
         return
     given = group.make_context(name, list(arguments)).params
     if name == "train" and recipes:
-        load_recipe(given["recipe"], given["overrides"] or ())
+        recipe = load_recipe(given["recipe"], given["overrides"] or ())
+        if not given["show"]:
+            require_values(recipe)
 
 
 def recipe_file_faults(page: Path) -> Iterator[Fault]:

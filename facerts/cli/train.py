@@ -35,19 +35,19 @@ def train(
     earlier ones: the base, the method's file, the recipe's own fields,
     KEY=VALUE. The run stores the complete recipe.
 
-    Example: facerts train faces_small method=rts optim.lr=0.02 --out runs/first
-    Example: facerts train faces_small method=rts --budget 20m --out runs/short
+    Example: facerts train my_faces data.train=people/
+    Example: facerts train faces_small data.train=people/ method=arcface --budget 20m
 
     Args:
-        recipe: A recipe file, or the name of a recipe that ships: casia, deepglint and faces_small with method=NAME, or
-            casia_rts, deepglint_rts, facerts_small, demo … (see recipes/ for all of them).
-        overrides: Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05 data.workers=4
+        recipe: A recipe file, or the name of a recipe that ships: my_faces, faces_small, casia, deepglint …
+            (see recipes/ for all of them).
+        overrides: Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05
         out: Folder of the run; by default runs/NAME.
         resume: Continue from the last checkpoint in the folder.
         budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed demands,
             so that the run ends with it in time.
         corrupt_fraction: Share of the training images to blur; short for data.corrupt_fraction=…
-        show: Print the complete recipe, and do not train.
+        show: Print the complete recipe, ??? for what is still to be given, and do not train.
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe

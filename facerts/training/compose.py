@@ -1,7 +1,7 @@
 """Recipes made of others: a base, a method's file, a recipe's own fields, and what the command line says.
 
 Each covers what lies below it, section by section and field by field. What comes out is complete: checkpoints, models
-and runs hold that, and depend on nothing it was made of. A recipe without a base is taken as it is written.
+and runs hold that, and depend on nothing it was made of. A recipe file without a base is taken as it is written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,46 +21,53 @@ from facerts.training.plain_yaml import parse_yaml
 Fields = dict[str, Any]
 
 SHIPPED = resources.files("facerts.recipes")
-SUFFIXES = (".yaml", ".yml")
-# A recipe, its base, the base of that and so on; nobody can follow more.
-MAXIMUM_RECIPES = 5
+# On bases that leave the method open.
+DEFAULT_METHOD = "rts"
 # Sections around a field; the deepest have two.
 MAX_PARENTS = 10
+# A value that is still to be given, and what errors say of it.
+TO_BE_GIVEN = "???"
+REQUESTS = {
+    "data.train": "name your training images: data.train=people/",
+    "data.name": 'name these images, for the description of the model: "data.name=my faces"',
+    "data.terms": 'state the terms of these images: "data.terms=for internal use"',
+}
+VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, str]:
     """Put a complete recipe together: its fields, not yet checked, and what errors about them call the recipe.
+
+    Variables of the environment, ``${NAME}``, are replaced if they are set.
 
     Args:
         recipe: a YAML file, the name of a recipe that ships, or BASE_METHOD, which is short for ``method=METHOD`` on
             the recipe BASE.
         overrides: ``dotted.key=value`` each, the value in YAML; ``method=NAME`` chooses the method.
     """
-    (own, _), *bases = recipes = _with_bases(recipe)
-    where = f"{own}: based on {', '.join(str(base) for base, _ in bases)}" if bases else str(own)
-    _, fields = recipes.pop()
-    for _, above in reversed(recipes):
-        below = fields
-        fields = _merge(with_method(below, _named(above.get("method"))), above)
-        data = above.get("data")
-        _check_images(where, below, fields, {f"data.{key}" for key in data} if isinstance(data, dict) else ())
-    below = fields
-    fields = _override(below, overrides)
-    # Validation sets are left out where they are not found, so they may name variables that are not set.
-    complete = {
-        name: _substitute(value, os.environ.get if name == "validation" else _environment)
-        for name, value in fields.items()
-    }
-    _check_images(where, below, fields, {text.partition("=")[0] for text in overrides})
-    method = complete.get("method", {})
-    if isinstance(method, dict) and "name" not in method:
-        raise RecipeError(f"{where}: names no method; add method=NAME, one of {', '.join(sorted(LOSSES))}")
-    data = complete.get("data", {})
-    if isinstance(data, dict) and "train" not in data:
-        raise RecipeError(
-            f"{where}: names no training images; add data.train=people/, with a folder of faces for each person"
-        )
-    return complete, where
+    changes: Fields = {}
+    for text in overrides:
+        _change(changes, text)
+    fields, where = _complete(str(recipe), _method_of(changes))
+    # The method first, so that its file covers none of the other overrides.
+    fields, before = with_method(fields, _method_of(changes)), _images(fields)
+    for text in overrides:
+        _change(fields, text)
+    _request_terms(before, fields, {text.partition("=")[0] for text in overrides})
+    return _replaced(fields, lambda _, text: _substituted(text, os.environ.get)), where
+
+
+def missing_values(fields: Fields) -> list[str]:
+    """What is still to be given, ``???``, and which environment variables are not set, each with its fields."""
+    problems: dict[str, list[str]] = {}
+
+    def check(name: str, text: str) -> None:
+        missing = [f"the environment variable {variable} is not set" for variable in VARIABLE.findall(text)]
+        for problem in [REQUESTS.get(name, "still to be given")] if text == TO_BE_GIVEN else missing:
+            problems.setdefault(problem, []).append(name)
+
+    _replaced(fields, check)
+    return [f"{', '.join(dict.fromkeys(names))}: {problem}" for problem, names in problems.items()]
 
 
 def with_method(fields: Fields, name: str | None) -> Fields:
@@ -77,105 +83,82 @@ def with_method(fields: Fields, name: str | None) -> Fields:
         return fields
     file, base = SHIPPED / "methods" / f"{name}.yaml", fields.get("name")
     special = _parse(file.read_bytes(), file.name) if file.is_file() else {}
-    special = _substitute(special, lambda variable: str(base) if variable == "base" else None)
     known = setting_names(LOSSES[name])
     kept = {key: value for key, value in settings.items() if key in known}
     changed = {**fields, "method": {"name": name, **kept}}
     if base is not None:
         changed["name"] = f"{base}_{name}"
+        special = _replaced(special, lambda _, text: _substituted(text, {"base": str(base)}.get))
     return _merge(changed, special)
 
 
-def _substitute(value: Any, lookup: Callable[[str], str | None]) -> Any:
-    """Replace each ``${NAME}`` in texts by what ``lookup`` gives for NAME, unless that is None."""
-    if isinstance(value, dict):
-        return {key: _substitute(entry, lookup) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_substitute(entry, lookup) for entry in value]
-    if not isinstance(value, str):
-        return value
-
-    def replacement(match: re.Match[str]) -> str:
-        value = lookup(match[1])
-        return match[0] if value is None else value
-
-    return re.sub(r"\$\{(\w+)\}", replacement, value)
-
-
-def _environment(name: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise RecipeError(f"the recipe needs the environment variable {name}, which is not set")
-    return value
-
-
 def shipped_recipes() -> list[str]:
-    """The names of the recipes that ship."""
-    return sorted(Path(file.name).stem for file in SHIPPED.iterdir() if file.name.endswith(".yaml"))
+    """The names of the recipes that ship: NAME, and ours/NAME of those that made the models that ship."""
+    folders = {"": SHIPPED, "ours/": SHIPPED / "ours"}
+    files = [(prefix, Path(file.name)) for prefix, folder in folders.items() for file in folder.iterdir()]
+    return sorted(prefix + file.stem for prefix, file in files if file.suffix == ".yaml")
 
 
-def _with_bases(recipe: str | Path) -> list[tuple[str | Path, Fields]]:
-    """The recipe's own fields, those of its base, and so on."""
-    recipes: list[tuple[str | Path, Fields]] = []
-    at: str | Path | None = _file_or_name(recipe)
-    while at is not None:
+def _complete(recipe: str, method: str | None, *, is_base: bool = False) -> tuple[Fields, str]:
+    """The recipe's fields on those of its base, and what errors call it.
+
+    A base that leaves the method open gets the default one, unless a ``method`` will be chosen.
+    """
+    names = shipped_recipes()
+    short = {f"{base}_{each}": (base, each) for base in names for each in LOSSES}
+    if recipe in names:
+        own = _parse((SHIPPED / f"{recipe}.yaml").read_bytes(), recipe)
+    elif recipe in short:
+        base, method = short[recipe]
+        return with_method(_complete(base, method, is_base=is_base)[0], method), recipe
+    elif _is_file(recipe):
+        own = _read(Path(recipe))
+    else:
+        near = did_you_mean(recipe, [*names, *short])
+        raise RecipeError(f"no recipe {recipe!r}{near}; there are {', '.join(names)}")
+    where = recipe
+    if "base" in own:
+        if is_base:
+            raise RecipeError(f"{recipe}: has a base itself, {own['base']!r}, and may not be one")
+        base = _base(own, recipe)
         try:
-            fields = _read(at)
+            below, where = _complete(base, None, is_base=True)[0], f"{recipe}: based on {base}"
         except RecipeError as error:
-            raise RecipeError(f"{recipes[-1][0]}: base: {error}" if recipes else str(error)) from error
-        if _resolved(at) in [_resolved(name) for name, _ in recipes]:
-            circle = " -> ".join(str(name) for name, _ in recipes)
-            raise RecipeError(f"{recipe}: its bases go in a circle: {circle} -> {at}")
-        if len(recipes) == MAXIMUM_RECIPES:
-            raise RecipeError(f"{recipe}: more than {MAXIMUM_RECIPES} recipes are based on each other")
-        recipes.append((at, fields))
-        at = _base(fields, at)
-    return recipes
+            raise RecipeError(f"{recipe}: base: {error}") from error
+    elif is_base or _is_file(recipe):
+        return own, where
+    else:
+        below, own = own, {}
+    leaves_open = isinstance(settings := below.get("method", {}), dict) and "name" not in settings
+    below = with_method(below, _method_of(own) or (DEFAULT_METHOD if leaves_open and not method else None))
+    fields, data = _merge(below, own), own.get("data")
+    _request_terms(_images(below), fields, {f"data.{key}" for key in data} if isinstance(data, dict) else ())
+    return fields, where
 
 
-def _file_or_name(recipe: str | Path) -> str | Path:
-    return Path(recipe) if Path(recipe).suffix in SUFFIXES else str(recipe)
+def _is_file(recipe: str) -> bool:
+    return Path(recipe).suffix in (".yaml", ".yml")
 
 
-def _resolved(recipe: str | Path) -> str | Path:
-    return recipe.resolve() if isinstance(recipe, Path) else recipe
-
-
-def _base(fields: Fields, at: str | Path) -> str | Path | None:
+def _base(own: Fields, recipe: str) -> str:
     """Take the base out of a recipe's fields: a name, or a file whose path begins where the recipe's file lies."""
-    if "base" not in fields:
-        return None
-    base = fields.pop("base")
+    base = own.pop("base")
     if not isinstance(base, str):
         raise RecipeError(
-            f"{at}: base: the name of a recipe that ships or the path of a YAML file, not {base!r}"
+            f"{recipe}: base: the name of a recipe that ships or the path of a YAML file, not {base!r}"
         )
-    if not isinstance(at, Path):
-        return base
-    fields.setdefault("name", at.stem)
-    recipe = _file_or_name(base)
-    return at.parent / recipe if isinstance(recipe, Path) else recipe
+    if _is_file(recipe):
+        own.setdefault("name", Path(recipe).stem)
+    return str(Path(recipe).parent / base) if _is_file(base) else base
 
 
-def _read(recipe: str | Path) -> Fields:
-    """A recipe's own fields, its base among them."""
-    if isinstance(recipe, Path):
-        try:
-            if not recipe.is_file():
-                raise RecipeError(f"{recipe}: no such recipe file")
-            return _parse(recipe.read_bytes(), recipe)
-        except OSError as error:
-            raise RecipeError(f"{recipe}: cannot be read ({error.strerror})") from error
-    names = shipped_recipes()
-    if recipe in names:
-        return _parse((SHIPPED / f"{recipe}.yaml").read_bytes(), recipe)
-    short = {f"{base}_{method}": (base, method) for base in names for method in LOSSES}
-    if recipe in short:
-        base, method = short[recipe]
-        return {"name": recipe, "base": base, "method": {"name": method}}
-    raise RecipeError(
-        f"no recipe {recipe!r}{did_you_mean(recipe, [*names, *short])}; there are {', '.join(names)}"
-    )
+def _read(file: Path) -> Fields:
+    try:
+        if not file.is_file():
+            raise RecipeError(f"{file}: no such recipe file")
+        return _parse(file.read_bytes(), file)
+    except OSError as error:
+        raise RecipeError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def _parse(text: bytes, where: object) -> Fields:
@@ -187,10 +170,25 @@ def _parse(text: bytes, where: object) -> Fields:
     return fields
 
 
-def _named(method: Any) -> str | None:
-    """The method that a recipe's ``method`` names, if it does."""
+def _method_of(fields: Fields) -> str | None:
+    """The method that a recipe names, if it does."""
+    method = fields.get("method")
     name = method.get("name") if isinstance(method, dict) else None
     return name if isinstance(name, str) else None
+
+
+def _replaced(value: Any, change: Callable[[str, str], Any], name: str = "") -> Any:
+    """The value with each text in it replaced by what ``change`` makes of the dotted name of its field, and of it."""
+    if isinstance(value, dict):
+        return {key: _replaced(entry, change, f"{name}.{key}".lstrip(".")) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_replaced(entry, change, name) for entry in value]
+    return change(name, value) if isinstance(value, str) else value
+
+
+def _substituted(text: str, lookup: Callable[[str], str | None]) -> str:
+    """The text with each ``${NAME}`` replaced by what ``lookup`` gives for NAME, unless that is None."""
+    return VARIABLE.sub(lambda match: match[0] if (found := lookup(match[1])) is None else found, text)
 
 
 def _merge(below: Fields, above: Fields) -> Fields:
@@ -200,19 +198,6 @@ def _merge(below: Fields, above: Fields) -> Fields:
         both = isinstance(covered, dict) and isinstance(value, dict)
         merged[key] = _merge(covered, value) if both else value  # type: ignore[arg-type]
     return merged
-
-
-def _override(fields: Fields, overrides: Sequence[str]) -> Fields:
-    """Change one field after the other; the method first, so that its file covers none of the others."""
-    chosen = None
-    for text in overrides:
-        alone: Fields = {}
-        _change(alone, text)
-        chosen = _named(alone.get("method")) or chosen
-    changed = deepcopy(with_method(fields, chosen))
-    for text in overrides:
-        _change(changed, text)
-    return changed
 
 
 def _change(fields: Fields, override: str) -> None:
@@ -232,18 +217,14 @@ def _change(fields: Fields, override: str) -> None:
     fields[last] = value
 
 
-def _check_images(where: str, below: Fields, fields: Fields, given: Collection[str]) -> None:
-    """Other images than those of the base need another name and terms, which exported models carry."""
-    missing = [key for key in ("data.name", "data.terms") if key not in given and "data" not in given]
-    if missing and any(_images(below)) and _images(fields) not in ([], _images(below)):
-        raise RecipeError(
-            f"{where}: its data.name and data.terms, which exported models carry, are about other images than these; "
-            f'give {" and ".join(f"{key}=…" for key in missing)} too, for example "data.name=my faces" '
-            '"data.terms=for internal use"'
-        )
+def _request_terms(before: list[Any], fields: Fields, given: Collection[str]) -> None:
+    """Leave name and terms of other images than ``before`` to be given: exported models carry them."""
+    if before and _images(fields) not in ([], before) and "data" not in given:
+        fields["data"] |= {key: TO_BE_GIVEN for key in ("name", "terms") if f"data.{key}" not in given}
 
 
 def _images(fields: Fields) -> list[Any]:
-    """Where the images come from that a model is trained on."""
+    """Where the images come from that a model is trained on, as far as it is given."""
     data = fields.get("data")
-    return [data.get(name) for name in ("train", "unlabeled")] if isinstance(data, dict) else []
+    sources = [data.get(key) for key in ("train", "unlabeled")] if isinstance(data, dict) else []
+    return [source for source in sources if source not in (None, TO_BE_GIVEN)]

@@ -27,7 +27,7 @@ from facerts.training.distillation.losses import open_distillation
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.pace import MARGIN, Pace
-from facerts.training.recipe import Recipe, changed_fields
+from facerts.training.recipe import Recipe, changed_fields, require_values
 from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.start_comparison import compare_with_start
@@ -63,9 +63,11 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
         The path of the last checkpoint.
 
     Raises:
+        RecipeError: a value is still to be given, or names an environment variable that is not set.
         NonFiniteLossError: the loss is infinite or NaN.
         KeyboardInterrupt: interrupted; the current step was saved, and ``resume`` continues from it.
     """
+    require_values(recipe)
     deadline = None if budget_s is None else time.monotonic() + budget_s
     with connected(recipe.compute.device) as processes:
         file = Path(folder) / checkpoint.FILE

@@ -27,7 +27,7 @@ from facerts.losses.face_heads import FACE_HEADS
 from facerts.losses.face_loss import setting_names
 from facerts.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.onnx.contract import Description
-from facerts.training.compose import compose
+from facerts.training.compose import compose, missing_values
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -564,6 +564,15 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         return Recipe.model_validate(fields)
     except ValidationError as error:
         raise RecipeError(f"{where}: {explain(error)}") from error
+
+
+def require_values(recipe: Recipe) -> None:
+    """Refuse to train with values that are still to be given, or name environment variables that are not set.
+
+    Validation sets may name such variables: they are left out where they are not found.
+    """
+    if missing := missing_values(recipe.model_dump(exclude={"validation"})):
+        raise RecipeError("; ".join(missing))
 
 
 def explain(error: ValidationError) -> str:

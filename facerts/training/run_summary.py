@@ -58,6 +58,12 @@ class RunSummary:
         epochs = self.recipe.optim.epochs
         return max(1, round(epochs * self.steps_per_epoch)) if epochs else 0
 
+    @property
+    def ramp_steps(self) -> int:
+        """Steps over which the margin rises from 0; 0 if the method has none, or has it at once."""
+        has_margin = any(value for setting, value in self.recipe.method.items() if setting.endswith("margin"))
+        return math.ceil(self.recipe.optim.margin_ramp * self.total) if has_margin else 0
+
     def epoch_of(self, step: int) -> str:
         """The epoch that a step belongs to, counted from 1: "epoch 3/8"."""
         epochs = math.ceil(self.total / self.steps_per_epoch)
@@ -80,6 +86,8 @@ class RunSummary:
             **({"start": _start(recipe)} if backbone.weights is not None else {}),
             "validation": ", ".join(validator.names) or "none",
         }
+        if self.ramp_steps:
+            rows["margin"] = f"rises until step {self.ramp_steps:,}, and the loss with it"
         if validator.degraded is not None:
             rows["degraded"] = f"{len(validator.degraded):,} faces of {validator.degraded.name}"
         if data.left_out:

@@ -26,7 +26,7 @@ METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (COMMAND,) = re.findall(r"^(facerts train .*)$", PAGE, re.MULTILINE)
 
 TINY = [
-    *("data.augmentation={flip: true}", "data.workers=0", "validation={}"),
+    *("data.augmentation={flip: true}", "data.workers=0", "data.holdout_identities=0"),
     "backbone={name: mobilefacenet, width: 0.125, embedding_size: 16}",
     *("optim={epochs: 12, batch_size: 16, lr: 0.02}", "compute={device: cpu, precision: fp32, threads: 1}"),
 ]
@@ -71,7 +71,7 @@ def test_the_documented_method_trains_by_its_command_and_is_exported(
 ) -> None:
     _, *command = shlex.split(COMMAND)
     command[-1] = str(tmp_path / "run")
-    facerts(*command, f"data.train={drawn_faces}", "data.name=drawn", "data.terms=none", *TINY)
+    facerts(*command, f"data.train={drawn_faces}", *TINY)
     log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(log[-1])["step"] == 48
     facerts("export", tmp_path / "run", "--out", tmp_path / "normface.onnx")

@@ -186,7 +186,7 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
 def test_a_run_by_the_optimizer_of_the_recipe(
     make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    optim = {**compose("papers_tempnet")[0]["optim"], "lr": 2e-4}
+    optim = {**compose("ours/papers_tempnet")[0]["optim"], "lr": 2e-4}
     optim |= {"epochs": 2, "batch_size": 16, "warmup_epochs": 0.5}
     settings = "{name: tempnet, rho: 8, temperature_lr: 0.25, denominator_rate: 0.8}"
     recipe = make_recipe(f"method={settings}", f"optim={json.dumps(optim)}")
@@ -204,7 +204,7 @@ def test_a_run_by_the_optimizer_of_the_recipe(
 
 
 def test_its_optimizer_holds_on_every_base() -> None:
-    for base in ("casia", "deepglint", "faces_small", "papers"):
+    for base in ("casia", "deepglint", "faces_small", "ours/papers"):
         recipe = load_recipe(f"{base}_tempnet")
         optim = recipe.optim
         # Where the best temperatures have the paper's mean.

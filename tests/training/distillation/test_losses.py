@@ -375,7 +375,7 @@ def test_the_recipe_of_the_model_that_ships_fits_its_teachers(
     reference_models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACERTS_MODELS", str(reference_models))
-    recipe = load_recipe("facerts_small")
+    recipe = load_recipe("ours/facerts_small")
     assert recipe.teacher is not None
     numbers = (
         TeacherEnsemble(recipe.teacher.models).embed_crops(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
