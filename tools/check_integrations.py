@@ -5,7 +5,7 @@ conflicts with the opencv-python-headless of facerts. They get synthetic crops, 
 synthetic faces with landmarks; with --photos and --detector also real photos.
 
     python -m venv .venv-integrations
-    .venv-integrations/bin/python -m pip install '.[cpu,integrations]'
+    .venv-integrations/bin/python -m pip install '.[cpu]' insightface uniface
     python tools/check_integrations.py --python .venv-integrations/bin/python
     python tools/check_integrations.py --python .venv-integrations/bin/python --photos PHOTOS --detector scrfd.onnx
 
@@ -80,7 +80,7 @@ def main() -> None:
         },
     )
     parser.add_argument(
-        "--python", type=Path, required=True, help="of an environment with facerts[cpu,integrations]"
+        "--python", type=Path, required=True, help="of an environment with facerts, insightface and uniface"
     )
     options = parser.parse_args()
     if (options.photos is None) != (options.detector is None):

@@ -8,24 +8,33 @@ The reference of every comparison is the CPU, in float32 without TF32.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import onnxruntime
 import torch
 from bench import seconds_of
 
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.losses import LOSSES
+from facerts.onnx.providers import PROVIDERS
+from facerts.scoring.provider_times import measure_providers
 from facerts.training.batch import Batch
-from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
+from facerts.training.checkpoint import FILE
 from facerts.training.learner import Learner
+from facerts.training.loop import train
 from facerts.training.recipe import Recipe, load_recipe
 
 PEOPLE = 64
@@ -181,116 +190,87 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
     return found
 
 
+def train_on_drawn(folder: Path, name: str, device: str, rehearse: bool, resume: bool = False) -> list[float]:
+    """The losses of a training of faces_small_rts on drawn faces."""
+    people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
+    if not (folder / "faces").exists():
+        write_synthetic_faces(folder / "faces", identities=people, images=images)
+    settings = [
+        f"data.train={folder / 'faces'}", f"compute.device={device}", "data.name=drawn", "data.terms=none",
+        "data.holdout_identities=0", "data.workers=0", "validation={}", f"optim.batch_size={size}",
+        "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32", "compute.compile=false", "logging.every_steps=1",
+    ]  # fmt: skip
+    if rehearse:
+        settings += ["backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16"]
+    train(load_recipe("faces_small_rts", settings), folder / name, resume=resume)
+    lines = map(json.loads, (folder / name / "log.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines if line["kind"] == "train"]
+
+
+def largest_difference(losses: list[float], others: list[float]) -> float:
+    return max(abs(a - b) / b for a, b in zip(losses, others, strict=True))
+
+
 def resume(device: str, rehearse: bool) -> dict[str, Any]:
-    """Largest difference of weights after a checkpoint in the middle, against a second run and one with it."""
+    """Largest relative differences of the losses of a run that was interrupted halfway, and of a second run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        whole, again = (train_on_drawn(folder, name, device, rehearse) for name in ("whole", "again"))
+        step, numbers = Learner.step, itertools.count(1)
 
-    def trained(cut: int | None) -> torch.Tensor:
-        recipe = small_recipe(device)
-        learner = Learner(recipe, PEOPLE)
-        for step in range(6):
-            if step == cut:
-                with tempfile.TemporaryDirectory() as folder:
-                    save_checkpoint(
-                        Path(folder) / FILE,
-                        recipe,
-                        {"step": step, "position": step / 6, **learner.state_dict()},
-                    )
-                    state = load_checkpoint(Path(folder) / FILE)[1]
-                learner = Learner(recipe, PEOPLE)
-                learner.load_state_dict(state)
-            learner.step(random_step(1, step, device), step, 0.05)
-        return weights(learner)
+        def interrupted(*inputs: Any) -> Any:
+            if next(numbers) == len(whole) // 2:
+                signal.raise_signal(signal.SIGINT)
+            return step(*inputs)
 
-    whole = trained(None)
+        with patch.object(Learner, "step", interrupted), suppress(KeyboardInterrupt):
+            train_on_drawn(folder, "cut", device, rehearse)
+        resumed = train_on_drawn(folder, "cut", device, rehearse, resume=True)
     return {
-        "two runs": float((trained(None) - whole).abs().max()),
-        "with a checkpoint": float((trained(3) - whole).abs().max()),
-        "largest weight": float(whole.abs().max()),
+        "steps": len(whole),
+        "resumed after": next(numbers) - 1,
+        "two runs": largest_difference(again, whole),
+        "with a resume": largest_difference(resumed, whole),
     }
 
 
 def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
-    """The losses of a training of faces_small on drawn faces, on the device and on the CPU."""
-    from facerts.datasets.synthetic import write_synthetic_faces
-    from facerts.training.loop import train
-
-    people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
-    settings = [
-        "data.holdout_identities=0", "data.workers=0",
-        f"optim.batch_size={size}", "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32",
-        "compute.compile=false", "logging.every_steps=1",
-    ]  # fmt: skip
-    if rehearse:
-        settings += ["backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16"]
-    losses = {}
+    """The losses of a training on the device and on the CPU."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        write_synthetic_faces(folder / "faces", identities=people, images=images)
-        for where in {"cpu", device}:
-            overrides = [f"data.train={folder / 'faces'}", f"compute.device={where}", *settings]
-            train(load_recipe("faces_small", overrides), folder / where)
-            lines = map(json.loads, (folder / where / "log.jsonl").read_text().splitlines())
-            losses[where] = [line["loss"] for line in lines if line["kind"] == "train"]
-    pairs = list(zip(losses[device], losses["cpu"], strict=True))
-    third = max(1, len(pairs) // 3)
+        losses, on_cpu = (
+            train_on_drawn(Path(scratch), name, where, rehearse)
+            for name, where in (("device", device), ("reference", "cpu"))
+        )
+    third = max(1, len(losses) // 3)
     return {
-        "steps": len(pairs),
-        "largest relative difference, first third": max(abs(a - b) / b for a, b in pairs[:third]),
-        "largest relative difference": max(abs(a - b) / b for a, b in pairs),
-        "mean of the last third": sum(a for a, _ in pairs[-third:]) / third,
-        "mean of the last third on the CPU": sum(b for _, b in pairs[-third:]) / third,
+        "steps": len(losses),
+        "largest relative difference, first third": largest_difference(losses[:third], on_cpu[:third]),
+        "largest relative difference": largest_difference(losses, on_cpu),
+        "mean of the last third": sum(losses[-third:]) / third,
+        "mean of the last third on the CPU": sum(on_cpu[-third:]) / third,
     }
 
 
 def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
-    """Largest differences of an exported network's embeddings from PyTorch's on the device, and times of a crop of the
-    model that ships, by provider."""
-    import onnxruntime
-
-    from facerts.datasets.synthetic import write_synthetic_faces
-    from facerts.embedding.onnx_embedder import OnnxEmbedder
-    from facerts.onnx.providers import PROVIDERS
-    from facerts.onnx.session import ProviderError
-    from facerts.scoring.provider_times import measure_providers
-    from facerts.training.export.from_checkpoint import export_run
-
-    recipe = small_recipe(device, "method=arcface")
-    learner = Learner(recipe, PEOPLE)
-    # Until the statistics of BatchNorm are those of the images: far from them, all outputs are huge.
-    for step in range(40):
-        learner.step(random_step(1, step, device), step, 0.01)
-    crops = random_step(1, 0, "cpu")[0].numpy()
-    expected = learner.embedder()(crops).embedding
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        write_synthetic_faces(folder / "faces", identities=2, images=4)
-        save_checkpoint(folder / FILE, recipe, {"step": 40, "position": 40.0, **learner.state_dict()})
-        export_run(folder, folder / "network.onnx", data=[str(folder / "faces")])
-        for provider in (PROVIDERS[name] for name in ("cpu", "cuda", "tensorrt")):
-            if provider not in onnxruntime.get_available_providers():
-                found[provider] = "not in this ONNX Runtime; onnxruntime-gpu has it"
-                continue
-            try:
-                exported = OnnxEmbedder(folder / "network.onnx", providers=[provider])
-            except ProviderError as error:
-                found[provider] = str(error)
-                continue
-            found[provider] = float(abs(exported(crops).embedding - expected).max())
+    """Images/s of the model that ships by batch size, and how far its scores are from the CPU's."""
+    if PROVIDERS[device] not in onnxruntime.get_available_providers():
+        return {"missing": "onnxruntime-gpu, and no onnxruntime beside it"}
     times = measure_providers(detector="none", rounds=1 if rehearse else 7)
-    for measured in times.measured:
-        found[f"{times.model} on {measured.provider}"] = {
-            "milliseconds per crop": measured.ms_per_crop,
-            "smallest cosine to the CPU": measured.cosine,
-            "largest difference of quality": measured.quality_error,
-        }
-    return found | {f"problem of {name}": problem for name, problem in times.problems.items()}
+    found = {measured.provider: measured for measured in times.measured}
+    if PROVIDERS[device] not in found:
+        raise RuntimeError(times.problems[PROVIDERS[device]])
+    return {
+        **{
+            f"images/s, {provider}": {size: 1000 / ms for size, ms in measured.ms_per_crop.items()}
+            for provider, measured in found.items()
+        },
+        "1 - smallest cosine": 1 - found[PROVIDERS[device]].cosine,
+        "largest difference of quality": found[PROVIDERS[device]].quality_error,
+    }
 
 
 def two_processes(device: str, rehearse: bool) -> dict[str, Any]:
     """Whether two processes can train together; NCCL may refuse to share a single card."""
-    from facerts.datasets.synthetic import write_synthetic_faces
-
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_synthetic_faces(folder / "faces", identities=8, images=4)

@@ -1,12 +1,13 @@
 """Everything that a GPU can tell about training, in one command that ends in time and goes on where it stopped.
 
-    python tools/gpu_suite.py --budget 25m --out out/gpu
+    python tools/gpu_suite.py --budget 25m --out out/gpu --report docs/results/speed.md
 
-The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and exports
+The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and scores
 are the same on GPU and CPU; whether a step waits for the host; speed and memory of training steps by network, batch and
-number of identities; checkpoints; two processes; reading images. Those whose networks are compiled first, the slowest,
-come last. After each, OUT has suite.json and summary.md. The same command again runs the items that did not fit,
-failed, or were measured with other code.
+number of identities; a run that is resumed; two processes; reading images. Those whose networks are compiled first, the
+slowest, come last but for IResNet-100. After each, OUT has suite.json and summary.md, and the section "On a GPU" of the
+page given by --report has what was measured. The same command again runs the items that did not fit, failed, or were
+measured with other code.
 
 An item that needs a package that is not installed says so, and the others run. With --rehearse all run with tiny sizes
 on the CPU, to see that they work; their numbers mean nothing.
@@ -15,6 +16,7 @@ on the CPU, to see that they work; their numbers mean nothing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -30,6 +32,9 @@ TOOLS = Path(__file__).resolve().parent
 # An item with a compiled IResNet-50 took more than 168 s beside an H100 and 16 cores.
 COMPILED_S = 200.0
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+HEADING = "### On a GPU"
+# To the next heading.
+SECTION = re.compile(rf"^{HEADING}\n.*?(?=^#|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Item(NamedTuple):
@@ -91,6 +96,20 @@ GOALS = [
         "{:.3f} of the time",
     ),
     Goal(
+        "losses after a resume as far from a run's as those of a second run, or ten times as far or 1e-5",
+        "resume",
+        lambda result: result["with a resume"] / max(result["two runs"], 1e-6),
+        lambda value: value <= 10,
+        "{:.1f} times",
+    ),
+    Goal(
+        "scores by ONNX Runtime as on the CPU: 1 - cosine, and quality, to 0.001",
+        "ONNX Runtime",
+        lambda result: max(result["1 - smallest cosine"], result["largest difference of quality"]),
+        lambda value: value <= 1e-3,
+        "{:.1e}",
+    ),
+    Goal(
         "2,000,000 identities, exact, in at most 10.4 GB",
         "classes, 2,000,000",
         lambda result: (result["rows"][0]["mib"] + result["rows"][0]["base_mib"]) * 2**20 / 1e9,
@@ -98,8 +117,8 @@ GOALS = [
         "{:.2f} GB",
     ),
     Goal(
-        "at least 45% of the card's matrix product in bf16 with IResNet-100",
-        "ArcFace, iresnet100",
+        "at least 45% of the card's matrix product in bf16 with IResNet-100, compiled",
+        "not compiled, iresnet100",
         lambda result: result["learners"][0]["share_of_product"],
         lambda value: value >= 0.45,
         "{:.1%}",
@@ -115,12 +134,13 @@ def items() -> Iterator[Item]:
         return Item(name, command, [*command, "--rehearse"], minimum_s)
 
     def steps(against: str, network: str, batch: int, identities: int, compiled: bool = True) -> Item:
-        other = "plain" if against == "plain loop" else "casia_arcface"
+        other = {"plain loop": "plain", "ArcFace": "casia_arcface", "not compiled": "casia_rts"}[against]
         common = ["bench_train.py", "--recipe", "casia_rts", "--against", other]
+        compile_ = ["--change"] * (other == "casia_rts") + [f"compute.compile={str(compiled).lower()}"]
         return Item(
             f"{against}, {network}, batch {batch:,}, {identities:,} identities{'' if compiled else ', not compiled'}",
             [
-                *common, "--identities", str(identities), "--steps", "40", f"compute.compile={str(compiled).lower()}",
+                *common, "--identities", str(identities), "--steps", "40", *compile_,
                 "compute.device=cuda", f"backbone.name={network}", f"optim.batch_size={batch}",
             ],
             [
@@ -153,6 +173,7 @@ def items() -> Iterator[Item]:
     yield own("waits")
     yield classes(2_000_000)
     yield steps("ArcFace", "iresnet100", 256, 10_000, compiled=False)
+    yield steps("not compiled", "iresnet100", 256, 10_000)
     yield steps("plain loop", "iresnet50", 128, 10_000, compiled=False)
     yield own("resume", 60.0)
     yield own("first steps", 60.0)
@@ -170,7 +191,6 @@ def items() -> Iterator[Item]:
     )
     yield steps("ArcFace", "iresnet50", 128, 10_000)
     yield steps("plain loop", "iresnet50", 128, 10_000)
-    yield steps("ArcFace", "iresnet100", 256, 10_000)
     yield steps("plain loop", "iresnet50", 512, 181_000)
     yield steps("ArcFace", "iresnet50", 512, 181_000)
     sizes = ((256, 10_000), (1024, 10_000), (128, 1_000_000), (128, 2_000_000), (1024, 181_000))
@@ -196,7 +216,10 @@ def main() -> None:
         outcome = measured(item, options.rehearse, deadline - time.monotonic())
         suite["items"][item.name] = {**outcome, "code": suite["code"]}
         print(outcome["status"], f"in {outcome['seconds']:.0f} s" if "seconds" in outcome else "", flush=True)
-        write(options.out, suite)
+        write(options.out / "suite.json", json.dumps(suite, indent=1))
+        write(options.out / "summary.md", summary(suite))
+    if options.report is not None:
+        write(options.report, reported(suite, options.report))
     print(options.out / "summary.md")
     sys.exit(1 if any(item["status"] == "failed" for item in suite["items"].values()) else 0)
 
@@ -207,11 +230,21 @@ def read_options() -> argparse.Namespace:
         "--budget", type=duration, required=True, help="Time for everything, such as 25m or 1h."
     )
     parser.add_argument("--out", type=Path, required=True, help="Folder for suite.json and summary.md.")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="PAGE",
+        help=f"Page whose section {HEADING!r} gets the goals and speeds.",
+    )
     parser.add_argument("--rehearse", action="store_true", help="Tiny sizes on the CPU.")
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="PREFIX", help="Only items whose names start like this."
     )
     options = parser.parse_args()
+    if options.report is not None and not (
+        options.report.is_file() and SECTION.search(options.report.read_text())
+    ):
+        parser.error(f"--report {options.report}: no page with the heading {HEADING!r}")
     names = [item.name for item in items()]
     for prefix in options.only:
         if not any(name.startswith(prefix) for name in names):
@@ -279,12 +312,11 @@ def measured(item: Item, rehearse: bool, limit_s: float) -> dict[str, Any]:
     return {"status": "missing" if needs else "done", **needs, **outcome, "result": result}
 
 
-def write(out: Path, suite: dict[str, Any]) -> None:
-    """Write both files, whole or not at all."""
-    for name, text in (("suite.json", json.dumps(suite, indent=1)), ("summary.md", summary(suite))):
-        part = out / f"{name}.part"
-        part.write_text(text)
-        part.replace(out / name)
+def write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
 
 
 # The summary.
@@ -292,26 +324,49 @@ def write(out: Path, suite: dict[str, Any]) -> None:
 
 def summary(suite: dict[str, Any]) -> str:
     """The results as a page of Markdown."""
-    items: dict[str, Any] = suite["items"]
-    results = {name: item["result"] for name, item in items.items() if item["status"] == "done"}
+    results = done(suite)
+    sections = measurements(suite)
+    for name, result in results.items():
+        if "ratio" not in result and "rows" not in result and name not in sections:
+            sections[name] = value_table(result)
+    sections["items"] = table(["item", "", "seconds"], [item_row(*pair) for pair in suite["items"].items()])
+    titled = [[f"## {name[:1].upper()}{name[1:]}", "", *section, ""] for name, section in sections.items()]
+    return "\n".join(["# GPU suite", "", origin(suite), "", *itertools.chain(*titled)])
+
+
+def reported(suite: dict[str, Any], page: Path) -> str:
+    """The page, with what is published of the results in its section."""
+    machine = done(suite).get("machine", {})
+    of = ", ".join(
+        f"{name} {machine[name]}" for name in ("device", "torch", "cuda", "cores") if name in machine
+    )
+    tables = [line for section in measurements(suite).values() for line in (*section, "")]
+    text = "\n".join([HEADING, "", f"`python tools/gpu_suite.py`: {of}.", origin(suite), "", *tables, ""])
+    return SECTION.sub(lambda _: text, page.read_text())
+
+
+def done(suite: dict[str, Any]) -> dict[str, Any]:
+    return {name: item["result"] for name, item in suite["items"].items() if item["status"] == "done"}
+
+
+def origin(suite: dict[str, Any]) -> str:
+    rehearsed = "A rehearsal with tiny sizes on a CPU: the numbers mean nothing. " * suite["rehearsal"]
+    return f"{rehearsed}Code: {suite['code'] or 'unknown'}."
+
+
+def measurements(suite: dict[str, Any]) -> dict[str, list[str]]:
+    """The tables of goals, training steps, the softmax over all identities and ONNX Runtime."""
+    results = done(suite)
     steps = {name: result for name, result in results.items() if "ratio" in result}
     rows = [row for result in results.values() for row in result.get("rows", ())]
-    lines = ["# GPU suite", ""]
-    if suite["rehearsal"]:
-        lines += ["A rehearsal with tiny sizes on a CPU: the numbers mean nothing.", ""]
-    lines += [f"Code: {suite['code'] or 'unknown'}.", ""]
-    sections = {} if suite["rehearsal"] else {"goals": goal_table(results)}
+    tables = {} if suite["rehearsal"] else {"goals": goal_table(results)}
     if steps:
-        sections["training steps"] = step_table(steps)
+        tables["training steps"] = step_table(steps)
     if rows:
-        sections["softmax over all identities"] = class_table(rows)
-    for name, result in results.items():
-        if name not in steps and "rows" not in result:
-            sections[name] = value_table(result)
-    sections["items"] = table(["item", "", "seconds"], [item_row(*pair) for pair in items.items()])
-    for name, section in sections.items():
-        lines += [f"## {name[:1].upper()}{name[1:]}", "", *section, ""]
-    return "\n".join(lines)
+        tables["softmax over all identities"] = class_table(rows)
+    if "ONNX Runtime" in results:
+        tables["ONNX Runtime"] = value_table(results["ONNX Runtime"])
+    return tables
 
 
 def goal_table(results: dict[str, Any]) -> list[str]:

@@ -21,12 +21,13 @@ from facerts.cli.output import (
 )
 from facerts.cli.shared_options import Json
 
-# Columns of a terminal from which there is room for two benchmarks.
+# Columns of a terminal from which there is room for both benchmarks.
 WIDE = 100
 NO_MODELS = "no model ships with this copy of facerts"
 FOOTNOTE = (
-    "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it. time: of a crop, with mobilefacenet as "
-    "1, where we ran the file. --from FILE: pull takes it from where you have it. More: facerts models show NAME"
+    "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it, without mirror images. time: of a "
+    "crop, with mobilefacenet as 1, where we ran the file. --from FILE: pull takes it from where you have it. More: "
+    "facerts models show NAME"
 )
 
 models = Commands(no_args_is_help=True, help="The models that ship, and others by name.")
@@ -232,7 +233,7 @@ def _entries() -> list[dict[str, Any]]:
 
 def _columns() -> list[Column]:
     """What the list shows of each model, on a terminal of this width."""
-    benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ("LFW",)
+    benchmarks = ("LFW", "CFP-FP") if stdout.width >= WIDE else ()
     return [
         # To be typed again, so it is never cut.
         ("name", lambda entry: Text(f"{entry['name']}{' (default)' * entry['default']}", no_wrap=True)),

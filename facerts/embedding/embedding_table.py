@@ -261,7 +261,7 @@ def _read_parquet(path: Path) -> Columns:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
+        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[use]'") from error
     try:
         columns = [
             field.name

@@ -38,6 +38,4 @@ def import_faiss() -> Any:
     try:
         return import_module("faiss")
     except ImportError as error:
-        raise MissingExtraError(
-            "searching with FAISS needs faiss-cpu: pip install 'facerts[faiss]'"
-        ) from error
+        raise MissingExtraError("searching with FAISS needs faiss-cpu: pip install 'facerts[use]'") from error

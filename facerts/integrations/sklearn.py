@@ -26,7 +26,7 @@ try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError as error:
     raise MissingExtraError(
-        "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[sklearn]'"
+        "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'"
     ) from error
 
 ImageInputs = Sequence[str | Path | bytes | NDArray[np.uint8]] | NDArray[Any]

@@ -182,8 +182,9 @@ def _normalizes_crops(model: Path) -> bool:
         if model.stem in KNOWN:
             return False
         raise MissingExtraError(
-            f"{model}: finding out its preprocessing needs onnx: pip install onnx; or unpack it, write a description "
-            f"in {model.stem}.json beside it (see {documentation_page('foreign-models')}), and give the .onnx file"
+            f"{model}: finding out its preprocessing needs onnx: pip install 'facerts[use]'; or unpack it, write a "
+            f"description in {model.stem}.json beside it (see {documentation_page('foreign-models')}), and give the "
+            ".onnx file"
         ) from error
     graph = onnx.load(str(model), load_external_data=False).graph
     return {"Sub", "Mul"} <= {node.op_type for node in graph.node[:8]}

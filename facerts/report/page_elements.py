@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAIRS, IMAGES = 12, 12
-PAGES_EXTRA = "pages need Jinja: pip install 'facerts[report]'"
+PAGES_EXTRA = "pages need Jinja: pip install 'facerts[use]'"
 
 
 class Figure(NamedTuple):

@@ -111,11 +111,8 @@ def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> 
     result = json.loads(capsys.readouterr().out)
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
-    for optional in ("insightface", "uniface"):
-        missing = find_spec(optional) is None
-        assert result[optional] == (
-            "missing: pip install 'facerts[integrations]'" if missing else metadata.version(optional)
-        )
+    missing = find_spec("ray") is None
+    assert result["ray"] == ("missing: pip install 'facerts[ray]'" if missing else metadata.version("ray"))
 
 
 def test_doctor_measures_and_stores_providers(

@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
 import facerts.cli.doctor
 from facerts.cli import output
-from facerts.cli.ending import DEBUG_VARIABLE
+from facerts.cli.ending import DEBUG_VARIABLE, OPTIONAL
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.images import encode_png
@@ -28,6 +29,18 @@ def test_every_status_is_in_the_table_of_the_documentation() -> None:
         for name, status in vars(output).items()
         if name.startswith("EXIT_")
     }
+
+
+def test_every_extra_that_is_named_can_be_installed() -> None:
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg", encoding="utf-8")
+    known = set(settings["options.extras_require"])
+    pages = [ROOT / "README.md", ROOT / "Makefile", *ROOT.glob("docs/**/*.md"), *ROOT.glob("facerts/**/*.py")]
+    for page in pages:
+        for names in re.findall(r"""["'](?:facerts|\.)\[([\w,]+)\]["']""", page.read_text(encoding="utf-8")):
+            assert set(names.split(",")) <= known, page
+    for extras in (extra.split(" or ") for _, extra in OPTIONAL.values()):
+        assert set(extras) <= known
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_without_faiss_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, vectors: NDArray[np.float32]
 ) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"facerts\[faiss\]"):
+    with pytest.raises(MissingExtraError, match=r"facerts\[use\]"):
         list(similar_pairs(vectors, THRESHOLD, "", "faiss"))
 
 

@@ -123,7 +123,7 @@ def test_only_the_mirror_does_without_onnx(
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
     for names in (None, ["pruning"], ["dropout"]):
-        with pytest.raises(MissingExtraError, match="needs onnx: pip install onnx"):
+        with pytest.raises(MissingExtraError, match="needs onnx: pip install 'facerts"):
             open_recognizer_scores(embedder, names)
 
 

@@ -208,4 +208,4 @@ def test_the_largest_face_of_a_photo_is_embedded(
 def test_without_scikit_learn_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[sklearn]'" in ran.stderr
+    assert "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'" in ran.stderr

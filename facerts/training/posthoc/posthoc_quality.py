@@ -150,7 +150,7 @@ def add_quality(
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError("grafting needs onnx: pip install 'facerts[train]'") from error
+        raise MissingExtraError("grafting needs onnx: pip install 'facerts[use]'") from error
     out = Path(out)
     settings = settings or HeadSettings()
     of_views = [text for text in overrides if text.startswith(OF_VIEWS)]
