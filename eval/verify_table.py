@@ -22,7 +22,7 @@ import numpy as np
 from common import number, parser_of, rate_of_pairs, run
 from numpy.typing import NDArray
 
-from facerts.benchmarks.lfw import load_lfw
+from facerts.benchmarks import open_benchmark
 from facerts.errors import DataError
 from facerts.io.progress import track
 from facerts.report.table import markdown_table
@@ -72,7 +72,7 @@ def arguments() -> argparse.Namespace:
 
 def lfw_crops(scorer: Scorer, folder: Path) -> Labeled:
     """The pairs of pairs.txt as crops."""
-    benchmark = load_lfw(folder)
+    benchmark = open_benchmark(folder)
     assert benchmark.images.labels is not None
     paths = [benchmark.images.location(index) for index in range(len(benchmark.images))]
     pairs = [(paths[first], paths[second]) for first, second in benchmark.pairs]
@@ -91,7 +91,7 @@ def lfw_photos(scorer: Scorer, folder: Path, photos: Path) -> list[Labeled]:
     names = sorted({person_of(file) for file in files})
     pairs = list(combinations(files, 2))
     people = np.array([[names.index(person_of(file)) for file in pair] for pair in pairs])
-    benchmark = load_lfw(folder)
+    benchmark = open_benchmark(folder)
     keys = [Path(benchmark.images.key(index)).stem for index in range(len(benchmark.images))]
     listed = {frozenset((keys[first], keys[second])) for first, second in benchmark.pairs}
     rows = [row for row, pair in enumerate(pairs) if frozenset(file.stem for file in pair) in listed]

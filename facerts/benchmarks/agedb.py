@@ -27,7 +27,7 @@ def is_agedb(folder: Path) -> bool:
 
 
 def load_agedb(folder: Path) -> PairBenchmark:
-    """AgeDB's pairs, from the only list in the folder (.txt or .csv, see ``load_pair_list``)."""
+    """AgeDB's pairs, from the only list in the folder (.txt, .csv or .tsv, see ``load_pair_list``)."""
     lists = [name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in LIST_SUFFIXES]
     if len(lists) != 1:
         found = f"{len(lists)} lists ({', '.join(lists)})" if lists else "no list of pairs"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path
 
-from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, numbered_lines
+from facerts.benchmarks.list_rows import numbered_lines
+from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.errors import DataError
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import count_notes, numbered_lines
+from facerts.benchmarks.list_rows import numbered_lines
+from facerts.benchmarks.listed import count_notes
 from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.errors import DataError

@@ -14,14 +14,12 @@ from facerts.benchmarks.ijb import is_ijb, load_ijb
 from facerts.benchmarks.lfw import (
     CALFW_PAIRS,
     CPLFW_PAIRS,
-    PAIRS,
     XQLFW_PAIRS,
     load_calfw,
     load_cplfw,
-    load_lfw,
     load_xqlfw,
 )
-from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
+from facerts.benchmarks.listed import load_pair_list
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
 from facerts.benchmarks.template_benchmark import TemplateBenchmark
@@ -53,26 +51,27 @@ _LAYOUTS = (
     _BenchmarkLayout(
         "AgeDB", "images like 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]
     ),
-    _marked("LFW", PAIRS, load_lfw),
+    _marked("LFW", "pairs.txt", lambda folder: load_pair_list(folder / "pairs.txt", name=folder.name)),
 )
 _TEMPLATES = (
     "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt), TinyFace (Gallery_Match and Probe) and SCface "
     "(surveillance_cameras_distance_1 and mugshots)"
 )
 _KNOWN = (
-    "supported are a folder with a subfolder for each person, a .bin set, a .csv or .txt list of pairs, folders in "
+    "supported are a folder with a subfolder for each person, a .bin set, a list of pairs, folders in "
     "the layout of "
     + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
     + f", and, for templates, {_TEMPLATES}"
 )
 
 
-def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
+def open_benchmarks(path: str | Path, images: str | Path | None = None) -> list[PairBenchmark]:
     """Open all verification benchmarks at a path.
 
-    It is a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two), AgeDB,
-    CALFW, CPLFW or XQLFW, recognized by its files; or images with identities, such as a folder with a subfolder for
-    each person, of which pairs are drawn (``pairs_of_people``).
+    It is a .bin set, a list of pairs, or a folder in the layout of LFW, CFP (which contains two), AgeDB, CALFW, CPLFW
+    or XQLFW, recognized by its files; or images with identities, such as a folder with a subfolder for each person, of
+    which pairs are drawn (``pairs_of_people``). ``images`` is the folder that the paths in a list are relative to, see
+    ``load_pair_list``.
     """
     path = Path(path)
     if path.is_dir():
@@ -90,16 +89,14 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
                 f"{path}: its images are not in folders by person, so its pairs are unknown; {_KNOWN}"
             )
         return [pairs_of_people(source)]
-    if path.is_file() and path.suffix.lower() == ".bin":
-        return [load_bin(path)]
-    if path.is_file() and path.suffix.lower() in LIST_SUFFIXES:
-        return [load_pair_list(path)]
-    raise DataError(f"{path}: no such verification benchmark; {_KNOWN}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such verification benchmark; {_KNOWN}")
+    return [load_bin(path) if path.suffix.lower() == ".bin" else load_pair_list(path, images)]
 
 
-def open_benchmark(path: str | Path) -> PairBenchmark:
+def open_benchmark(path: str | Path, images: str | Path | None = None) -> PairBenchmark:
     """Open the only verification benchmark at a path; see ``open_benchmarks``."""
-    benchmarks = open_benchmarks(path)
+    benchmarks = open_benchmarks(path, images)
     if len(benchmarks) > 1:
         names = ", ".join(benchmark.name for benchmark in benchmarks)
         raise DataError(f"{path}: it contains several benchmarks ({names}), but only one can be used here")

@@ -83,7 +83,8 @@ def calibrate(
         model: the name of a shipped model, or an .onnx embedder or quality (a foreign one with its description beside
             it). A quality alone gets no match thresholds.
         faces: a source, or anything that ``open_source`` accepts.
-        pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces.
+        pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces. The paths in a
+            list of pairs are relative to the folder of the faces, or, if that is not one folder, to the list's own.
         out: the .onnx file to write; None writes to ``model`` itself, which is not possible for a shipped model.
         keep: shares of the faces that the quality thresholds keep; ``KEEP`` by default.
         fmr: false match rates of the match thresholds, ``FMRS`` by default; those that there are too few pairs for are
@@ -129,7 +130,7 @@ def calibrate(
                 f"{path}: the model has no embedding, so it cannot have match thresholds; leave out {option}"
             )
     source = _crops(faces if isinstance(faces, Source) else open_source(faces), detector)
-    listed = None if pairs is None else open_benchmark(pairs)
+    listed = None if pairs is None else open_benchmark(pairs, _only_folder(faces))
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, detector))
     has_pairs = isinstance(embedder, OnnxEmbedder) and _check_pairs(source, listed, rates)
@@ -263,6 +264,11 @@ def _non_faces(others: Faces, minimums: Mapping[str, float]) -> NonFaces:
         images=len(others.rows),
         accepted={share: float(np.mean(others.quality >= minimum)) for share, minimum in minimums.items()},
     )
+
+
+def _only_folder(faces: str | Path | Sequence[str | Path] | Source) -> Path | None:
+    given = [faces] if isinstance(faces, str | Path) else [] if isinstance(faces, Source) else faces
+    return Path(given[0]) if len(given) == 1 and Path(given[0]).is_dir() else None
 
 
 def _check_target(model: Path, out: Path) -> Path:

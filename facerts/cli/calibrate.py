@@ -40,7 +40,8 @@ def calibrate(
 
     Args:
         data: Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be repeated.
-        pairs: Verification benchmark to choose match thresholds on, instead of all pairs of the faces.
+        pairs: Verification benchmark to choose match thresholds on, instead of all pairs of the faces. The paths in a
+            list of pairs are relative to --data, if that is one folder, or else to the list's own.
         out: Path of the .onnx file to write; by default the model itself.
         keep: Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and 0.8.
         fmr: False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001. A rate at

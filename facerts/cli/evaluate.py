@@ -16,6 +16,7 @@ from facerts.cli.evaluate_options import (
     DetectorBaseline,
     InputOptions,
     Out,
+    PairOptions,
     RecognizerOptions,
     ScoreOptions,
     locked_results,
@@ -34,13 +35,6 @@ if TYPE_CHECKING:
 Section = TypeVar("Section")
 
 
-Data = Annotated[
-    list[str],
-    typer.Option(
-        help="A folder with a subfolder for each person, a .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, "
-        "CALFW, CPLFW, XQLFW, IJB; may be repeated."
-    ),
-]
 Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]
 AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
@@ -62,7 +56,7 @@ evaluate = Commands(no_args_is_help=True, help="Evaluate a model on benchmarks, 
 @evaluate.command()
 def verification(
     *,
-    data: Data,
+    data: PairOptions,
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
@@ -96,7 +90,7 @@ def verification(
     options = inputs.evaluation(out, batches, **settings, **baselines.open())
     with locked_results(out):
         result = run_pairs(
-            embedder, ["verification"], data, out, options, similarity=SIMILARITIES[similarity]
+            embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity]
         )
     warn_of_notes(result.verification)
     _show(result, "verification", result.verification, json, results.show_verification)
@@ -105,7 +99,7 @@ def verification(
 @evaluate.command()
 def reject(
     *,
-    data: Data,
+    data: PairOptions,
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
@@ -132,7 +126,9 @@ def reject(
     settings = {"keep_crops": False, "flip": flip, "every_pair": all_pairs, "fmr": fmr}
     options = inputs.evaluation(out, batches, **settings, **baselines.open())
     with locked_results(out):
-        result = run_pairs(embedder, ["reject"], data, out, options, similarity=SIMILARITIES[similarity])
+        result = run_pairs(
+            embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity]
+        )
     warn_of_notes(result.calibration)
     _show(result, "reject", result.reject, json, results.show_reject)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
+    from facerts.benchmarks import PairBenchmark
     from facerts.detection import OpenDetector
     from facerts.embedding import Embedder, OnnxQuality
     from facerts.embedding.embed import AnyEmbedder
@@ -91,6 +92,32 @@ class RecognizerOptions:
             raise Error("--quality scores images, and so needs a --model; a table has qualities as columns")
         _refuse_scores(self.embeddings, scores)
         return load_table(self.embeddings)
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """The pairs that are compared.
+
+    Attributes:
+        data: A folder with a subfolder for each person, a .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB,
+            CALFW, CPLFW, XQLFW, IJB; may be repeated.
+        pairs: A list of pairs of the images in the folder that --data names, or beside the list.
+    """
+
+    data: list[str] | None = None
+    pairs: Path | None = None
+
+    def open(self) -> Sequence[str | PairBenchmark]:
+        """What ``run_pairs`` measures."""
+        from facerts.benchmarks import load_pair_list
+
+        if self.pairs is None:
+            if not self.data:
+                raise Error("give --data, --pairs or both")
+            return self.data
+        if self.data and len(self.data) > 1:
+            raise Error(f"{self.pairs}: its images are in one folder; give --data once")
+        return [load_pair_list(self.pairs, *self.data or ())]
 
 
 @dataclass(frozen=True)

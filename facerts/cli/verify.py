@@ -22,8 +22,8 @@ from facerts.cli.shared_options import Json, ScorerOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from facerts.benchmarks.list_rows import ListedPair
     from facerts.scoring import Scorer, Verification
-    from facerts.scoring.pair_list import ListedPair
     from facerts.scoring.verify import Decision
 
 # The exit status of each decision.
@@ -35,6 +35,7 @@ def verify(
     second: Annotated[str | None, typer.Argument(metavar="B")] = None,
     *,
     pairs: Path | None = None,
+    data: Path | None = None,
     out: Path | None = None,
     options: ScorerOptions,
     fmr: float | None = None,
@@ -54,9 +55,9 @@ def verify(
     Args:
         first: The first image.
         second: The second image.
-        pairs: Instead of two images, a list of pairs: .csv or .tsv with two columns of paths, or with a header that
-            names two of them first and second; or .txt with two paths on each line. If it has labels (a third column,
-            or one named same: 1 or 0), the error rates of the decisions are printed.
+        pairs: Instead of two images, a list of pairs, in any layout that facerts evaluate reads, or without labels. If
+            it has labels, the error rates of the decisions are printed.
+        data: With --pairs: folder that the list's paths are relative to; by default the list's own.
         out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
             that the model was calibrated for; by default 0.001, or the lowest if that is missing.
@@ -70,13 +71,13 @@ def verify(
 
     if fmr is not None and threshold is not None:
         raise typer.BadParameter("--fmr and --threshold both set the threshold; give only one")
-    if pairs is None and (first is None or second is None or out is not None):
+    if pairs is None and (first is None or second is None or data is not None or out is not None):
         raise typer.BadParameter("give two images, or a list with --pairs and a file with --out")
     if pairs is not None and (first is not None or out is None):
         raise typer.BadParameter("--pairs takes the place of the two images, and requires --out")
     if out is not None:
         check_sink(out)
-    listed = [] if pairs is None else read_pair_list(pairs)
+    listed = [] if pairs is None else read_pair_list(pairs, data)
     scorer = options.open()
     rule: dict[str, Any] = {
         "fmr": fmr,

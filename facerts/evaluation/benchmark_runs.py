@@ -56,7 +56,7 @@ SHOWN_PAIRS = 12
 def run_pairs(
     embedder: AnyEmbedder,
     kinds: Sequence[Kind],
-    data: Sequence[str | Path],
+    data: Sequence[str | Path | PairBenchmark],
     out: str | Path,
     options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
@@ -66,11 +66,11 @@ def run_pairs(
 
     Args:
         kinds: "verification" and "reject", one or both.
-        data: benchmarks, as for ``open_benchmarks`` and ``open_templates``.
+        data: benchmarks, open or as for ``open_benchmarks`` and ``open_templates``.
         similarity: similarity measure; results are stored under ``similarity.title`` of a benchmark's name.
     """
     folder = ResultFolder(out, embedder)
-    templates = [path for path in data if is_template_benchmark(path)]
+    templates = [path for path in data if not isinstance(path, PairBenchmark) and is_template_benchmark(path)]
     if templates and ("reject" in kinds or options.every_pair):
         what = "error versus reject needs" if "reject" in kinds else "all pairs are"
         raise Error(f"{templates[0]}: {what} pairs of images, and this benchmark has templates")
@@ -78,9 +78,9 @@ def run_pairs(
         _check_listed_pairs(similarity, templates, options)
     benchmarks = [
         replace(one, images=options.crops_of(one.images))
-        for path in data
-        if path not in templates
-        for one in open_benchmarks(path)
+        for given in data
+        if given not in templates
+        for one in ([given] if isinstance(given, PairBenchmark) else open_benchmarks(given))
     ]
     pooled = [open_templates(path) for path in templates]
     check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import numbered_lines
-from facerts.errors import DataError
+from facerts.benchmarks.list_rows import ListedPair, read_rows
 from facerts.metrics.intervals import Interval, resampled_rate_interval, wilson
 from facerts.metrics.pair_intervals import class_mean
 from facerts.metrics.resample import pair_weights
@@ -19,46 +17,26 @@ from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.verify import Decision, Verification
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-LABELS = {"1": True, "0": False, "same": True, "different": False, "true": True, "false": False}
-# Columns of a header; the last three may be missing.
-COLUMNS = ("first", "second", "same", "first_subject", "second_subject")
 REPLICATES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPair:
-    """A row of a list: two paths, whether they show one person, and who they are, if known; or an error."""
-
-    first: str = ""
-    second: str = ""
-    same: bool | None = None
-    people: tuple[str, str] | None = None
-    error: str | None = None
-
-
-def read_pair_list(path: str | Path) -> list[ListedPair]:
+def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[ListedPair]:
     """The pairs of a list, with an error in place of a row that is not one.
 
-    A .csv or .tsv has two columns and, if known, a third with a label, or a header that names its columns ``first``,
-    ``second`` and, if known, ``same``, ``first_subject`` and ``second_subject``, as for evaluation. A .txt has
-    "PATH PATH" on each line, with or without a label at its beginning or end. Labels are 1, same or true, and 0,
-    different or false. Paths are relative to the list's own folder.
+    The list is in any of the layouts in docs/evaluation.md, or without labels. Its paths are relative to the folder
+    ``images``, or else to its own.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in {*DELIMITERS, ".txt"}:
-        raise DataError(f"{path}: a list of pairs must be a .csv, .tsv or .txt file")
-    lines = list(numbered_lines(path))
-    columns: dict[str, int] | None = None
-    if suffix in DELIMITERS and lines:
-        header = _split(lines[0][1], suffix)
-        if {"first", "second"} <= set(header):
-            columns = {name: header.index(name) for name in COLUMNS if name in header}
-            del lines[0]
-    if not lines:
-        raise DataError(f"{path}: the list has no pairs")
-    return [_pair(path, number, _split(line, suffix), columns) for number, line in lines]
+    root = path.parent if images is None else Path(images)
+    return [
+        replace(
+            row,
+            first=row.first and str(root / row.first),
+            second=row.second and str(root / row.second),
+            error=row.error and storable(row.error),
+        )
+        for row in read_rows(path, labeled=False)[0]
+    ]
 
 
 def verify_list(
@@ -79,48 +57,6 @@ def verify_list(
     )
     for row in listed:
         yield next(results) if row.error is None else rule.failed(row.first, row.second, row.error)
-
-
-def _split(line: str, suffix: str) -> list[str]:
-    """The fields of a line; none if its quotes are broken."""
-    if suffix not in DELIMITERS:
-        return line.split()
-    try:
-        (fields,) = csv.reader([line], delimiter=DELIMITERS[suffix], strict=True)
-    except csv.Error:
-        return []
-    return fields
-
-
-def _pair(path: Path, number: int, fields: list[str], columns: dict[str, int] | None) -> ListedPair:
-    where = f"{path}, line {number}"
-    if columns is None:
-        if len(fields) == 3 and path.suffix.lower() == ".txt" and fields[0].lower() in LABELS:
-            fields = [*fields[1:], fields[0]]
-        columns = (
-            dict(zip(COLUMNS[: len(fields)], range(len(fields)), strict=True)) if len(fields) < 4 else {}
-        )
-        if len(fields) == 3 and fields[2].lower() not in LABELS:
-            columns = {}
-    cells = {name: fields[column] for name, column in columns.items() if column < len(fields)}
-    if not (cells.get("first") and cells.get("second")):
-        return ListedPair(error=storable(f"{where}: not the paths of two images"))
-    first, second = (str(path.parent / cells[name]) for name in ("first", "second"))
-    same = None
-    if "same" in columns:
-        label = cells.get("same", "")
-        same = LABELS.get(label.strip().lower())
-        if same is None:
-            problem = (
-                f"{where}: {label[:100]!r} does not say whether the pair is the same person; write 1 or 0"
-            )
-            return ListedPair(first, second, error=storable(problem))
-    people = cells.get("first_subject", ""), cells.get("second_subject", "")
-    named = all(people)
-    if named and same is not None and (people[0] == people[1]) != same:
-        problem = f"{where}: the label contradicts the subjects' names; fix one of them"
-        return ListedPair(first, second, error=storable(problem))
-    return ListedPair(first, second, same, people if named else None)
 
 
 @dataclass(frozen=True)

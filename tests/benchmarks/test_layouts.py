@@ -267,7 +267,7 @@ def test_own_pairs_keep_their_folds_and_subjects(own: Path) -> None:
     header = "same,fold,first,first_subject,second,second_subject"
     rows = ["1,7,0.jpg,Ann,1.jpg,Ann", "0,2,0.jpg,Ann,2.jpg,Bob"]
     benchmark = load_pair_list(table(own, *rows, header=header))
-    assert benchmark.folds.tolist() == [7, 2]
+    assert benchmark.folds.tolist() == [1, 0]
     assert subjects(benchmark) == [["Ann", "Ann"], ["Ann", "Bob"]]
 
 
@@ -285,62 +285,30 @@ NAMED = "first,second,same,first_subject,second_subject"
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        ("first,second", "0.jpg,1.jpg", "line 1: the columns 'first,second' are not first,second,same"),
-        ("first,second,same,folds", "0.jpg,1.jpg,1,2", "line 1: the columns .*folds"),
-        ("first,second,same", "0.jpg,1.jpg,maybe", "line 12: 'maybe' does not say"),
-        ("first,second,same", "0.jpg,1.jpg", "line 12: the header has 3 columns"),
-        ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: the header has 3 columns"),
-        ("first,second,same", ",1.jpg,1", "line 12: a pair needs two paths"),
-        ("first,second,same", "0.jpg,9.jpg,1", r"1 of 3 images that mine.csv lists are missing, .* 9.jpg"),
-        (
-            "first,second,same,fold",
-            "0.jpg,1.jpg,1,10",
-            "line 12: fold '10' is not a whole number from 0 to 9",
-        ),
-        ("first,second,same,fold", "0.jpg,1.jpg,1,", "line 12: fold '' is not"),
-        ("first,second,same,fold", "0.jpg,1.jpg,1,1", "all pairs are in fold 1; use at least two"),
-        (NAMED, "0.jpg,1.jpg,0,Ann,Ann", "line 12: same contradicts"),
+        ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: .* has 4 columns, not 3"),
+        ("first,second,same", ",1.jpg,1", "line 12: .* lacks a path"),
+        ("first,second,same", '"0.jpg,1.jpg,1', "line 12: .* has 0 columns, not 3"),
+        ("first,second,same,fold", "0.jpg,1.jpg,1,", "line 12: .* has fold ''; write a whole number"),
+        ("first,second,same,fold", "0.jpg,1.jpg,1,1", "the number of folds is 1; use 2 to 10, or none"),
+        (NAMED, "0.jpg,1.jpg,0,Ann,Ann", "line 12: .* has label '0', which contradicts the people's names"),
         (NAMED, "0.jpg,1.jpg,1,Bob,Bob", "line 12: 0.jpg is of Bob here, but of Ann above"),
     ],
 )
 def test_a_broken_table_of_pairs_is_refused_with_its_line(
     own: Path, header: str, row: str, message: str
 ) -> None:
-    known = {"first": "0.jpg", "second": "1.jpg", "same": "1", "fold": "1", "folds": "1"}
+    known = {"first": "0.jpg", "second": "1.jpg", "same": "1", "fold": "1"}
     good = ",".join(known.get(column, "Ann") for column in header.split(","))
     with pytest.raises(DataError, match=message):
         load_pair_list(table(own, *[good] * 10, row, header=header))
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("0.jpg 1.jpg", "line 12: '0.jpg 1.jpg' is neither PATH PATH LABEL"),
-        ("1 0.jpg 1.jpg", "line 12: '1.jpg' does not say"),
-        ("0.jpg 1.jpg 2", "line 12: '2' does not say"),
-        ("0.jpg 9.jpg 1", "1 of 3 images that mine.txt lists are missing, the first is 9.jpg"),
-    ],
-)
-def test_a_broken_list_of_pairs_is_refused_with_its_line(own: Path, line: str, message: str) -> None:
-    write(own / "mine.txt", [*["0.jpg 1.jpg 1"] * 10, "", line])
-    with pytest.raises(DataError, match=message):
-        open_benchmark(own / "mine.txt")
-
-
-def test_a_list_of_too_few_pairs_or_none_is_refused(own: Path) -> None:
+def test_a_list_of_too_few_pairs_or_not_of_text_is_refused(own: Path) -> None:
     with pytest.raises(DataError, match="2 pairs are too few for 10 folds"):
         load_pair_list(table(own, f"{ANN},1", f"{BOB},0"))
-    (own / "empty.txt").touch()
-    with pytest.raises(DataError, match="0 pairs are too few for 10 folds"):
-        load_pair_list(own / "empty.txt")
-    (own / "empty.csv").write_bytes(b"")
-    with pytest.raises(DataError, match=r"empty\.csv, line 1: the columns '' are not"):
-        load_pair_list(own / "empty.csv")
     (own / "binary.txt").write_bytes(FACE)
     with pytest.raises(DataError, match="not UTF-8 text"):
         load_pair_list(own / "binary.txt")
-    with pytest.raises(DataError, match=r"a \.csv or \.txt"):
-        load_pair_list(own / "0.jpg")
 
 
 # Cross-quality LFW.
@@ -349,7 +317,7 @@ def test_a_list_of_too_few_pairs_or_none_is_refused(own: Path) -> None:
 @pytest.fixture
 def xqlfw(tmp_path: Path) -> Path:
     lines = [f"{name}\t1\t12" for name in ("Ann_Lee", "Bob")] + ["Ann_Lee\t12\tBob\t1", "Bob\t12\tAnn_Lee\t1"]
-    write(tmp_path / "xqlfw_pairs.txt", ["1\t2", *lines])
+    write(tmp_path / "xqlfw_pairs.txt", ["2\t1", *lines])
     images = [f"{name}/{name}_{number:04d}.jpg" for name in ("Ann_Lee", "Bob") for number in (1, 12)]
     put(*(tmp_path / "lfw_original_imgs_min_qual0.85variant11" / key for key in images))
     return tmp_path
@@ -360,12 +328,11 @@ def test_xqlfw_is_read_from_its_photos_or_else_its_aligned_crops(xqlfw: Path) ->
     assert photos.name == "xqlfw"
     assert photos.same.tolist() == [True, True, False, False]
     assert subjects(photos) == [["Ann_Lee"] * 2, ["Bob"] * 2, ["Ann_Lee", "Bob"], ["Bob", "Ann_Lee"]]
-    folder = "lfw_original_imgs_min_qual0.85variant11"
-    assert keys(photos, 2) == [f"{folder}/Ann_Lee/Ann_Lee_0012.jpg", f"{folder}/Bob/Bob_0001.jpg"]
-    aligned = "xqlfw_aligned_112"
-    put(*(xqlfw / aligned / photos.images.key(row).split("/", 1)[1] for row in range(4)))
+    first = photos.images.location(photos.pairs[2, 0])
+    assert first == str(xqlfw / "lfw_original_imgs_min_qual0.85variant11/Ann_Lee/Ann_Lee_0012.jpg")
+    put(*(xqlfw / "xqlfw_aligned_112" / photos.images.key(row) for row in range(4)))
     crops = open_benchmark(xqlfw)
-    assert keys(crops, 2) == [f"{aligned}/Ann_Lee/Ann_Lee_0012.jpg", f"{aligned}/Bob/Bob_0001.jpg"]
+    assert crops.images.location(0) == str(xqlfw / "xqlfw_aligned_112/Ann_Lee/Ann_Lee_0001.jpg")
     np.testing.assert_array_equal(crops.pairs, photos.pairs)
 
 
@@ -375,7 +342,7 @@ def test_a_broken_xqlfw_is_named(xqlfw: Path) -> None:
     with pytest.raises(DataError, match=r"1 of 4 images that xqlfw_pairs\.txt lists are missing"):
         open_benchmark(xqlfw)
     change(xqlfw / "xqlfw_pairs.txt", "Bob\t1\t12", "Bob\t1\ttwelve")
-    with pytest.raises(DataError, match=r"xqlfw_pairs\.txt, line 3: 'twelve' is not the number"):
+    with pytest.raises(DataError, match=r"xqlfw_pairs\.txt, line 3: .* has 'twelve' in place"):
         open_benchmark(xqlfw)
     images.rename(xqlfw / "elsewhere")
     with pytest.raises(DataError, match="neither xqlfw_aligned_112 nor lfw_original"):

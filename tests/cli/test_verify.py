@@ -110,6 +110,7 @@ def test_two_images_or_a_list_are_required() -> None:
         ["a.png"],
         ["a.png", "b.png", "--out", "rows.csv"],
         ["--pairs", "list.csv"],
+        ["a.png", "b.png", "--data", "images"],
         ["a.png", "b.png", "--pairs", "list.csv", "--out", "rows.csv"],
     ):
         assert run("verify", *arguments) == 2
@@ -132,7 +133,7 @@ def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: 
     shown = capsys.readouterr()
     counts = {"pairs": 6, "same": 1, "different": 1, "inconclusive": 1, "failed": 3}
     assert json.loads(shown.out) == {**counts, "file": str(out)}
-    assert f"list.{kind}, line 3: not the paths of two images" in shown.err
+    assert f"list.{kind}, line 3: lines 1 to 2 read as PATH PATH; this one " in shown.err
     rows = list(csv.DictReader(out.open()))
     decisions = ["same", "different", "", "", "", "inconclusive"]
     assert [row["decision"] for row in rows] == decisions
@@ -159,26 +160,33 @@ def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
     assert "not a file" in rows[3]["error"]
 
 
-def test_lists_with_labels_are_read_too(images: Path) -> None:
-    for name, text in (
-        ("list.csv", "same,second,first\n1,same.png,a.png\n0,other.png,a.png\n"),
-        ("list.txt", "a.png same.png 1\na.png other.png 0\n"),
-        ("list.txt", "1 a.png same.png\n0 a.png other.png\n"),
-    ):
-        (images / name).write_text(text)
-        out = images / "rows.jsonl"
-        assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 0
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
-        assert [(Path(row["first"]).name, Path(row["second"]).name, row["decision"]) for row in rows] == [
-            ("a.png", "same.png", "same"),
-            ("a.png", "other.png", "different"),
-        ]
+def test_the_paths_of_a_list_may_be_relative_to_another_folder(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "list.csv").write_text("same,second,first\n1,same.png,a.png\n0,other.png,a.png\n")
+    model, out = images / "model.onnx", tmp_path / "rows.jsonl"
+    command = [
+        "verify",
+        "--pairs",
+        tmp_path / "lists" / "list.csv",
+        "--data",
+        images,
+        "--model",
+        model,
+        "--out",
+        out,
+    ]
+    assert run(*command) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["first"], row["second"], row["decision"]) for row in rows] == [
+        (str(images / "a.png"), str(images / "same.png"), "same"),
+        (str(images / "a.png"), str(images / "other.png"), "different"),
+    ]
 
 
 LABELED = {
     "third.csv": "a.png,same.png,1\na.png,other.png,different\nother.png,same.png,SAME\n"
     "a.png,poor.png,1\npoor.png,a.png,0\n",
-    "third.txt": "1 a.png same.png\na.png other.png 0\nother.png same.png 1\n1 a.png poor.png\n0 poor.png a.png\n",
+    "third.txt": "1 a.png same.png\n0 a.png other.png\n1 other.png same.png\n1 a.png poor.png\n0 poor.png a.png\n",
     "named.csv": "first,second,same,first_subject,second_subject\n"
     "a.png,same.png,1,A,A\na.png,other.png,0,A,B\nother.png,same.png,1,A,A\na.png,poor.png,1,A,A\npoor.png,a.png,0,A,B\n",
 }
@@ -219,14 +227,14 @@ def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(
     labeled = json.loads(capsys.readouterr().out)["labeled"]
     assert (labeled["pairs"], labeled["accuracy"]["value"], labeled["fnmr"]["value"]) == (1, 1, None)
     errors = [json.loads(line)["error"] for line in out.read_text().splitlines()]
-    assert "line 2: 'maybe' does not say" in errors[0]
-    assert "line 3: the label contradicts the subjects' names" in errors[1]
+    assert "this one has label 'maybe'" in errors[0]
+    assert "has label '1', which contradicts the people's names" in errors[1]
     assert errors[2] is None
 
 
 def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> None:
     for name, content, message in (
-        ("list.xls", b"a,b\n", "must be a .csv, .tsv or .txt file"),
+        ("list.xls", b"a\n", "'a' is neither PATH PATH, PATH PATH LABEL, "),
         ("list.csv", b"\n\n", "the list has no pairs"),
         ("list.csv", b"first,second\n", "the list has no pairs"),
         ("list.csv", b"\xff\xfea\0,\0b\0", "not UTF-8 text"),
