@@ -198,7 +198,8 @@ def train_on_drawn(folder: Path, name: str, device: str, rehearse: bool, resume:
     settings = [
         f"data.train={folder / 'faces'}", f"compute.device={device}", "data.name=drawn", "data.terms=none",
         "data.holdout_identities=0", "data.workers=0", "validation={}", f"optim.batch_size={size}",
-        "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32", "compute.compile=false", "logging.every_steps=1",
+        "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32", "compute.compile=false",
+        "logging.every_steps=1",
     ]  # fmt: skip
     if rehearse:
         settings += ["backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16"]
