@@ -51,6 +51,7 @@ class ESupCon(IdentityContrast):
     """SupCon and the prototype loss, averaged jointly over rows and classes; quality is ‖y‖."""
 
     name = "esupcon"
+    needs_centers = True
 
     def compute(self, outputs: Outputs, labels: Tensor, *, centers: Any, **_: Any) -> LossValue:
         """L of the module docstring."""

@@ -120,6 +120,7 @@ class FaceLoss(nn.Module, ABC):
         name: name in recipes.
         views: augmented views of each image in a batch.
         sampler: how batches are drawn: "shuffle", or "identities" for several images per identity.
+        needs_centers: whether it compares with class centers.
         trains: "network", or "heads" if trunk and embedding stay as they were trained before.
         state: the loss's own buffers and parameters, such as moving averages. Exported files contain what ``score``
             reads of it.
@@ -130,6 +131,7 @@ class FaceLoss(nn.Module, ABC):
     name: ClassVar[str]
     views: ClassVar[int] = 1
     sampler: ClassVar[Literal["shuffle", "identities"]] = "shuffle"
+    needs_centers: ClassVar[bool] = False
     trains: ClassVar[Literal["network", "heads"]] = "network"
 
     num_classes: Annotated[int, Field(ge=0)] = 0
@@ -271,6 +273,8 @@ class FaceLoss(nn.Module, ABC):
             raise Error(
                 f"{type(self).__name__} compares {self.views} views of each image, and {rows} rows are not"
             )
+        if centers is None and self.needs_centers:
+            raise Error(f"{type(self).__name__} compares with class centers: build it with num_classes")
         if centers is None or self.num_classes == 0:
             return
         wrong = ((labels < 0) | (labels >= self.num_classes)).nonzero().flatten().tolist()
@@ -339,6 +343,7 @@ class ClassificationLoss(FaceLoss):
         logit_scale: γ.
     """
 
+    needs_centers = True
     logit_scale: Positive = 64.0
 
     def image_terms(self, outputs: Outputs, noise: Noise) -> ImageTerms:
@@ -357,8 +362,6 @@ class ClassificationLoss(FaceLoss):
         scale = torch.full((), self.logit_scale, dtype=torch.float32, device=terms.embedding.device)
         if terms.temperature is not None:
             scale = scale / terms.temperature
-        if centers is None:
-            raise Error(f"{type(self).__name__} compares with class centers: build it with num_classes")
         entropy = centers(
             terms.embedding, labels, lambda cosine: self.apply_margin(cosine, terms.embedding, ramp), scale
         ).mean()

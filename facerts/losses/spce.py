@@ -46,6 +46,7 @@ class SPCE(IdentityContrast):
     """Cross-entropy against the batch's class sums, plus a detached classifier; quality is ‖y‖."""
 
     name = "spce"
+    needs_centers = True
 
     def compute(self, outputs: Outputs, labels: Tensor, *, centers: Any, **_: Any) -> LossValue:
         """L of the module docstring."""

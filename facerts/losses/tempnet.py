@@ -182,6 +182,11 @@ class TempNet(FaceLoss):
                 raise ValueError(f"temperature: {self.temperature} does not read {name}; leave it out")
         return self
 
+    @property
+    def needs_centers(self) -> bool:  # type: ignore[override]
+        """Only where they are what is contrasted with."""
+        return self.contrast == "centers"
+
     def build_state(self) -> nn.Module:
         """The temperature network, if there is one."""
         return TemperatureNetwork(self.embedding_size, self) if self.temperature == "network" else nn.Module()

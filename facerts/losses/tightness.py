@@ -30,6 +30,7 @@ class Tightness(SupCon):
     """SupCon plus a detached classifier; quality is ‖y‖."""
 
     name = "tightness"
+    needs_centers = True
 
     def compute(self, outputs: Outputs, labels: Tensor, **options: Any) -> LossValue:
         """L of the module docstring."""
