@@ -16,8 +16,16 @@ NUMBER = r"[-+−]?\d+(?:,\d{3})*(?:\.\d+)?"
 # With an interval, if there is one.
 SHOWN = rf"({NUMBER}(?:%? \[{NUMBER}, {NUMBER}\])?)"
 MODELS = {"manifest": "models/manifest.json", "catalog": "facerts/hub/catalog.json"}
+
+
+def expanded(source: str) -> list[str]:
+    """The source for each of the names in braces."""
+    names = re.search(r"\{(.*)\}", source)
+    return [source] if names is None else [source.replace(names[0], name) for name in names[1].split("; ")]
+
+
 CLAIMS = [
-    (page, sentence, sources)
+    (page, sentence, [place for source in sources for place in expanded(source)])
     for page, claims in yaml.safe_load((ROOT / "tests/claims.yaml").read_text(encoding="utf-8")).items()
     for sentence, sources in claims.items()
 ]

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import onnxruntime
 import torch
 from bench import seconds_of
 
@@ -34,7 +33,6 @@ from facerts.scoring.provider_times import measure_providers
 from facerts.training.batch import Batch
 from facerts.training.checkpoint import FILE
 from facerts.training.learner import Learner
-from facerts.training.loop import train
 from facerts.training.recipe import Recipe, load_recipe
 
 PEOPLE = 64
@@ -192,6 +190,8 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
 
 def train_on_drawn(folder: Path, name: str, device: str, rehearse: bool, resume: bool = False) -> list[float]:
     """The losses of a training of faces_small_rts on drawn faces."""
+    from facerts.training.loop import train
+
     people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
     if not (folder / "faces").exists():
         write_synthetic_faces(folder / "faces", identities=people, images=images)
@@ -254,6 +254,8 @@ def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
 
 def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
     """Images/s of the model that ships by batch size, and how far its scores are from the CPU's."""
+    import onnxruntime
+
     if PROVIDERS[device] not in onnxruntime.get_available_providers():
         return {"missing": "onnxruntime-gpu, and no onnxruntime beside it"}
     times = measure_providers(detector="none", rounds=1 if rehearse else 7)
