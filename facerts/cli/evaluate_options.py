@@ -111,13 +111,10 @@ class PairOptions:
         """What ``run_pairs`` measures."""
         from facerts.benchmarks import load_pair_list
 
-        if self.pairs is None:
-            if not self.data:
-                raise Error("give --data, --pairs or both")
-            return self.data
-        if self.data and len(self.data) > 1:
-            raise Error(f"{self.pairs}: its images are in one folder; give --data once")
-        return [load_pair_list(self.pairs, *self.data or ())]
+        folders = self.data or []
+        if len(folders) > 1 if self.pairs else not folders:
+            raise Error("give --data, or --pairs and at most one folder of its images as --data")
+        return folders if self.pairs is None else [load_pair_list(self.pairs, *folders)]
 
 
 @dataclass(frozen=True)

@@ -285,9 +285,9 @@ NAMED = "first,second,same,first_subject,second_subject"
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: .* has 4 columns, not 3"),
+        ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: .* does not have 3 columns, but 4"),
         ("first,second,same", ",1.jpg,1", "line 12: .* lacks a path"),
-        ("first,second,same", '"0.jpg,1.jpg,1', "line 12: .* has 0 columns, not 3"),
+        ("first,second,same", '"0.jpg,1.jpg,1', "line 12: .* has a quote without an end"),
         ("first,second,same,fold", "0.jpg,1.jpg,1,", "line 12: .* has fold ''; write a whole number"),
         ("first,second,same,fold", "0.jpg,1.jpg,1,1", "the number of folds is 1; use 2 to 10, or none"),
         (NAMED, "0.jpg,1.jpg,0,Ann,Ann", "line 12: .* has label '0', which contradicts the people's names"),

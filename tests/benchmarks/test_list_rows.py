@@ -52,7 +52,7 @@ REFUSED = {
         [*GOOD, f"1 {A} {B}"],
         r"line 17: lines 1 to 16 read as .* has label 'Ann/Ann_0002\.jpg'",
     ),
-    "another number of columns": ([*GOOD, A], r"line 17: .* has 1 column, not 3"),
+    "another number of columns": ([*GOOD, A], r"line 17: .* does not have 3 columns, but 1"),
     "two columns of labels": (
         ["1 x 1"] * 12,
         "read as PATH PATH LABEL and as LABEL PATH PATH; begin it with a line",
@@ -67,12 +67,18 @@ REFUSED = {
         ["one,other,kin", *[f"{A},{B},1"] * 12],
         r"line 1: the list reads .* without a line of column",
     ),
-    "no label": (["img1,img2", *[f"{A},{B}"] * 12], r"line 1: no column of 'img1,img2' says"),
+    "no label": (
+        ["img1,img2", *[f"{A},{B}"] * 12],
+        r"line 1: one column must be same, but 0 of 'img1,img2' are",
+    ),
     "two first paths": (
         ["img1,path1,img2,y", "a,b,c,1"],
-        r"line 1: column 'img1' is not the only first; rename",
+        r"line 1: one column must be first, but 2 of 'img1",
     ),
-    "LFW's, cut": (["10 300", *["Ann 1 2"] * 12], "12 pairs, but its first line announces 10 x 2 x 300"),
+    "LFW's, cut": (
+        ["10 300", *["Ann 1 2"] * 12],
+        "12 pairs, but its first line announces 10 300; it is truncated",
+    ),
     "LFW's, another line": (
         ["Ann 1 4", "Ann 1 2", "Ann x 2"],
         r"line 3: lines 1 to 2 read as NAME .* has 'x' in place",

@@ -322,8 +322,9 @@ def test_unreadable_images_are_named_and_left_out(
         f"{keys[i]},{keys[j]},{int(keys[i][:11] == keys[j][:11])}" for i in range(9) for j in range(i + 1, 60)
     ]
     listing.write_text("\n".join(["first,second,same", *lines]))
-    # Paths are relative to the folder of the faces, or to the list's own if there are several or none.
-    assert calibrate(model, people, pairs=listing, fmr=[0.1]).left_out == ()
+    # Paths are relative to the only folder of faces, or else to the list's own.
+    with pytest.raises(DataError, match=r"people: 1 of 60 images that list\.csv lists are missing"):
+        calibrate(model, people, pairs=listing)
     done = calibrate(model, open_source(people), pairs=listing, fmr=[0.1])
     assert len(done.left_out) == 1
     assert "59 pairs with an unreadable image are left out." in calibration_of(model).notes
