@@ -226,6 +226,7 @@ class FaceLoss(nn.Module, ABC):
         """``forward`` for outputs by name, without its checks, which would wait for a GPU."""
         device = outputs["embedding"].device
 
+        @torch.compiler.disable  # type: ignore[untyped-decorator]
         def noise(count: int) -> Tensor:
             return to_device(keyed_normal(self.seed, step, samples, count), device)
 

@@ -17,7 +17,6 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def keyed_normal(seed: int, step: int, samples: Tensor, count: int) -> Tensor:
     """Standard normal draws, one row per sample, keyed by (seed, step, sample).
 

@@ -119,7 +119,7 @@ def test_every_kind_of_benchmark_is_accepted(faces: Path, embedder: SourceEmbedd
             path = lfw / person / f"{person}_{number:04d}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes((faces / "person_0007" / f"000{number}.jpg").read_bytes())
-    (lfw / "pairs.txt").write_text("1 1\nA 1 2\nA 1 B 2\n")
+    (lfw / "pairs.txt").write_text("2 1\n" + 2 * "A 1 2\nA 1 B 2\n")
     named = open_benchmark_images(lfw)
     keys = sorted(named.key(index) for index in range(len(named)))
     assert keys == ["A/A_0001.jpg", "A/A_0002.jpg", "B/B_0002.jpg"]

@@ -58,7 +58,7 @@ def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
     ("kind", "name", "columns", "refused"),
     [
         ("report", "check.csv", ("person", "path"), ""),
-        ("pairs", "pairs.csv", ("first", "second", "same"), "line 1: the columns"),
+        ("pairs", "pairs.csv", ("first", "second", "same"), "images that pairs.csv lists are missing"),
         ("adience", adience.FOLDS[0], adience.COLUMNS, ""),
     ],
 )

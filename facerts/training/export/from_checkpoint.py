@@ -123,7 +123,7 @@ def export_run(
     if people is not None and isinstance(trained, TrainedNetwork):
         _calibrate_face_heads(trained, people)
     description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
-    return _export(trained, names, description, out, people, uncalibrated)
+    return _export(trained, names, description, out, people, uncalibrated, run)
 
 
 def export_network(
@@ -165,7 +165,7 @@ def export_network(
         terms=terms,
     )
     people = open_source(data) if data else None
-    return _export(trained, names, description, out, people, "no data to choose them on was given")
+    return _export(trained, names, description, out, people, "no data to choose them on was given", out)
 
 
 def _export(
@@ -175,6 +175,7 @@ def _export(
     out: Path,
     people: Source | None,
     uncalibrated: str,
+    where: str | Path,
 ) -> ExportedRun:
     """Write the file, if its outputs agree with PyTorch's, with thresholds chosen on people who are given."""
     precision = description.precision
@@ -184,7 +185,7 @@ def _export(
     with scratch_folder() as scratch:
         # Without a description it is no model yet; described has one, and no thresholds.
         part, described = scratch / f"part.{out.name}", scratch / out.name
-        _check_finite(trained, crops, out)
+        _check_finite(trained, crops, where)
         _write(trained, names, part)
         if precision == "fp16":
             store_weights_as_float16(part)
