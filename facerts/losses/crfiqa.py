@@ -25,13 +25,13 @@ from torch.nn import functional as F
 
 from facerts.losses.face_loss import (
     ArcMarginLoss,
-    Centers,
     LossValue,
     NonNegative,
     Outputs,
     Positive,
     settings,
 )
+from facerts.losses.partial_fc import PartialFC
 from facerts.nn.twin_heads import HeadSpec
 
 EPSILON = 1e-9
@@ -89,7 +89,7 @@ class CRFIQA(ArcMarginLoss):
             {**classification.per_image, self._target: target},
         )
 
-    def _target_of(self, outputs: Outputs, labels: Tensor, centers: Centers) -> Tensor:
+    def _target_of(self, outputs: Outputs, labels: Tensor, centers: PartialFC) -> Tensor:
         """What r(x) learns, ``(B,)``."""
         if self.target == "ratio":
             own, nearest = centers.own_and_nearest(outputs["embedding"], labels)

@@ -13,7 +13,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import torch
 from pydantic import ConfigDict, Field
@@ -25,7 +25,7 @@ from facerts.errors import Error
 from facerts.losses.face_heads import FACE_HEADS
 from facerts.losses.margin import MarginGradient, additive_angular
 from facerts.losses.noise import keyed_normal
-from facerts.losses.partial_fc import Margin, PartialFC
+from facerts.losses.partial_fc import PartialFC
 from facerts.nn.device import to_device
 from facerts.nn.twin_heads import FeatureHead, HeadSpec
 
@@ -71,38 +71,6 @@ class LossValue:
     def item(self) -> float:
         """``total`` as a number."""
         return self.total.item()
-
-
-class Centers(Protocol):
-    """Class centers: the only part that knows all identities, whole or sharded over processes."""
-
-    def __call__(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy ``(B,)`` of each embedding against every class center.
-
-        Args:
-            embedding: ``(B, d)``, of any norm.
-            labels: ``(B,) int64``.
-            margin: function applied to the target cosines, ``(B,)`` to ``(B,)``.
-            scale: factor on an image's logits: a scalar or ``(B,)``; or ``(B, K)`` for the mean of K cross-entropies.
-        """
-        ...
-
-    def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own class center and maximum cosine to any other, ``(B,)`` each, without gradient."""
-        ...
-
-    def own(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Cosine ``(B,)`` to the own class center alone, without gradient."""
-        ...
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether training changes the centers."""
-        ...
-
-    def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosines of each embedding to every class center, for losses that need all of them."""
-        ...
 
 
 @checked.dataclass(eq=False, repr=False, config=CHECKED)
@@ -190,7 +158,7 @@ class FaceLoss(nn.Module, ABC):
         samples: Tensor | None = None,
         step: int | None = None,
         ramp: float = 1.0,
-        centers: Centers | None = None,
+        centers: PartialFC | None = None,
     ) -> LossValue:
         """The loss of a batch. With V views of N images, B = V·N, and row v·N + i is view v of image i.
 
@@ -221,7 +189,7 @@ class FaceLoss(nn.Module, ABC):
         samples: Tensor,
         step: int,
         ramp: float = 1.0,
-        centers: Centers | None = None,
+        centers: PartialFC | None = None,
     ) -> LossValue:
         """``forward`` for outputs by name, without its checks, which would wait for a GPU."""
         device = outputs["embedding"].device
@@ -240,7 +208,7 @@ class FaceLoss(nn.Module, ABC):
     def compute(
         self, outputs: Outputs, labels: Tensor, *, samples: Tensor, noise: Noise, ramp: float, centers: Any
     ) -> LossValue:
-        """The loss of a batch from ``embedding`` ``(B, d)`` and the head's output; ``centers`` are a ``Centers``."""
+        """The loss of a batch from ``embedding`` ``(B, d)`` and the head's output"""
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _count(self) -> int:
@@ -259,7 +227,7 @@ class FaceLoss(nn.Module, ABC):
         return {"embedding": self.embedding_size, **{name: spec.size for name, spec in self.heads().items()}}
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _check(self, outputs: Outputs, labels: Tensor, centers: Centers | None) -> None:
+    def _check(self, outputs: Outputs, labels: Tensor, centers: PartialFC | None) -> None:
         expected, rows = self._expected(), len(labels)
         if any(getattr(outputs.get(name), "shape", None) != (rows, size) for name, size in expected.items()):
             wanted = " and ".join(f"{name} ({rows}, {size})" for name, size in expected.items())

@@ -51,7 +51,7 @@ class LeaveOneOutMeans(PartialFC):
             return torch.stack(entropies).mean(dim=0)
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own mean and maximum cosine to any other; see ``face_loss.Centers``."""
+        """Cosine to the own mean and maximum cosine to any other."""
         cosine, index = self.cosines(embedding), labels.unsqueeze(1)
         return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
 

@@ -85,9 +85,15 @@ class PartialFC(nn.Module):
         self._used = False
 
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy of each embedding against every center; see ``face_loss.Centers``.
+        """Softmax cross-entropy ``(B,)`` of each embedding against every class center.
 
         In float32 (or wider) even under autocast, because margins act on cosines near 1.
+
+        Args:
+            embedding: ``(B, d)``, of any norm.
+            labels: ``(B,) int64``.
+            margin: function applied to the target cosines, ``(B,)`` to ``(B,)``.
+            scale: factor on an image's logits: a scalar or ``(B,)``; or ``(B, K)`` for the mean of K cross-entropies.
         """
         self._check_single_use()
         with torch.autocast(embedding.device.type, enabled=False):
@@ -123,7 +129,7 @@ class PartialFC(nn.Module):
 
     @torch.no_grad()
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own center and maximum cosine to any other; see ``face_loss.Centers``."""
+        """Cosine to the own class center and maximum cosine to any other, ``(B,)`` each, without gradient."""
         with torch.autocast(embedding.device.type, enabled=False):
             unit = self.processes.all_gather(F.normalize(embedding, eps=MIN_NORM))
             rows = self._rows(labels)
@@ -140,7 +146,7 @@ class PartialFC(nn.Module):
             )
 
     def own(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Cosine to the own center; see ``face_loss.Centers``."""
+        """Cosine ``(B,)`` to the own class center alone, without gradient."""
         return self.own_and_nearest(embedding, labels)[0]
 
     @property
