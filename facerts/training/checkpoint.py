@@ -19,7 +19,7 @@ from facerts.io.json_file import parse_json
 from facerts.losses import FaceLoss
 from facerts.nn import FaceNetwork
 from facerts.nn.finite import check_finite
-from facerts.training.recipe import Backbone, Recipe, explain
+from facerts.training.recipe import Recipe, explain
 from facerts.training.torch_file import check_torch_file
 
 SCHEMA = "facerts.checkpoint/1"
@@ -183,21 +183,28 @@ def _after(own: str, initial: str) -> str:
 
 @dataclass(frozen=True)
 class ScoringNetwork:
-    """A network ready for inference, on the CPU in float32, with the loss that scores its outputs."""
+    """A network ready for inference, on the CPU in float32, with the loss that scores its outputs.
 
+    Attributes:
+        name: where it comes from, for errors.
+        backbone: name of the architecture.
+        origin: what it was trained on, the initial weights included.
+    """
+
+    name: str
     network: FaceNetwork
     loss: FaceLoss
+    backbone: str
+    origin: Origin
 
 
 @dataclass(frozen=True)
 class TrainedNetwork(ScoringNetwork):
-    """The network of a training run; ``origin`` is what it was trained on, the initial weights included."""
+    """The network of a training run."""
 
-    backbone: Backbone
     recipe: Recipe
     step: int
     identities: int
-    origin: Origin
 
 
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
@@ -226,7 +233,14 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     loss.state.load_state_dict(state["method"])
     identities = len(state["centers"]["weight"])
     return TrainedNetwork(
-        network.eval(), loss, recipe.backbone, recipe, state["step"], identities, origin_of(state, recipe)
+        str(where),
+        network.eval(),
+        loss,
+        str(recipe.backbone),
+        origin_of(state, recipe),
+        recipe,
+        state["step"],
+        identities,
     )
 
 

@@ -34,7 +34,6 @@ from facerts.training.recipe import Backbone
 class PretrainedNetwork(ScoringNetwork):
     """A network with published weights; see ``facerts.nn.arcface_torch``."""
 
-    backbone: Backbone
     file: Path
 
 
@@ -81,7 +80,8 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
     network = build()
     arcface_torch.load_pretrained(network, tensors, weights)
     loss = ArcFace(embedding_size=embedding_size)
-    return PretrainedNetwork(network.eval(), loss, backbone, Path(weights))
+    unknown = Origin("", "")
+    return PretrainedNetwork(str(weights), network.eval(), loss, str(backbone), unknown, Path(weights))
 
 
 def init_weights(

@@ -181,6 +181,9 @@ class Backbone(Section):
     frozen: bool = False
     adapt: float | None = Field(None, ge=0, lt=1)
 
+    def __str__(self) -> str:
+        return f"{self.name} width {self.width:g}"
+
     @field_validator("name")
     @classmethod
     def known(cls, name: str) -> str:

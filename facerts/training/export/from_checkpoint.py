@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +30,7 @@ from facerts.nn import FaceNetwork, for_inference
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
-from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
+from facerts.training.checkpoint import Origin, ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import write_module
 from facerts.training.init_weights import PretrainedNetwork, open_network
 from facerts.training.validation import heldout_paths
@@ -122,8 +121,8 @@ def export_run(
     people, uncalibrated = (open_source(data), "") if data else _held_out(trained)
     if people is not None and isinstance(trained, TrainedNetwork):
         _calibrate_face_heads(trained, people)
-    description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
-    return _export(trained, names, description, out, people, uncalibrated, run)
+    description = describe(trained, names, name=out.stem, terms=terms, license=license, precision=precision)
+    return _export(trained, description, out, people, uncalibrated)
 
 
 def export_network(
@@ -150,32 +149,18 @@ def export_network(
         data: aligned faces of people who were not trained on, to choose thresholds on; without, there are none.
     """
     out = _checked(out, precision)
-    trained = ScoringNetwork(
-        copy.deepcopy(network).cpu().float().eval(), copy.deepcopy(loss).cpu().float().eval()
-    )
-    names = _output_names(trained)
-    description = _description(
-        trained,
-        names,
-        out.stem,
-        backbone,
-        precision,
-        training_data=training_data,
-        license=license,
-        terms=terms,
+    network = copy.deepcopy(network).cpu().float().eval()
+    loss = copy.deepcopy(loss).cpu().float().eval()
+    trained = ScoringNetwork(str(out), network, loss, backbone, Origin(training_data, terms))
+    description = describe(
+        trained, _output_names(trained), name=out.stem, license=license, precision=precision
     )
     people = open_source(data) if data else None
-    return _export(trained, names, description, out, people, "no data to choose them on was given", out)
+    return _export(trained, description, out, people, "no data to choose them on was given")
 
 
 def _export(
-    trained: ScoringNetwork,
-    names: Sequence[str],
-    description: Description,
-    out: Path,
-    people: Source | None,
-    uncalibrated: str,
-    where: str | Path,
+    trained: ScoringNetwork, description: Description, out: Path, people: Source | None, uncalibrated: str
 ) -> ExportedRun:
     """Write the file, if its outputs agree with PyTorch's, with thresholds chosen on people who are given."""
     precision = description.precision
@@ -185,8 +170,8 @@ def _export(
     with scratch_folder() as scratch:
         # Without a description it is no model yet; described has one, and no thresholds.
         part, described = scratch / f"part.{out.name}", scratch / out.name
-        _check_finite(trained, crops, where)
-        _write(trained, names, part)
+        _check_finite(trained, crops)
+        _write(trained, list(description.outputs), part)
         if precision == "fp16":
             store_weights_as_float16(part)
         if faces is not None:
@@ -226,7 +211,7 @@ def _calibrate_face_heads(trained: TrainedNetwork, people: Source) -> None:
     calibrate_face_heads(trained.network, to_network_input(torch.from_numpy(crops)), covered)
 
 
-def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | Path) -> None:
+def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8]) -> None:
     outputs = NetworkEmbedder(trained.network, trained.loss.score)(crops)
     broken = [
         name
@@ -241,7 +226,7 @@ def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8], run: str | 
             f"it has trained for {trained.step:,} steps, and the averages of its BatchNorms, which take the place of a "
             "batch's statistics outside of training, settle only after some hundred: continue the run with --resume"
         )
-    raise ModelError(f"{run}: the network's {' and '.join(broken)} is not a finite number; {advice}")
+    raise ModelError(f"{trained.name}: the network's {' and '.join(broken)} is not a finite number; {advice}")
 
 
 def check_parity(
@@ -262,53 +247,33 @@ def check_parity(
 
 
 def describe(
-    trained: TrainedNetwork | PretrainedNetwork,
-    names: Sequence[str],
-    *,
-    name: str,
-    license: str = "",
-    terms: str = "",
-    precision: str = "fp32",
+    trained: ScoringNetwork, names: Sequence[str], *, name: str, terms: str = "", **fields: str
 ) -> Description:
-    """The description for the exported file."""
-    training_data = recipe_sha256 = source = ""
-    if isinstance(trained, TrainedNetwork):
-        recipe = trained.recipe
-        training_data = trained.origin.training_data
-        recipe_sha256 = hashlib.sha256(recipe.to_yaml().encode()).hexdigest()
-        terms = terms or trained.origin.terms
-    elif terms:
-        source = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
-    else:
+    """The description for the exported file, with further ``fields`` such as its license and precision."""
+    origin = trained.origin
+    if not (terms or origin.terms):
         raise Error(
-            f"{trained.file}: published weights come without terms of use; state them with --terms (insightface's: "
+            f"{trained.name}: weights come without terms of use; state them with --terms (insightface's: "
             "non-commercial research only)"
         )
-    backbone = f"{trained.backbone.name} width {trained.backbone.width:g}"
-    texts = {"training_data": training_data, "license": license, "terms": terms}
-    found = _description(trained, names, name, backbone, precision, **texts)
-    return found.model_copy(update={"recipe_sha256": recipe_sha256, "source": source})
-
-
-def _description(
-    trained: ScoringNetwork,
-    names: Sequence[str],
-    name: str,
-    backbone: str,
-    precision: str,
-    **texts: Any,
-) -> Description:
-    return Description(
-        schema=SCHEMA,
-        name=name,
-        method=trained.loss.name,
-        backbone=backbone,
-        embedding_size=trained.network.embedding_size or None,
-        precision=precision,
-        outputs={role: role for role in names},
-        quality="output:quality" if "quality" in names else "none",
-        facerts_version=__version__,
-        **texts,
+    if isinstance(trained, TrainedNetwork):
+        fields["recipe_sha256"] = hashlib.sha256(trained.recipe.to_yaml().encode()).hexdigest()
+    if isinstance(trained, PretrainedNetwork):
+        fields["source"] = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
+    return Description.model_validate(
+        {
+            "schema": SCHEMA,
+            "name": name,
+            "method": trained.loss.name,
+            "backbone": trained.backbone,
+            "embedding_size": trained.network.embedding_size or None,
+            "outputs": {role: role for role in names},
+            "quality": "output:quality" if "quality" in names else "none",
+            "training_data": origin.training_data,
+            "terms": terms or origin.terms,
+            "facerts_version": __version__,
+            **fields,
+        }
     )
 
 
