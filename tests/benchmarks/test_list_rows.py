@@ -14,7 +14,7 @@ from facerts.images import encode_jpeg
 from facerts.scoring.pair_list import read_pair_list
 
 A, B, C = "Ann/Ann_0001.jpg", "Ann/Ann_0002.jpg", "m.0 Bob/m.0 Bob_0004.jpg"
-A2, C2 = A, "m.0/m.0_0004.jpg"
+C2 = "m.0/m.0_0004.jpg"  # without a space
 
 # The name of each list, and its lines of a genuine and an impostor pair, below its first lines.
 READ = {

@@ -147,6 +147,8 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
         (("verification", *pairs, "--far", "0.001"), "lfw: FAR 0.001 needs at least 1,000 impostor pairs"),
         (("verification", *pairs, "--similarity", "mls"), "the embeddings come without a variance"),
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
+        (("verification", *given), "give --data, or --pairs and at most one folder of its images"),
+        (("reject", *pairs, "--data", home, "--pairs", home / "lfw" / "pairs.txt"), "at most one folder"),
         (("identification", *people, "--enrolled", "9"), "faces: nobody would be enrolled"),
         (("corruptions", *people, "--embeddings", home / "t.npz"), "--embeddings"),
         (("verification", *pairs, "--quality", "facerts-qualitty"), "did you mean 'facerts-quality'?"),
@@ -237,6 +239,23 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
     assert (model["flip"], table["flip"]) == (False, None)
     assert table["auroc"] == pytest.approx(model["auroc"], abs=1e-6)
     assert table["accuracy"]["value"] == model["accuracy"]["value"]
+
+
+def test_a_list_of_pairs_may_be_elsewhere_than_its_images(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    shutil.copy(home / "lfw" / "pairs.txt", tmp_path / "lfw.txt")
+    command = (
+        "evaluate",
+        "verification",
+        "--model",
+        home / "small.onnx",
+        "--no-crops",
+        "--data",
+        home / "lfw",
+    )
+    beside = printed_json(capsys, *command, "--out", tmp_path / "a")
+    assert printed_json(capsys, *command, "--pairs", tmp_path / "lfw.txt", "--out", tmp_path / "b") == beside
 
 
 def test_lfw_becomes_a_bin_set(home: Path, tmp_path: Path) -> None:

@@ -186,7 +186,6 @@ def test_the_paths_of_a_list_may_be_relative_to_another_folder(images: Path, tmp
 LABELED = {
     "third.csv": "a.png,same.png,1\na.png,other.png,different\nother.png,same.png,SAME\n"
     "a.png,poor.png,1\npoor.png,a.png,0\n",
-    "third.txt": "1 a.png same.png\n0 a.png other.png\n1 other.png same.png\n1 a.png poor.png\n0 poor.png a.png\n",
     "named.csv": "first,second,same,first_subject,second_subject\n"
     "a.png,same.png,1,A,A\na.png,other.png,0,A,B\nother.png,same.png,1,A,A\na.png,poor.png,1,A,A\npoor.png,a.png,0,A,B\n",
 }
