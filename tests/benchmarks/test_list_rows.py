@@ -76,8 +76,8 @@ REFUSED = {
         r"line 1: one column must be first, but 2 of 'img1",
     ),
     "LFW's, cut": (
-        ["10 300", *["Ann 1 2"] * 12],
-        "12 pairs, but its first line announces 10 300; it is truncated",
+        ["10 3", *["Ann 1 2"] * 12],
+        "12 pairs, but its first line announces 10 3; it is truncated",
     ),
     "LFW's, another line": (
         ["Ann 1 4", "Ann 1 2", "Ann x 2"],
