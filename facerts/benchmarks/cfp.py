@@ -58,7 +58,7 @@ def _load(
         same,
         folds,
         listing=split,
-        subjects={key: _subject(key) for pair in pairs for key in pair},
+        subjects={key: key.split("/")[-3] for pair in pairs for key in pair},
         notes=count_notes(len(pairs), PUBLISHED_PAIRS, "pairs"),
     )
 
@@ -78,7 +78,3 @@ def _numbered_images(folder: Path, name: str) -> dict[str, str]:
             raise DataError(f"{listing}, line {row}: the number {number} is listed twice")
         images[number] = key
     return images
-
-
-def _subject(key: str) -> str:
-    return key.split("/")[-3]

@@ -79,10 +79,6 @@ def read_rows(path: Path, *, labeled: bool) -> tuple[list[ListedPair], list[str]
 
     A row that does not fit what was read above it has an error, which says so. ``labeled`` lists must say whether each
     pair is of one person.
-
-    Raises:
-        DataError: the list cannot be read, is in no known layout or in more than one, or has fewer lines than its
-            first line announces.
     """
     layout, lines = _layout_of(path, labeled=labeled)
     rows: list[ListedPair] = []

@@ -90,9 +90,6 @@ def load_pair_list(
     Args:
         images: folder that the list's paths are relative to; by default the list's own.
         subject_of: a path's subject, for lists that do not name subjects.
-
-    Raises:
-        DataError: the list or a line of it cannot be understood, or names images that are missing.
     """
     path = Path(path)
     root = path.parent if images is None else Path(images)

@@ -38,11 +38,7 @@ class Commands(typer.Typer):
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for Typer, with each parameter that is a group replaced by the options of the group.
-
-    Raises:
-        ValueError: two options have the same name.
-    """
+    """A command for Typer, with each parameter that is a group replaced by the options of the group."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     text, help_texts = _read_docstring(command)

@@ -37,12 +37,7 @@ def albumentations() -> Any:
 
 
 def read_pipeline(path: str | Path) -> Callable[[ImageArray, int], ImageArray]:
-    """A pipeline, as ``albumentations.save(pipeline, path, data_format="yaml")`` writes it, of an image and a seed.
-
-    Raises:
-        DataError: the file cannot be read, names a transform that albumentations does not have, or changes the size of
-            the image.
-    """
+    """A pipeline, as ``albumentations.save(pipeline, path, data_format="yaml")`` writes it, of an image and a seed."""
     import yaml
 
     library = albumentations().library

@@ -4,8 +4,6 @@ Deng, Guo, Xue, Zafeiriou: "ArcFace: Additive Angular Margin Loss for Deep Face 
 CVPR 2019, Eq. 3:
 
     L = −log  exp(γ cos(θ_c + m)) / (exp(γ cos(θ_c + m)) + Σ_{j ≠ c} exp(γ cos θ_j))
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

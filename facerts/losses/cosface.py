@@ -4,8 +4,6 @@ Wang, Wang, Zhou, Ji, Gong, Zhou, Li, Liu: "CosFace: Large Margin Cosine Loss fo
 CVPR 2018, Eq. 4:
 
     L = −log  exp(γ (cos θ_c − m)) / (exp(γ (cos θ_c − m)) + Σ_{j ≠ c} exp(γ cos θ_j))
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ The inner Σ_k runs over all prototypes. The outer sum, and thus K, covers the c
 covers all classes, but with many thousands of identities no batch contains them all.
 
 As in the paper, there is no projection network: rows and prototypes are compared as the embeddings that are used later.
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

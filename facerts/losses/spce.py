@@ -17,8 +17,6 @@ which in a balanced batch (N_k = N/K) is the mean cosine to the class divided by
 unnormalized z, the loss could fall merely by growing norms, which do not affect the cosines used at inference.
 
 As in Aljundi et al., there is no projection network: z is the embedding that is used later.
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

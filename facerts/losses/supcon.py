@@ -8,8 +8,6 @@ NeurIPS 2020, L_out (Eq. 2). With s_ij = ẑ_i·ẑ_j, i over all views of all i
 
 The loss is the mean over the rows; the paper has their sum. The projection network serves the loss alone, and is thrown
 away afterwards: the exported embedding is y. By default there is none, and embeddings are compared directly.
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

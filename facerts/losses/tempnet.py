@@ -154,29 +154,19 @@ class TempNet(FaceLoss):
     last_layer: Literal["pooling", "linear"] = "pooling"
 
     @model_validator(mode="after")
-    def range_is_ordered(self) -> TempNet:
-        """Bounds must rise, and a first temperature lie between them."""
+    def settings_fit(self) -> TempNet:
+        """Bounds rise, a first temperature lies between them, and nothing is set that is not read."""
         if self.tau_min >= self.tau_max:
             raise ValueError(f"tau_min {self.tau_min} must be below tau_max {self.tau_max}")
         if self.temperature == "individual" and not self.tau_min <= self.tau <= self.tau_max:
             raise ValueError(
                 f"tau {self.tau} must lie between tau_min {self.tau_min} and tau_max {self.tau_max}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def only_batches_are_averaged(self) -> TempNet:
-        """Moving averages are of batches."""
         if self.contrast == "centers" and self.denominator_rate < 1:
             raise ValueError(
                 "with contrast: centers every step has all centers in its denominators, so there is nothing to "
                 "average; set denominator_rate: 1"
             )
-        return self
-
-    @model_validator(mode="after")
-    def all_settings_are_read(self) -> TempNet:
-        """Settings that the kind of temperature does not read stay as they are."""
         for name in sorted(UNUSED[self.temperature]):
             if getattr(self, name) != getattr(TempNet, name):
                 raise ValueError(f"temperature: {self.temperature} does not read {name}; leave it out")

@@ -10,8 +10,6 @@ direction of its identity. That term is not divided by τ.
 
 The paper trains SupCon through a projection network here, and the prototypes on the embedding itself: with
 ``projection``, L_SupCon contrasts the projections of ``supcon``, and the second term does not change.
-
-It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations

@@ -53,9 +53,6 @@ def annotate(
         ``(H', W', 3) uint8`` RGB: a copy of the image, enlarged by a whole number if its sides are below 448 pixels,
         and higher by the label below it.
 
-    Raises:
-        ImageError: the image cannot be read.
-
     Examples:
         >>> import facerts
         >>> from facerts.datasets.synthetic import draw_face

@@ -19,6 +19,10 @@ from facerts.scoring.verify import Decision, Verification
 
 REPLICATES = 1000
 
+# Of each rate, whether it counts a pair ``(N,)``, and which pairs ``(N,)`` it is of.
+Measured = dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+Intervals = dict[str, Interval | None]
+
 
 def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[ListedPair]:
     """The pairs of a list, with an error in place of a row that is not one.
@@ -106,9 +110,8 @@ def measure_labeled(
     decided = [(pair, what) for pair, what in labeled if what in ("same", "different")]
     same = np.array([pair.same for pair, _ in decided], dtype=bool)
     called_same = np.array([what == "same" for _, what in decided], dtype=bool)
-    right = called_same == same
-    measured = {
-        "accuracy": (right, np.ones(len(same), dtype=bool)),
+    measured: Measured = {
+        "accuracy": (called_same == same, np.ones(len(same), dtype=bool)),
         "fmr": (called_same, ~same),
         "fnmr": (~called_same, same),
     }
@@ -119,7 +122,7 @@ def measure_labeled(
     intervals = (
         {name: _wilson(events[among]) for name, (events, among) in measured.items()}
         if people is None
-        else _over_people(right, same, people)
+        else _over_people(measured, same, people)
     )
     return LabeledPairs(
         len(labeled),
@@ -144,24 +147,19 @@ def _wilson(events: NDArray[np.bool_]) -> Interval | None:
     return float(low[0]), float(high[0])
 
 
-def _over_people(
-    right: NDArray[np.bool_], same: NDArray[np.bool_], people: NDArray[np.int64]
-) -> dict[str, Interval | None]:
-    wrong = (~right).astype(np.float32)
-    drawn: dict[str, list[float]] = {"accuracy": [], "fmr": [], "fnmr": []}
+def _over_people(measured: Measured, same: NDArray[np.bool_], people: NDArray[np.int64]) -> Intervals:
+    right, _ = measured["accuracy"]
+    drawn: dict[str, list[float]] = {name: [] for name in measured}
     for weights in pair_weights(same, people, replicates=REPLICATES):
-        for name, rows in (("fmr", ~same), ("fnmr", same)):
+        for name in ("fmr", "fnmr"):
+            events, rows = measured[name]
             if weights[rows].any():
-                drawn[name].append(float(np.average(wrong[rows], weights=weights[rows])))
+                drawn[name].append(float(np.average(events[rows], weights=weights[rows])))
         # A tiny list may lose all pairs of a kind in a replicate.
         if all(weights[rows].any() for rows in (same, ~same) if rows.any()):
             drawn["accuracy"].append(class_mean(right.astype(np.float32), same, weights))
-    intervals: dict[str, Interval | None] = {}
-    for name, (events, rows) in {
-        "accuracy": (right, np.ones(len(same), dtype=bool)),
-        "fmr": (~right, ~same),
-        "fnmr": (~right, same),
-    }.items():
+    intervals: Intervals = {}
+    for name, (events, rows) in measured.items():
         independent = _wilson(events[rows])
         if independent is None:
             intervals[name] = None

@@ -64,9 +64,6 @@ class ModelPart:
 
     Args:
         model: name of a model, or an .onnx file (a foreign one with its description beside it); None for the default.
-
-    Raises:
-        ModelError: there is no such name or file.
     """
 
     def __init__(self, model: str | Path | None = None, runtime: Runtime | None = None) -> None:

@@ -78,11 +78,7 @@ class Scorer:
 
     @property
     def recognizer(self) -> Recognizer:
-        """Gives embeddings.
-
-        Raises:
-            ModelError: there is none.
-        """
+        """Gives embeddings."""
         if self._recognizer is None:
             raise ModelError(
                 "there is no recognizer, and embeddings are needed here; give one (--recognizer NAME)"
@@ -565,10 +561,6 @@ def load(
         providers: see ``Runtime``, also for the detector.
         threads: see ``Runtime``; None gives the detector, which processes several images at once, one thread.
         batch_size: see ``Runtime``.
-
-    Raises:
-        ModelError: a name or file is unknown.
-        Error: options for a detector without one.
 
     Examples:
         >>> import facerts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -34,6 +35,17 @@ SAMPLE_SIZE = 256
 SampleKey = tuple[int, int, int]
 
 
+def open_identified(data: str | Path | Sequence[str | Path], purpose: str) -> Source:
+    """A source whose images have identities, which the purpose needs."""
+    source = open_source(data)
+    if source.labels is None:
+        raise DataError(
+            f"{source.name}: has no identities, but {purpose} needs them; use a folder by identity, a record directory "
+            "or tar shards"
+        )
+    return source
+
+
 class TrainingData:
     """The training images of a recipe.
 
@@ -55,12 +67,7 @@ class TrainingData:
                 f"optim.batch_size {recipe.optim.batch_size} must be a multiple of the number of processes, "
                 f"{self._processes.count}, times compute.accumulate, {recipe.compute.accumulate}"
             )
-        source = open_source(recipe.data.train)
-        if source.labels is None:
-            raise DataError(
-                f"{source.name}: has no identities, but training needs them; use a folder by identity, a record "
-                "directory or tar shards"
-            )
+        source = open_identified(recipe.data.train, "training")
         self.heldout: Source | None = None
         if recipe.data.holdout_identities:
             source, self.heldout = hold_out_identities(source, recipe.data.holdout_identities, recipe.seed)

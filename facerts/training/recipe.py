@@ -377,7 +377,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def batches_fit(self) -> Recipe:
-        method = LOSSES[self.method["name"]]
+        method, kept = LOSSES[self.method["name"]], self.data.augmentation.views
         if method.sampler == "identities" and self.data.images_per_identity == 1:
             raise ValueError(
                 f"{method.name} draws batches of several images per identity, so data.images_per_identity must be at "
@@ -396,14 +396,24 @@ class Recipe(Section):
                 f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
                 "view of each image"
             )
-        if self.trains_heads_only and self.backbone.weights is None:
+        if kept is not None and kept < method.views:
             raise ValueError(
-                f"{method.name} trains heads on a network that is trained already: set backbone.weights to its run"
+                f"{method.name} compares {method.views} views of an image: set data.augmentation.views to at least "
+                f"{method.views}, or leave it out"
             )
         return self
 
     @model_validator(mode="after")
-    def frozen_network_leaves_something_to_learn(self) -> Recipe:
+    def initial_weights_leave_something_to_learn(self) -> Recipe:
+        if self.trains_heads_only and self.backbone.weights is None:
+            raise ValueError(
+                f"{self.method['name']} trains heads on a network that is trained already: set backbone.weights to its "
+                "run"
+            )
+        if not self.optim.epochs and (self.backbone.weights is None or self.teacher is not None):
+            raise ValueError(
+                "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
+            )
         if not self.backbone.frozen:
             return self
         if self.backbone.weights is None:
@@ -413,19 +423,10 @@ class Recipe(Section):
                 "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is left "
                 "to learn: leave out backbone.frozen or teacher"
             )
-        with torch.device("meta"):
-            loss = self.build_loss()
+        loss = self.build_loss()
         if not loss.learns_beside_embedding:
             raise ValueError(
                 f"{loss.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def untrained_weights_are_initial(self) -> Recipe:
-        if not self.optim.epochs and (self.backbone.weights is None or self.teacher is not None):
-            raise ValueError(
-                "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
             )
         return self
 
@@ -439,8 +440,7 @@ class Recipe(Section):
                 "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
                 "teacher.method_embedding: teachers"
             )
-        with torch.device("meta"):
-            loss = self.build_loss()
+        loss = self.build_loss()
         if not loss.heads():
             raise ValueError(f"{loss.name} has no head: without an embedding there is nothing to learn")
         return self
@@ -462,16 +462,6 @@ class Recipe(Section):
             raise ValueError(
                 "teacher.expected_weight is about what crfiqa learns from teachers: set method.name: crfiqa, "
                 "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def kept_views_are_enough(self) -> Recipe:
-        method, kept = LOSSES[self.method["name"]], self.data.augmentation.views
-        if kept is not None and kept < method.views:
-            raise ValueError(
-                f"{method.name} compares {method.views} views of an image: set data.augmentation.views to at least "
-                f"{method.views}, or leave it out"
             )
         return self
 

@@ -83,9 +83,11 @@ class RunSummary:
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps"
             if self.total
             else "no steps",
-            **({"start": _start(recipe)} if backbone.weights is not None else {}),
-            "validation": ", ".join(validator.names) or "none",
         }
+        if backbone.weights is not None:
+            adapted = "" if backbone.adapt is None else ", its embedding adapted to these people"
+            rows["start"] = f"{backbone.weights}{adapted}"
+        rows["validation"] = ", ".join(validator.names) or "none"
         if self.ramp_steps:
             rows["margin"] = f"rises until step {self.ramp_steps:,}, and the loss with it"
         if validator.degraded is not None:
@@ -154,11 +156,6 @@ class RunSummary:
 def summarize(metrics: Mapping[str, Any]) -> str:
     """The numbers among some metrics in one line: "accuracy 0.9798, eer 0.0210"."""
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float))
-
-
-def _start(recipe: Recipe) -> str:
-    adapted = "" if recipe.backbone.adapt is None else ", its embedding adapted to these people"
-    return f"{recipe.backbone.weights}{adapted}"
 
 
 def _device(learner: Learner) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import PairBenchmark, load_pair_list, open_benchmark, open_benchmarks
+from facerts.benchmarks import PairBenchmark, open_benchmark, open_benchmarks
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_jpeg
@@ -226,80 +226,6 @@ def test_agedb_without_its_list_or_with_a_wrong_one_is_refused(agedb: Path) -> N
     write(agedb / "more.csv", [])
     with pytest.raises(DataError, match=r"2 lists \(more\.csv, pairs\.txt\)"):
         open_benchmark(agedb)
-
-
-# Users' own pairs
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    put(*(tmp_path / "images" / f"{name} {number}.jpg" for name in ("ann", "bob") for number in (1, 2)))
-    put(*(tmp_path / f"{number}.jpg" for number in range(4)))
-    return tmp_path
-
-
-def table(own: Path, *lines: str, header: str = "first,second,same") -> Path:
-    path = own / "mine.csv"
-    write(path, [header, *lines])
-    return path
-
-
-ANN, BOB = "images/ann 1.jpg,images/ann 2.jpg", "images/ann 1.jpg,images/bob 1.jpg"
-
-
-def test_own_pairs_in_a_table_need_no_folds_and_no_subjects(own: Path) -> None:
-    benchmark = open_benchmark(table(own, *[f"{ANN},true", f"{BOB},False"] * 6))
-    assert benchmark.images.labels is None
-    assert sorted(np.bincount(benchmark.folds).tolist()) == [1] * 8 + [2] * 2
-    assert (np.diff(benchmark.folds) >= 0).all()
-
-
-def test_own_pairs_keep_their_folds_and_subjects(own: Path) -> None:
-    header = "same,fold,first,first_subject,second,second_subject"
-    rows = ["1,7,0.jpg,Ann,1.jpg,Ann", "0,2,0.jpg,Ann,2.jpg,Bob"]
-    benchmark = load_pair_list(table(own, *rows, header=header))
-    assert benchmark.folds.tolist() == [1, 0]
-    assert subjects(benchmark) == [["Ann", "Ann"], ["Ann", "Bob"]]
-
-
-def test_subjects_named_for_some_pairs_only_are_ignored_with_a_note(own: Path) -> None:
-    header = "first,second,same,first_subject,second_subject"
-    rows = ["0.jpg,1.jpg,1,Ann,Ann", *["0.jpg,2.jpg,0,,"] * 9]
-    benchmark = load_pair_list(table(own, *rows, header=header))
-    assert benchmark.images.labels is None
-    assert benchmark.notes == ("9 of 10 pairs do not name their subjects, so subjects are ignored.",)
-
-
-NAMED = "first,second,same,first_subject,second_subject"
-
-
-@pytest.mark.parametrize(
-    ("header", "row", "message"),
-    [
-        ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: .* does not have 3 columns, but 4"),
-        ("first,second,same", ",1.jpg,1", "line 12: .* lacks a path"),
-        ("first,second,same", '"0.jpg,1.jpg,1', "line 12: .* has a quote without an end"),
-        ("first,second,same,fold", "0.jpg,1.jpg,1,", "line 12: .* has fold ''; write a whole number"),
-        ("first,second,same,fold", "0.jpg,1.jpg,1,1", "the number of folds is 1; use 2 to 10, or none"),
-        (NAMED, "0.jpg,1.jpg,0,Ann,Ann", "line 12: .* has label '0', which contradicts the people's names"),
-        (NAMED, "0.jpg,1.jpg,1,Bob,Bob", "line 12: 0.jpg is of Bob here, but of Ann above"),
-    ],
-)
-def test_a_broken_table_of_pairs_is_refused_with_its_line(
-    own: Path, header: str, row: str, message: str
-) -> None:
-    known = {"first": "0.jpg", "second": "1.jpg", "same": "1", "fold": "1"}
-    good = ",".join(known.get(column, "Ann") for column in header.split(","))
-    with pytest.raises(DataError, match=message):
-        load_pair_list(table(own, *[good] * 10, row, header=header))
-
-
-def test_a_list_of_too_few_pairs_or_not_of_text_is_refused(own: Path) -> None:
-    with pytest.raises(DataError, match="2 pairs are too few for 10 folds"):
-        load_pair_list(table(own, f"{ANN},1", f"{BOB},0"))
-    (own / "binary.txt").write_bytes(FACE)
-    with pytest.raises(DataError, match="not UTF-8 text"):
-        load_pair_list(own / "binary.txt")
 
 
 # Cross-quality LFW.

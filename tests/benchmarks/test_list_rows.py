@@ -16,6 +16,8 @@ from facerts.scoring.pair_list import read_pair_list
 A, B, C = "Ann/Ann_0001.jpg", "Ann/Ann_0002.jpg", "m.0 Bob/m.0 Bob_0004.jpg"
 C2 = "m.0/m.0_0004.jpg"  # without a space
 
+NAMED = "first,second,same,first_subject,second_subject"
+
 # The name of each list, and its lines of a genuine and an impostor pair, below its first lines.
 READ = {
     "LFW's, with tabs": ("rfw.txt", "", "Ann\t1\t2", "Ann\t1\tm.0 Bob\t4"),
@@ -39,6 +41,13 @@ READ = {
         f"1\t1\t{A}\t{B}",
         f"0\t10\t{A}\t{C}",
     ),
+    "folds and people": (
+        "e.csv",
+        "same,fold,first,first_subject,second,second_subject",
+        f"1,7,{A},Ann,{B},Ann",
+        f"0,2,{A},Ann,{C},Bob",
+    ),
+    "people of some pairs": ("f.csv", f"{NAMED}", f"{A},{B},1,Ann,Ann", f"{A},{C},0,,"),
     "spaces and names": ("d.txt", "is_same first_file second_file", f"match {A} {B}", f"mismatch {A} {C2}"),
 }
 
@@ -88,6 +97,23 @@ REFUSED = {
         r"1 of 4 images that pairs\.txt lists are missing, the first is b",
     ),
     "nothing": ([], "the list has no pairs"),
+    "too few": (GOOD[:2], "2 pairs are too few for 10 folds"),
+    "a column too many": (["first,second,same", f"{A},{B},1,1"], "line 2: .* does not have 3 columns, but 4"),
+    "no path": (["first,second,same", f",{B},1"], "line 2: .* lacks a path"),
+    "half a quote": (["first,second,same", f'"{A},{B},1'], "line 2: .* has a quote without an end"),
+    "no fold": (["first,second,same,fold", f"{A},{B},1,"], "line 2: .* has fold ''; write a whole number"),
+    "one fold": (
+        ["first,second,same,fold", f"{A},{B},1,1"],
+        "the number of folds is 1; use 2 to 10, or none",
+    ),
+    "names that contradict the label": (
+        [NAMED, f"{A},{B},0,Ann,Ann"],
+        "line 2: .* has label '0', which contradicts the people's names",
+    ),
+    "names that contradict one another": (
+        [NAMED, *[f"{A},{B},1,Ann,Ann"] * 10, f"{A},{B},1,Bob,Bob"],
+        f"line 12: {A} is of Bob here, but of Ann above",
+    ),
 }
 
 
@@ -109,8 +135,20 @@ def test_a_list_is_read_in_its_layout(images: Path, layout: str) -> None:
     keys = [[benchmark.images.key(int(row)) for row in pair] for pair in benchmark.pairs[:2]]
     assert keys[0] == [A, B]
     assert keys[1] in ([A, C], [A, C2])
-    assert (benchmark.images.labels is not None) == ("LFW" in layout)
-    assert benchmark.notes == (("Columns age of b.csv are not used.",) if "index" in layout else ())
+    assert benchmark.name == path.stem
+    if "fold" not in head and head != "6 1":
+        assert sorted(np.bincount(benchmark.folds).tolist()) == [1] * 8 + [2] * 2
+        assert (np.diff(benchmark.folds) >= 0).all()
+    assert (benchmark.images.labels is not None) == ("LFW" in layout or layout == "folds and people")
+    if benchmark.images.labels is not None:
+        people = [benchmark.images.identities[benchmark.images.labels[row]] for row in benchmark.pairs[1]]
+        assert people[0] == "Ann"
+        assert people[1] in ("Bob", "m.0", "m.0 Bob")
+    notes = {
+        "an index, and any order": ("Columns age of b.csv are not used.",),
+        "people of some pairs": ("6 of 12 pairs do not name their subjects, so subjects are ignored.",),
+    }
+    assert benchmark.notes == notes.get(layout, ())
     assert [(pair.first, pair.same) for pair in read_pair_list(path, images)] == [
         (str(images / A), True),
         (str(images / A), False),

@@ -39,6 +39,10 @@ def verify(images: Path, first: str, second: str, *options: str) -> int:
     return run("verify", images / f"{first}.png", images / f"{second}.png", "--model", model, *options)
 
 
+def verify_list(images: Path, listing: Path, out: Path, *options: str | Path) -> int:
+    return run("verify", "--pairs", listing, "--model", images / "model.onnx", "--out", out, *options)
+
+
 def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured) -> None:
     assert verify(images, "a", "same") == 0
     same = capsys.readouterr().out
@@ -127,9 +131,7 @@ PAIRS = {
 def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: str) -> None:
     (images / f"list.{kind}").write_text(PAIRS[kind])
     out = images / "rows.csv"
-    model = images / "model.onnx"
-    command = ["verify", "--pairs", images / f"list.{kind}", "--model", model, "--out", out, "--json"]
-    assert run(*command) == 1
+    assert verify_list(images, images / f"list.{kind}", out, "--json") == 1
     shown = capsys.readouterr()
     counts = {"pairs": 6, "same": 1, "different": 1, "inconclusive": 1, "failed": 3}
     assert json.loads(shown.out) == {**counts, "file": str(out)}
@@ -151,7 +153,7 @@ def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
     lines = "".join(f"a.png\t{name}\n" for name in odd) + "a.png\tsame.png\n"
     (images / "list.tsv").write_text(lines, encoding="utf-8")
     out = images / "rows.jsonl"
-    assert run("verify", "--pairs", images / "list.tsv", "--model", images / "model.onnx", "--out", out) == 1
+    assert verify_list(images, images / "list.tsv", out) == 1
     with out.open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     assert [row["decision"] for row in rows] == [None] * len(odd) + ["same"]
@@ -163,19 +165,8 @@ def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
 def test_the_paths_of_a_list_may_be_relative_to_another_folder(images: Path, tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "list.csv").write_text("same,second,first\n1,same.png,a.png\n0,other.png,a.png\n")
-    model, out = images / "model.onnx", tmp_path / "rows.jsonl"
-    command = [
-        "verify",
-        "--pairs",
-        tmp_path / "lists" / "list.csv",
-        "--data",
-        images,
-        "--model",
-        model,
-        "--out",
-        out,
-    ]
-    assert run(*command) == 0
+    out = tmp_path / "rows.jsonl"
+    assert verify_list(images, tmp_path / "lists" / "list.csv", out, "--data", images) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(row["first"], row["second"], row["decision"]) for row in rows] == [
         (str(images / "a.png"), str(images / "same.png"), "same"),
@@ -194,9 +185,7 @@ LABELED = {
 @pytest.mark.parametrize("name", LABELED)
 def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name: str) -> None:
     (images / name).write_text(LABELED[name])
-    model = images / "model.onnx"
-    command = ["verify", "--pairs", images / name, "--model", model, "--out", images / "r.csv"]
-    assert run(*command, "--json") == 0
+    assert verify_list(images, images / name, images / "r.csv", "--json") == 0
     labeled = json.loads(capsys.readouterr().out)["labeled"]
     assert (labeled["pairs"], labeled["inconclusive"], labeled["failed"]) == (5, 2, 0)
     # Right, right, and a pair that the label calls the same person and the model does not.
@@ -207,7 +196,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
         assert low <= value <= high
         assert low < high
     assert labeled["interval"].startswith("bootstrap over 2 people" if "named" in name else "binomial")
-    assert run(*command) == 0
+    assert verify_list(images, images / name, images / "r.csv") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "labeled pairs 5, of which no rate counts 2 inconclusive and 0 not compared" in shown
     assert re.search(r"FNMR 50% \[[^]]*\] of 2 pairs", shown)
@@ -221,8 +210,7 @@ def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(
         "a.png,same.png,maybe,A,A\na.png,other.png,1,A,B\na.png,other.png,0,,\n"
     )
     out = images / "rows.jsonl"
-    command = ["verify", "--pairs", images / "list.csv", "--model", images / "model.onnx", "--out", out]
-    assert run(*command, "--json") == 1
+    assert verify_list(images, images / "list.csv", out, "--json") == 1
     labeled = json.loads(capsys.readouterr().out)["labeled"]
     assert (labeled["pairs"], labeled["accuracy"]["value"], labeled["fnmr"]["value"]) == (1, 1, None)
     errors = [json.loads(line)["error"] for line in out.read_text().splitlines()]
@@ -240,6 +228,6 @@ def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> N
     ):
         (images / name).write_bytes(content)
         out = images / "rows.csv"
-        assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 2
+        assert verify_list(images, images / name, out) == 2
         assert message in capsys.readouterr().err
         assert not out.exists()

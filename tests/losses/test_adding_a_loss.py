@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -16,10 +15,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from facerts.cli import main
 from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.losses import LOSSES
+from tests.command import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-loss.md").read_text(encoding="utf-8")
 METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -33,18 +32,13 @@ TINY = [
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
     """Import a code block of the page under a name."""
 
     def loaded(name: str, code: str) -> ModuleType:
-        path = tmp_path / f"{name.rpartition('.')[2]}.py"
-        path.write_text(code, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
+        exec(compile(code, name, "exec"), module.__dict__)
         return module
 
     return loaded
@@ -58,23 +52,16 @@ def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyP
     return module
 
 
-def facerts(*arguments: object) -> None:
-    sys.argv = ["facerts", *map(str, arguments)]
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-
-
 @pytest.mark.slow
 def test_the_documented_method_trains_by_its_command_and_is_exported(
     normface: ModuleType, drawn_faces: Path, tmp_path: Path
 ) -> None:
     _, *command = shlex.split(COMMAND)
     command[-1] = str(tmp_path / "run")
-    facerts(*command, f"data.train={drawn_faces}", *TINY)
+    assert run(*command, f"data.train={drawn_faces}", *TINY) == 0
     log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(log[-1])["step"] == 48
-    facerts("export", tmp_path / "run", "--out", tmp_path / "normface.onnx")
+    assert run("export", tmp_path / "run", "--out", tmp_path / "normface.onnx") == 0
     model = load_embedder(tmp_path / "normface.onnx")
     assert (model.name, model.method) == ("normface", "normface")
     source = open_source(drawn_faces)

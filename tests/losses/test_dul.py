@@ -4,13 +4,11 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 
-from facerts.losses import face_loss
 from facerts.losses.dul import DUL
 from facerts.losses.noise import keyed_normal
 from facerts.losses.partial_fc import PartialFC
-from tests.loss_examples import batch_of, noise_of, slow_softmax, value_of
+from tests.loss_examples import batch_of, slow_softmax, value_of
 
 SIZE = 6
 
@@ -36,15 +34,3 @@ def test_the_loss_by_a_slow_loop() -> None:
     outputs = {"embedding": mean, "log_variance": log_variance}
     loss = value_of(method(logit_scale=8, margin=0.2, kl_weight=0.3), outputs, batch, centers)
     assert loss.total.item() == pytest.approx(expected, rel=1e-7)
-
-
-def test_the_noise_is_new_at_every_step_and_absent_from_the_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs = {"embedding": torch.randn(3, SIZE), "log_variance": torch.zeros(3, SIZE)}
-    drawn = [
-        method().image_terms(outputs, noise_of(method(), batch_of([0, 1, 2], step=step))).embedding
-        for step in (0, 0, 1)
-    ]
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.isclose(drawn[0], drawn[2]).any()
-    monkeypatch.setattr(face_loss, "keyed_normal", None)
-    torch.testing.assert_close(method().score(outputs)["embedding"], F.normalize(outputs["embedding"]))

@@ -123,6 +123,18 @@ def test_the_ramp_scales_the_margin(name: str) -> None:
     assert totals[2] > totals[0]
 
 
+def assert_finite(
+    method: FaceLoss, inputs: dict[str, Tensor], batch: Images, centers: PartialFC, case: object
+) -> None:
+    """The loss, what is logged of it, and all gradients."""
+    loss = value_of(method, inputs, batch, centers)
+    (loss.total + 0.0 * centers.weight.sum()).backward()
+    gradients = [value.grad for value in (*inputs.values(), centers.weight, *method.state.parameters())]
+    for value in (loss.total, *gradients, *loss.parts.values(), *loss.per_image.values()):
+        assert value is None or value.isfinite().all(), case
+    assert not any(value.requires_grad for value in loss.parts.values())
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
     lengths = (1.0, -1.0, 30.0, -30.0, 300.0, 0.0)
@@ -138,14 +150,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
         inputs = {"embedding": (length * own).to(half).float().requires_grad_()}
         for key in method.heads():
             inputs[key] = torch.full_like(outputs[key].float(), head, requires_grad=True)
-        loss = value_of(method, inputs, batch, centers)
-        (loss.total + 0.0 * centers.weight.sum()).backward()
-        gradients_of = [
-            value.grad for value in (*inputs.values(), centers.weight, *method.state.parameters())
-        ]
-        for value in (loss.total, *gradients_of, *loss.parts.values(), *loss.per_image.values()):
-            assert value is None or value.isfinite().all(), (length, head, half, gradient)
-        assert not any(value.requires_grad for value in loss.parts.values())
+        assert_finite(method, inputs, batch, centers, (length, head, half, gradient))
 
 
 @pytest.mark.parametrize("name", ["supcon", "esupcon", "tightness", "spce", "tau"])
@@ -162,12 +167,7 @@ def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
         inputs = {"embedding": (60 * embedding).to(half).float().requires_grad_()}
         for key, spec in method.heads().items():
             inputs[key] = torch.full((len(embedding), spec.size), head, requires_grad=True)
-        loss = value_of(method, inputs, batch, centers)
-        (loss.total + 0.0 * centers.weight.sum()).backward()
-        gradients = [value.grad for value in (*inputs.values(), centers.weight)]
-        for value in (loss.total, *gradients, *loss.parts.values(), *loss.per_image.values()):
-            assert value is not None
-            assert value.isfinite().all(), (case, half, temperature, head)
+        assert_finite(method, inputs, batch, centers, (case, half, temperature, head))
 
 
 @pytest.mark.parametrize(("name", "unit"), [("dul", 1), ("pfe", 1 / 8)])
@@ -175,7 +175,9 @@ def test_a_variances_score_is_its_harmonic_mean(name: str, unit: float) -> None:
     method = build(name)
     assert method.heads() == {"log_variance": HeadSpec(8, batch_norm=True)}
     variance = torch.tensor([[1.0, 2, 4, 8, 1, 2, 4, 8], [0.1] * 8, [2.0, 1, 1, 1, 1, 1, 1, 1]])
-    scored = method.score({"embedding": torch.randn(3, 8), "log_variance": variance.log()})
+    embedding = torch.randn(3, 8)
+    scored = method.score({"embedding": embedding, "log_variance": variance.log()})
+    torch.testing.assert_close(scored["embedding"], F.normalize(embedding))
     np.testing.assert_allclose(scored["uncertainty"], stats.hmean(variance, axis=1) * unit, rtol=1e-5)
     assert torch.equal(scored["quality"], -scored["uncertainty"])
     np.testing.assert_allclose(scored["variance"], variance * unit, rtol=1e-6)
@@ -245,7 +247,6 @@ def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flatte
         ("tempnet", {"references": 1}),
         ("tempnet", {"last_layer": "mlp"}),
         ("tempnet", {"denominator_rate": 0.0}),
-        ("tempnet", {"denominator_rate": 0.8, "contrast": "centers"}),
     ],
 )
 def test_impossible_settings_are_refused(name: str, settings: dict[str, Any]) -> None:
@@ -288,13 +289,13 @@ def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
 
 
 @lru_cache
-def images(views: int, step: int, side: int = 14) -> tuple[Tensor, Images]:
+def images(views: int, step: int) -> tuple[Tensor, Images]:
     """Noise around a color for each person; two images of each, small, as the network sees a grid of 7 × 7."""
     random = torch.Generator().manual_seed(step)
     labels = torch.arange(IMAGES) % PEOPLE
     colors = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
-    noise = torch.randint(-40, 40, (views, IMAGES, side, side, 3), generator=random)
-    crops = (colors[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, side, side, 3)
+    noise = torch.randint(-40, 40, (views, IMAGES, 14, 14, 3), generator=random)
+    crops = (colors[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, 14, 14, 3)
     return crops, Images(labels.repeat(views), torch.arange(IMAGES).repeat(views), step)
 
 
@@ -315,36 +316,6 @@ def start_at(learner: Learner, start: str) -> None:
     learner.centers.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
 
 
-def train(learner: Learner, steps: int) -> list[float]:
-    """Finite losses of some steps."""
-    losses = []
-    for step in range(steps):
-        crops, batch = images(learner.loss.views, step % 4)
-        losses.append(learner.step(batch_for(crops, batch), step % 4, 0.02).total.item())
-        assert np.isfinite(losses[-1])
-    for part in (learner.network, learner.centers, learner.loss.state):
-        for key, value in part.state_dict().items():
-            assert torch.isfinite(value).all(), key
-    return losses
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_ten_steps_lower_the_loss_and_scores_are_complete(name: str, tmp_path: Path) -> None:
-    learner = Learner(recipe_of(name, "fp32", tmp_path), PEOPLE)
-    losses = train(learner, 10)
-    assert min(losses[5:]) < losses[0]
-    crops, _ = images(1, 0, side=112)
-    outputs = learner.embedder()(crops.numpy())
-    torch.testing.assert_close(
-        torch.from_numpy(outputs.embedding).norm(dim=1), torch.ones(IMAGES), atol=1e-5, rtol=0
-    )
-    for values in (outputs.norm, outputs.quality, outputs.uncertainty):
-        assert values is not None
-        assert values.shape == (IMAGES,)
-        assert torch.isfinite(torch.from_numpy(values)).all()
-        assert values.std() > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["zero features", "on the centers", "opposite to the centers"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -354,4 +325,9 @@ def test_training_stays_finite_from_hostile_starts(
 ) -> None:
     learner = Learner(recipe_of(name, precision, tmp_path), PEOPLE)
     start_at(learner, start)
-    train(learner, 60)
+    for step in range(60):
+        crops, batch = images(learner.loss.views, step % 4)
+        assert learner.step(batch_for(crops, batch), step % 4, 0.02).total.isfinite()
+    for part in (learner.network, learner.centers, learner.loss.state):
+        for key, value in part.state_dict().items():
+            assert torch.isfinite(value).all(), key

@@ -1,17 +1,16 @@
-"""Margins on the target cosine, and CosFace's loss (Eq. 4); ``test_every_loss`` has ArcFace's."""
+"""Margins on the target cosine."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from facerts.losses import LOSSES
 from facerts.losses.margin import MarginGradient, additive_angular, clamped_angular
-from facerts.losses.partial_fc import PartialFC
-from tests.loss_examples import batch_of, slow_softmax, value_of
 
 MARGIN = 0.5
 
@@ -23,15 +22,22 @@ def test_past_the_end_of_the_angle_the_fallback_takes_over() -> None:
     )
 
 
-def test_the_gradient_is_that_of_the_formula() -> None:
-    jump = math.pi - MARGIN
+@pytest.mark.parametrize(
+    ("function", "shift"),
+    [(additive_angular, MARGIN), *((clamped_angular, shift) for shift in (-0.4, 0.0, 0.4))],
+)
+def test_the_gradient_is_that_of_the_formula(function: Callable[..., Tensor], shift: float) -> None:
     angle = torch.linspace(1e-3, math.pi - 1e-3, 400, dtype=torch.float64)
-    angle = angle[(angle - jump).abs() > 1e-2].requires_grad_()
-    assert torch.autograd.gradcheck(lambda theta: additive_angular(theta.cos(), MARGIN), angle, eps=1e-7)
-    (slope,) = torch.autograd.grad(additive_angular(angle.cos(), MARGIN).sum(), angle)
-    inside = angle < jump
-    expected = -torch.sin(angle + MARGIN)[inside].detach()
-    np.testing.assert_allclose(slope[inside], expected, rtol=1e-5, atol=1e-7)
+    ends = torch.minimum((angle + shift).abs(), (angle + shift - math.pi).abs())
+    angle = angle[ends > 1e-2].requires_grad_()
+    shifts = torch.full_like(angle, shift, requires_grad=False)
+    assert torch.autograd.gradcheck(lambda theta: function(theta.cos(), shifts), angle, eps=1e-7)
+    (slope,) = torch.autograd.grad(function(angle.cos(), shifts).sum(), angle)
+    shifted = angle.detach() + shift
+    inside = (shifted > 0) & (shifted < math.pi)
+    beyond = -angle.detach().sin() if function is additive_angular else torch.zeros_like(shifted)
+    torch.testing.assert_close(slope, torch.where(inside, -shifted.sin(), beyond), rtol=1e-5, atol=1e-7)
+    assert inside.all() == (shift == 0)
 
 
 @pytest.mark.parametrize("gradient", ["exact", "straight"])
@@ -41,20 +47,6 @@ def test_the_clamped_angle_is_the_arccosine_clamped(shift: float, gradient: Marg
     expected = torch.cos((angle + shift).clamp(0, math.pi))
     actual = clamped_angular(angle.cos(), torch.full_like(angle, shift), gradient)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("shift", [-0.4, 0.0, 0.4])
-def test_the_gradient_of_the_clamped_angle_is_that_of_the_formula(shift: float) -> None:
-    angle = torch.linspace(1e-3, math.pi - 1e-3, 400, dtype=torch.float64)
-    ends = torch.minimum((angle + shift).abs(), (angle + shift - math.pi).abs())
-    angle = angle[ends > 1e-2].requires_grad_()
-    shifts = torch.full_like(angle, shift)
-    assert torch.autograd.gradcheck(lambda theta: clamped_angular(theta.cos(), shifts), angle, eps=1e-7)
-    (slope,) = torch.autograd.grad(clamped_angular(angle.cos(), shifts).sum(), angle)
-    shifted = angle.detach() + shift
-    inside = (shifted > 0) & (shifted < math.pi)
-    torch.testing.assert_close(slope, torch.where(inside, -shifted.sin(), 0.0), rtol=1e-5, atol=1e-7)
-    assert inside.all() == (shift == 0)
 
 
 def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same() -> None:
@@ -79,13 +71,3 @@ def test_a_margin_of_lower_precision_does_not_lower_that_of_the_logit() -> None:
     cosine = torch.tensor([0.9, 0.1, -0.3])
     margin = torch.tensor([0.25, 0.5, 1.0], dtype=torch.bfloat16)
     assert torch.equal(additive_angular(cosine, margin), additive_angular(cosine, margin.float()))
-
-
-def test_cosface_against_a_slow_reading_of_its_equation() -> None:
-    torch.manual_seed(2)
-    centers, embedding = PartialFC(7, 5).double(), torch.randn(4, 5, dtype=torch.float64)
-    labels = [0, 6, 3, 3]
-    method = LOSSES["cosface"](margin=0.3, logit_scale=16.0)
-    loss = value_of(method, {"embedding": embedding}, batch_of(labels), centers).total.item()
-    slow = slow_softmax(embedding, centers.weight, labels, 16.0, lambda angle, row: math.cos(angle) - 0.3)
-    assert loss == pytest.approx(slow, rel=1e-9)

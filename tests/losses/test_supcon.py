@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.errors import Error, RecipeError
+from facerts.errors import RecipeError
 from facerts.losses import LOSSES, FaceLoss
 from facerts.losses.contrastive import info_nce, positives, similarities
 from facerts.losses.partial_fc import PartialFC
 from facerts.training.checkpoint import save_checkpoint
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
-from facerts.training.posthoc.posthoc_quality import build_loss
 from tests.loss_examples import Images, batch_for, batch_of, dot, slow_info_nce, slow_nt_xent, units, value_of
 from tests.training.conftest import MakeRecipe
 
@@ -240,5 +239,3 @@ def test_a_projection_is_nothing_to_learn_on_a_frozen_network(make_recipe: MakeR
     frozen = ["backbone.frozen=true", "backbone.weights=run", "method={name: supcon, projection: 7}"]
     with pytest.raises(RecipeError, match="supcon has nothing beside the embedding"):
         make_recipe(*frozen)
-    with pytest.raises(Error, match="supcon trains only the embedding"):
-        build_loss("supcon", ["projection=7"], 8, 0)

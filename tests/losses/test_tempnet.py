@@ -99,12 +99,6 @@ def test_temperatures_keep_their_range_whatever_is_learned() -> None:
             assert 0.001 - 1e-9 <= tau.min() <= tau.max() <= 0.05 + 1e-9
 
 
-def test_parameters_keep_their_order_by_which_checkpoints_know_them() -> None:
-    network = TemperatureNetwork(4, TempNet())
-    names = ["references", "log_sharpness", "weight", "bias", "features.weight", "features.bias"]
-    assert [name for name, _ in network.named_parameters()] == names
-
-
 # The method
 
 

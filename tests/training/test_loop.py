@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
+from facerts.errors import DataError, Error, ModelError
 from facerts.io.files import locked
 from facerts.losses.rts import RTS
 from facerts.training import checkpoint
@@ -35,12 +35,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     _, state = checkpoint.load_checkpoint(folder / checkpoint.FILE)
     momenta = {f"momentum.{i}": entry["momentum_buffer"] for i, entry in state["optimizer"]["state"].items()}
     return {**state["network"], "centers": state["centers"]["weight"], **momenta}
-
-
-def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
-    assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        assert torch.equal(tensor, second[name]), name
 
 
 def log_lines(folder: Path) -> list[dict[str, object]]:
@@ -113,7 +107,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     shown = capsys.readouterr().err
     assert f"  resumed    {tmp_path / 'cut' / 'checkpoint.pt'}, after step 3 of 8" in shown
     assert "trained 5 steps, 80 images in" in shown
-    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    torch.testing.assert_close(weights(tmp_path / "whole"), weights(tmp_path / "cut"), rtol=0, atol=0)
     # Each step is logged once, although the run had logged step 4 after its checkpoint at step 3.
     assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]
 
@@ -128,13 +122,6 @@ def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe: MakeRecipe,
             tmp_path / "run",
             resume=True,
         )
-
-
-def test_a_non_finite_loss_stops_with_step_and_cause(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    with pytest.raises(NonFiniteLossError, match=r"step \d+: cross_entropy.*kl.*--resume"):
-        train(make_recipe("optim.lr=1e30"), tmp_path / "run")
-    saved = weights(tmp_path / "run") if (tmp_path / "run" / "checkpoint.pt").exists() else {}
-    assert all(torch.isfinite(value).all() for value in saved.values() if value.is_floating_point())
 
 
 def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path) -> None:
@@ -266,7 +253,7 @@ def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(
         checkpoint.load_checkpoint(run / checkpoint.FILE)
     assert _start(run, recipe, "--resume").wait() == 0
     train(often, whole)
-    assert_same(weights(whole), weights(run))
+    torch.testing.assert_close(weights(whole), weights(run), rtol=0, atol=0)
 
 
 @pytest.mark.slow

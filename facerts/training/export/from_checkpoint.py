@@ -171,7 +171,9 @@ def _export(
         # Without a description it is no model yet; described has one, and no thresholds.
         part, described = scratch / f"part.{out.name}", scratch / out.name
         _check_finite(trained, crops)
-        _write(trained, list(description.outputs), part)
+        names = list(description.outputs)
+        example = torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)
+        write_module(_ScoringModule(trained, names).eval(), {"image": example}, names, part)
         if precision == "fp16":
             store_weights_as_float16(part)
         if faces is not None:
@@ -282,11 +284,6 @@ def _output_names(trained: ScoringNetwork) -> list[str]:
     scored = trained.loss.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
     absent = () if trained.network.embedding_size else ("embedding", "norm")
     return [name for name in scored if name not in absent]
-
-
-def _write(trained: ScoringNetwork, names: Sequence[str], path: Path) -> None:
-    example = torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)
-    write_module(_ScoringModule(trained, names).eval(), {"image": example}, names, path)
 
 
 def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:

@@ -13,11 +13,11 @@ import torch
 from pydantic import ValidationError
 
 from facerts.calibration.quality_thresholds import calibrate
-from facerts.datasets import Source, Subset, open_source
+from facerts.datasets import Source, Subset
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
-from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
+from facerts.errors import Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
@@ -27,6 +27,7 @@ from facerts.losses.face_loss import setting_names
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.wire import replace_entry
+from facerts.training.loader import open_identified
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc.features import (
     AUGMENTATION,
@@ -160,7 +161,7 @@ def add_quality(
     with _settings_of("augmentation"):
         changed = _parse("augmentation", Augmentation.model_fields, changes)
         augmentation = Augmentation(**{**AUGMENTATION.model_dump(), **changed})
-    source = _with_identities(data)
+    source = open_identified(data, "training a quality head")
     with scratch_folder() as scratch:
         file, pack_description = (
             find_recognizer(Path(model), scratch) if is_pack(Path(model)) else (model, None)
@@ -277,13 +278,3 @@ def _uses_norm(method: FaceLoss, description: Description, norm: bool | None, ta
 
 def _has_norm(description: Description) -> bool:
     return description.normalize_embedding or "norm" in description.outputs
-
-
-def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:
-    source = open_source(data)
-    if source.labels is None:
-        raise DataError(
-            f"{source.name}: has no identities, but training a quality head needs them; use a folder by identity, a "
-            "record directory or tar shards"
-        )
-    return source

@@ -89,9 +89,6 @@ def train_heads(loss: FaceLoss, features: Features, labels: Labels, settings: He
         loss: its ``state`` is trained too.
         features: features of V views of N images, all first views first.
         labels: ``(N,)`` identities of the images, numbered without gaps.
-
-    Raises:
-        NonFiniteLossError: the loss is infinite or NaN.
     """
     # PyTorch's global generator must not change for the caller.
     with torch.random.fork_rng():
