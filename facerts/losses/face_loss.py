@@ -78,8 +78,8 @@ class FaceLoss(nn.Module, ABC):
     """Base class of the losses; subclasses say what they need, and define ``compute``.
 
     Args:
-        num_classes: C, the identities. 0 builds no class centers, which is enough to score, and for losses that compare
-            the images of a batch with each other.
+        num_classes: C, the identities; by default those of ``centers``. 0 builds no class centers, which is enough to
+            score, and for losses that compare the images of a batch with each other.
         embedding_size: d.
         centers: class centers instead of a ``PartialFC`` of all C, such as ones that are sampled or sharded.
         seed: seed of the noise.
@@ -115,6 +115,14 @@ class FaceLoss(nn.Module, ABC):
         self.per_sample: dict[str, Tensor] = {}
         if centers is None and self.num_classes:
             centers = PartialFC(self.num_classes, self.embedding_size, seed=self.seed)
+        if centers is not None:
+            self.num_classes = self.num_classes or centers.num_classes
+            size, theirs = (
+                (self.num_classes, self.embedding_size),
+                (centers.num_classes, centers.weight.shape[1]),
+            )
+            if size != theirs:
+                raise Error(f"num_classes and embedding_size are {size}, but those of centers {theirs}")
         self.centers = centers
         self.state: Any = self.build_state()
         self._step = 0
@@ -208,7 +216,7 @@ class FaceLoss(nn.Module, ABC):
     def compute(
         self, outputs: Outputs, labels: Tensor, *, samples: Tensor, noise: Noise, ramp: float, centers: Any
     ) -> LossValue:
-        """The loss of a batch from ``embedding`` ``(B, d)`` and the head's output"""
+        """The loss of a batch from ``embedding`` ``(B, d)`` and the head's output; ``centers`` are a ``PartialFC``."""
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _count(self) -> int:
@@ -219,9 +227,10 @@ class FaceLoss(nn.Module, ABC):
     def _named(self, outputs: Tensor | Sequence[Tensor] | Outputs) -> Outputs:
         if isinstance(outputs, Mapping):
             return outputs
-        return dict(
-            zip(self._expected(), [outputs] if isinstance(outputs, Tensor) else outputs, strict=False)
-        )
+        given, names = [outputs] if isinstance(outputs, Tensor) else outputs, list(self._expected())
+        if len(given) > len(names):
+            raise Error(f"{type(self).__name__} takes {' and '.join(names)}, and got {len(given)} outputs")
+        return dict(zip(names, given, strict=False))
 
     def _expected(self) -> dict[str, int]:
         return {"embedding": self.embedding_size, **{name: spec.size for name, spec in self.heads().items()}}

@@ -217,6 +217,14 @@ EMBEDDING, LABELS = torch.zeros(4, SIZE), torch.arange(4)
         (lambda: TempNet(0, SIZE, contrast="centers")(EMBEDDING, LABELS), "TempNet .* with num_classes"),
         (lambda: SPCE(PEOPLE, SIZE)(EMBEDDING[:3], LABELS[:3]), "SPCE compares 2 views of each image, and 3"),
         (lambda: ArcFace(PEOPLE, SIZE).head(100), "ArcFace needs no head"),
+        (
+            lambda: ArcFace(PEOPLE, SIZE)((EMBEDDING, EMBEDDING), LABELS),
+            "ArcFace takes embedding, and got 2 outputs",
+        ),
+        (
+            lambda: ArcFace(PEOPLE, SIZE, centers=PartialFC(3, SIZE)),
+            r"are \(8, 16\), but those of centers \(3, 16\)",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_batch_is_said(call: Callable[[], object], message: str) -> None:

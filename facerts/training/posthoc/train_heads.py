@@ -207,8 +207,8 @@ def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSet
     size = min(settings.batch_size, len(images))
     steps = len(images) // size
     batches_of = partial(images.batches, loss, size, settings.per_identity, seed)
-    size = min(settings.batch_size, max(len(heldout), 1))
-    checks = heldout.batches(loss, size, settings.per_identity, seed, 0) if len(heldout) else []
+    check_size = min(settings.batch_size, len(heldout))
+    checks = heldout.batches(loss, check_size, settings.per_identity, seed, 0) if check_size else []
     losses: list[float] = []
     heldout_losses: list[float] = []
     best = copy.deepcopy(learned.state_dict())
