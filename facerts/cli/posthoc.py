@@ -91,16 +91,7 @@ def head(
     out: Path,
     tap: str | None = None,
     cache: Path | None = None,
-    norm: bool | None = None,
     views: Annotated[int | None, typer.Option(min=1)] = None,
-    hidden: Annotated[int, typer.Option(min=1)] = 256,
-    epochs: Annotated[int, typer.Option(min=1)] = 8,
-    train_batch: Annotated[int, typer.Option(min=2)] = 512,
-    per_identity: Annotated[int, typer.Option(min=2)] = 4,
-    lr: Annotated[float, typer.Option(min=0)] = 1e-3,
-    holdout: Annotated[float, typer.Option(min=0, max=0.9)] = 0.1,
-    seed: int = 0,
-    device: str = "auto",
     terms: str = "",
     batches: BatchOptions,
     json: Json = False,
@@ -116,25 +107,15 @@ def head(
         method: Name of the method: rts, dul, pfe, tau, tempnet, …
         data: Aligned images with identities; may be repeated.
         out: Path of the .onnx file to write.
-        overrides: Settings of the method, e.g. kl_weight=30, and of the augmented views as in recipes, e.g.
-            augmentation.change=0.8
+        overrides: Settings of the method, e.g. kl_weight=30, of the training, e.g. train.epochs=20, and of the
+            augmented views as in recipes, e.g. augmentation.change=0.8
         tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
         cache: Folder that keeps the outputs of the embedder for the next run; by default beside --out.
-        norm: Use the logarithm of the embedding norm as another input of the head; by default if there is one.
         views: Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.
-        hidden: Number of units in the hidden layer.
-        epochs: Maximum number of epochs.
-        train_batch: Number of images per training step.
-        per_identity: Number of images per person in a step, for methods that compare images of a person.
-        lr: Learning rate of Adam.
-        holdout: Share of the identities held out: half of them to stop training early by their loss, half to compare
-            the head with facerts-small; thresholds are chosen on all of them.
-        seed: Seed of weights, order, views, noise and held-out identities.
-        device: Device to train on: auto, cpu or cuda.
         terms: License terms of the images, written into the file.
     """
     from facerts.hub.find import find_model
-    from facerts.training.posthoc import HeadSettings, add_quality
+    from facerts.training.posthoc import add_quality
 
     result = add_quality(
         method,
@@ -142,7 +123,6 @@ def head(
         data,
         out,
         overrides=overrides or [],
-        settings=HeadSettings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
         views=views,
         tap=tap,
         cache=cache,

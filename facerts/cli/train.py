@@ -25,7 +25,6 @@ def train(
     out: Path | None = None,
     resume: bool = False,
     budget: Annotated[float | None, typer.Option(parser=_seconds, metavar="DURATION")] = None,
-    corrupt_fraction: float | None = None,
     show: Annotated[bool, typer.Option("--show")] = False,
 ) -> None:
     """Train a model with a recipe.
@@ -46,7 +45,6 @@ def train(
         resume: Continue from the last checkpoint in the folder.
         budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed demands,
             so that the run ends with it in time.
-        corrupt_fraction: Share of the training images to blur; short for data.corrupt_fraction=…
         show: Print the complete recipe, ??? for what is still to be given, and do not train.
     """
     from facerts.training.loop import train as run
@@ -54,8 +52,6 @@ def train(
     from facerts.training.validation import require_sets
 
     fields = list(overrides or ())
-    if corrupt_fraction is not None:
-        fields.append(f"data.corrupt_fraction={corrupt_fraction}")
     loaded = load_recipe(recipe, fields)
     if show:
         print_raw(loaded.to_yaml().rstrip("\n"))

@@ -273,7 +273,7 @@ class TempNet(FaceLoss):
         if contrasted < 1 or (limited and self.rho >= math.log(contrasted)):
             batch = self.contrast == "batch"
             remedy = (
-                "a larger batch (optim.batch_size; post hoc --train-batch)" if batch else "more identities"
+                "a larger batch (optim.batch_size; post hoc train.batch_size)" if batch else "more identities"
             )
             raise Error(
                 f"tempnet: method.rho {self.rho:g} must be below log({max(contrasted, 0)}), the logarithm of "

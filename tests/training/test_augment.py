@@ -27,7 +27,6 @@ from facerts.training import augment as module
 from facerts.training.augment import Augmenter, Corruption, Geometry, build_augmentation
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Augmentation, Recipe
-from tests.command import run
 
 FACE = draw_face(3, 0)
 CENTER = np.array([55.5, 55.5])
@@ -284,11 +283,3 @@ def test_heldout_people_are_validated_without_corruption(make_recipe: MakeRecipe
     assert same is not None
     for index in range(len(heldout)):
         assert np.array_equal(heldout.crop(index), same.crop(index))
-
-
-def test_the_command_line_corrupts(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(make_recipe("optim.epochs=0.25", "optim.milestones=[]").to_yaml())
-    assert run("train", recipe, "--corrupt-fraction", "0.2", "--out", tmp_path / "run") == 0
-    assert "corrupt_fraction: 0.2" in (tmp_path / "run" / "recipe.yaml").read_text()
-    assert run("train", recipe, "--corrupt-fraction", "1.5", "--out", tmp_path / "run") == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,8 @@ from facerts.version import __version__
 
 # The shipped model whose quality a new head is compared with.
 REFERENCE = "facerts-small"
-# The beginning of settings of the views.
-OF_VIEWS = "augmentation."
+# Settings with these words in front are those of the views and of the training; others are the method's.
+OF_VIEWS, OF_TRAINING = "augmentation", "train"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class GraftResult:
         if not self.comparisons:
             return (
                 f"The head could not be compared with {REFERENCE}: that takes {2 * MIN_MEASURED} held-out people, half "
-                "of them to stop the training; use more faces or raise --holdout."
+                "of them to stop the training; use more faces or raise train.holdout."
             )
         if all(comparison.better == "yes" for comparison in self.comparisons):
             return ""
@@ -97,17 +97,23 @@ def build_loss(name: str, overrides: Sequence[str], embedding_size: int, seed: i
     return loss
 
 
+def _split(overrides: Sequence[str], prefix: str) -> tuple[list[str], list[str]]:
+    """The overrides that begin with ``prefix.``, without it, and the others."""
+    own = [text for text in overrides if text.startswith(f"{prefix}.")]
+    return [text.removeprefix(f"{prefix}.") for text in own], [text for text in overrides if text not in own]
+
+
 def _parse(name: str, known: Collection[str], overrides: Sequence[str]) -> dict[str, Any]:
     """Settings of the form ``key=value``."""
-    fields: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
         if key not in known:
             raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
-        fields[key] = parse_yaml(value, f"{override!r}")
-    return fields
+        given[key] = parse_yaml(value, f"{override!r}")
+    return given
 
 
 @contextmanager
@@ -141,8 +147,9 @@ def add_quality(
         model: an ONNX embedder with its description, or a model pack.
         data: labeled images, in any layout that ``open_source`` accepts.
         out: path of the .onnx file; written only if it passes the parity check.
-        overrides: settings of the method, of the form ``key=value``, and of the augmentation of the views, of the form
-            ``augmentation.key=value``, where they are to differ from ``features.AUGMENTATION``.
+        overrides: settings of the method, of the form ``key=value``; of the augmentation of the views,
+            ``augmentation.key=value``, where they are to differ from ``features.AUGMENTATION``; and of the training,
+            ``train.key=value``, where they are to differ from ``settings``.
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: folder that keeps the features; by default next to ``out``.
@@ -153,13 +160,14 @@ def add_quality(
     except ImportError as error:
         raise MissingExtraError("grafting needs onnx: pip install 'facerts[use]'") from error
     out = Path(out)
-    settings = settings or HeadSettings()
-    of_views = [text for text in overrides if text.startswith(OF_VIEWS)]
-    of_loss = [text for text in overrides if text not in of_views]
+    of_views, others = _split(overrides, OF_VIEWS)
+    of_training, of_loss = _split(others, OF_TRAINING)
+    with _settings_of(OF_TRAINING):
+        known = [field.name for field in fields(HeadSettings)]
+        settings = replace(settings or HeadSettings(), **_parse(OF_TRAINING, known, of_training))
     build_loss(method, of_loss, 2, settings.seed)
-    changes = [text.removeprefix(OF_VIEWS) for text in of_views]
-    with _settings_of("augmentation"):
-        changed = _parse("augmentation", Augmentation.model_fields, changes)
+    with _settings_of(OF_VIEWS):
+        changed = _parse(OF_VIEWS, Augmentation.model_fields, of_views)
         augmentation = Augmentation(**{**AUGMENTATION.model_dump(), **changed})
     source = open_identified(data, "training a quality head")
     with scratch_folder() as scratch:
@@ -270,9 +278,9 @@ def _uses_norm(method: FaceLoss, description: Description, norm: bool | None, ta
     """Whether the heads use the embedding's norm; by default if it is available and there are heads."""
     available = _has_norm(description)
     if norm and not available:
-        raise ModelError("the embedder does not output the norm of its embedding; leave out --norm")
+        raise ModelError("the embedder does not output the norm of its embedding; leave out train.norm")
     if not method.heads() and (norm or tap is not None):
-        raise Error(f"{method.name} uses only the unit embedding; leave out --norm and --tap")
+        raise Error(f"{method.name} uses only the unit embedding; leave out train.norm and --tap")
     return bool(available and method.heads()) if norm is None else norm
 
 

@@ -7,10 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic import dataclasses as checked
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,7 +36,7 @@ MIN_DEVIATION = 1e-6
 MIN_NORM = 1e-6
 
 
-@dataclass(frozen=True)
+@checked.dataclass(frozen=True)
 class HeadSettings:
     """Settings of the training of heads, by AdamW without weight decay unless the method sets one.
 
@@ -48,14 +51,14 @@ class HeadSettings:
         norm: use the logarithm of the embedding's norm as a feature; None uses it if it is available.
     """
 
-    hidden: int = 256
-    epochs: int = 8
-    batch_size: int = 512
-    lr: float = 1e-3
-    holdout: float = 0.1
+    hidden: int = Field(default=256, ge=1)
+    epochs: int = Field(default=8, ge=1)
+    batch_size: int = Field(default=512, ge=2)
+    lr: float = Field(default=1e-3, gt=0)
+    holdout: float = Field(default=0.1, ge=0, le=0.9)
     seed: int = 0
-    device: str = "auto"
-    per_identity: int = 4
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    per_identity: int = Field(default=4, ge=2)
     norm: bool | None = None
 
 
@@ -220,7 +223,7 @@ def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSet
             for step, batch in enumerate(batches_of(epoch), epoch * steps):
                 value = images.loss(heads, loss, batch, step)
                 if not math.isfinite(value.item()):
-                    raise NonFiniteLossError(f"the loss is {value.item()} at step {step}; lower --lr")
+                    raise NonFiniteLossError(f"the loss is {value.item()} at step {step}; lower train.lr")
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -248,7 +251,7 @@ def _mean_loss(images: _Images, heads: QualityHeads, loss: FaceLoss, batches: li
     try:
         return float(np.mean([images.loss(heads, loss, batch, 0).item() for batch in batches]))
     except Error as error:
-        raise Error(f"on {len(images)} held-out images: {error}, or change --holdout") from error
+        raise Error(f"on {len(images)} held-out images: {error}, or change train.holdout") from error
 
 
 class QualityHeads(nn.Module):

@@ -154,8 +154,8 @@ def test_the_command_says_which_is_better(
     for person in range(PEOPLE):
         (faces / f"{person:02d}" / "2.png").write_bytes(encode_png(draw_face(100 + person, 0)))
     monkeypatch.setattr(posthoc_quality, "find_shipped", lambda name: shipped)
-    common = ("posthoc", "rts", "--model", embedder, "--data", faces, "--epochs", "1", "--train-batch", "16")
-    many = ("--holdout", "0.85", "--out", tmp_path / "scored.onnx")
+    common = ("posthoc", "rts", "--model", embedder, "--data", faces, "train.epochs=1", "train.batch_size=16")
+    many = ("train.holdout=0.85", "--out", tmp_path / "scored.onnx")
     assert run_command(*common, *many, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert [comparison["crops"] for comparison in summary["comparisons"]] == ["clean", "degraded"]

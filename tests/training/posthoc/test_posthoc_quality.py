@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def test_each_other_method_is_written_reproducibly(
     np.testing.assert_array_equal(first.quality, second.quality)  # type: ignore[arg-type]
     assert np.ptp(first.quality) > 0  # type: ignore[arg-type]
     if method == "tau":
-        settings = HeadSettings(16, 2, 16, holdout=0.25, seed=1)
+        settings = replace(SHORT, seed=1)
         other = scored(foreign, drawn_faces, tmp_path / "c.onnx", method, settings=settings)
         assert other.trained.loss != done.trained.loss
 
@@ -216,7 +217,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
         {"views": 2},
         {"tap": "flat"},
         {"overrides": ["augmentation.change=0.6"]},
-        {"settings": HeadSettings(16, 2, 16, holdout=0.25, seed=1)},
+        {"settings": replace(SHORT, seed=1)},
     ]
     for other in others:
         with pytest.raises(AssertionError, match="embedded"):
@@ -268,6 +269,8 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
             "augmentation has no setting 'flop', did you mean 'flip'",
         ),
         ("rts", {"overrides": ["augmentation.shift=wide"]}, "augmentation: shift: .*number"),
+        ("rts", {"overrides": ["train.epoch=2"]}, "train has no setting 'epoch', did you mean 'epochs'"),
+        ("rts", {"overrides": ["train.holdout=1"]}, "train: holdout: .*0.9"),
         ("rts", {"overrides": ["margin"]}, "key=value"),
         ("rts", {"overrides": ["margin=["]}, "valid YAML"),
         ("rts", {"overrides": ["margin=wide"]}, "margin: .*number"),
@@ -298,8 +301,8 @@ def test_images_without_identities_and_a_missing_norm_are_refused(
 def test_too_few_held_out_people_to_contrast_are_refused(
     foreign: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
-    settings = HeadSettings(8, 1, 32, holdout=0.1)
-    with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change --holdout"):
+    settings = HeadSettings(hidden=8, epochs=1, batch_size=32)
+    with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change train.holdout"):
         scored(foreign, drawn_faces, tmp_path / "a.onnx", "tempnet", overrides=["rho=3.5"], settings=settings)
 
 
@@ -309,7 +312,7 @@ def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
     plain = " ".join(f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change"))
     options = f"{plain} --views 2"
-    short = "--hidden 8 --epochs 1 --train-batch 16 --holdout 0.25 --norm --json"
+    short = "train.hidden=8 train.epochs=1 train.batch_size=16 train.holdout=0.25 train.norm=true --json"
     ran = CliRunner().invoke(build_app(), f"posthoc tau tau_min=0.2 {files} {options} {short}".split())
     assert ran.exit_code == 0, ran.output
     result = json.loads(ran.stdout)
