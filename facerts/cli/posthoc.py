@@ -98,7 +98,7 @@ def head(
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
 
-    On held-out people, the head is compared with the quality of facerts-small, and thresholds are chosen as by facerts
+    On held-out people, the head is compared with facerts-quality, and thresholds are chosen as by facerts
     calibrate.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx

@@ -43,7 +43,7 @@ from facerts.training.recipe import Augmentation
 from facerts.version import __version__
 
 # The shipped model whose quality a new head is compared with.
-REFERENCE = "facerts-small"
+REFERENCE = "facerts-quality"
 # Settings with these words in front are those of the views and of the training; others are the method's.
 OF_VIEWS, OF_TRAINING = "augmentation", "train"
 

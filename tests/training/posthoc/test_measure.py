@@ -146,7 +146,7 @@ def test_the_verdict_follows_the_interval_of_the_paired_difference(
 def test_the_command_says_which_is_better(
     faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shipped = write_model(tmp_path / "facerts-small.onnx")
+    shipped = write_model(tmp_path / "facerts-quality.onnx")
     embedder = write_embedder(tmp_path / "theirs.onnx")
     write_description(embedder)
     # An image of a stranger in each folder, which no recognizer can match.
@@ -161,13 +161,13 @@ def test_the_command_says_which_is_better(
     assert [comparison["crops"] for comparison in summary["comparisons"]] == ["clean", "degraded"]
     for comparison in summary["comparisons"]:
         assert comparison["people"] == 20
-        assert set(comparison["areas"]) == {"head", "facerts-small", "norm"}
+        assert set(comparison["areas"]) == {"head", "facerts-quality", "norm"}
         assert comparison["verdict"].startswith(comparison["better"])
     clearly = all(comparison["better"] == "yes" for comparison in summary["comparisons"])
     assert clearly == (summary["advice"] == "")
     assert run_command(*common, "--out", tmp_path / "few.onnx") == 0
     captured = capsys.readouterr()
-    assert "could not be compared with facerts-small: that takes 40 held-out people" in captured.err
+    assert "could not be compared with facerts-quality: that takes 40 held-out people" in captured.err
     assert "better than" not in captured.out
 
 
@@ -179,4 +179,4 @@ def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
 
     assert advice("yes", "yes") == ""
     for answers in (("yes", "no"), ("unclear", "yes"), ("yes", "not measured")):
-        assert "facerts posthoc graft --quality facerts-small" in advice(*answers)
+        assert "facerts posthoc graft --quality facerts-quality" in advice(*answers)
