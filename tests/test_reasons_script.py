@@ -136,7 +136,6 @@ def test_models_without_the_tensor_or_a_description_are_refused(
     model = write_model(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"m\.onnx: its graph computes no tensor 'features'"):
         probe.probe_inputs(model, ["features"], crops)
-    foreign = write_embedder(tmp_path / "foreign.onnx")
-    write_description(foreign)
+    foreign = write_description(write_embedder(tmp_path / "foreign.onnx"))
     with pytest.raises(ModelError, match=r"foreign\.onnx: contains no description"):
         probe.add_non_face_probe(foreign, foreign, ["vector"], np.ones(8), 0.0)

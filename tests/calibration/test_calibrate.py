@@ -45,8 +45,7 @@ KEEP = ("0.99", "0.95", "0.9", "0.8")
 @pytest.fixture(scope="module")
 def calibrated(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model, calibrated on the same people; tests must not change it."""
-    path = write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx")
-    write_description(path)
+    path = write_description(write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx"))
     calibrate(path, people)
     return path
 
@@ -414,8 +413,7 @@ def test_a_model_without_quality_gets_only_match_thresholds(
 
 
 def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "nan.onnx", not_a_number=True)
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "nan.onnx", not_a_number=True))
     with pytest.raises(ModelError, match="not a finite number"):
         calibrate(model, people)
     black = tmp_path / "black"
@@ -595,8 +593,7 @@ def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(
     assert found.calibration is not None
     assert found.calibration.matching is None
     assert found.calibration.notes == ("The model has no embedding, so there are no match thresholds.",)
-    theirs = write_embedder(tmp_path / "theirs.onnx")
-    write_description(theirs)
+    theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     joined = graft_quality(theirs, alone, tmp_path / "joined.onnx").description
     assert joined.thresholds == found.thresholds
     assert joined.calibration is not None

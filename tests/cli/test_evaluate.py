@@ -29,8 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluate")
     write_description(write_embedder(folder / "model.onnx", size=16), name="sixteen")
     write_description(write_embedder(folder / "small.onnx", size=1), name="one")
-    bright = write_embedder(folder / "bright.onnx", quality=True)
-    write_description(bright, quality="output:bright")
+    write_description(write_embedder(folder / "bright.onnx", quality=True), quality="output:bright")
     write_synthetic_faces(folder / "faces", identities=PEOPLE, images=TAKEN, seed=11)
     lines = [f"{FOLDS}\t12"]
     for fold in range(FOLDS):

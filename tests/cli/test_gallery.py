@@ -120,8 +120,7 @@ def test_nothing_is_written_where_an_option_is_wrong(
     assert run("gallery", "check", gallery, "--out", tmp_path / "check.txt") == 2
     assert run("gallery", "remove", gallery) == 2
     before = gallery.read_bytes()
-    other = write_embedder(tmp_path / "other.onnx", seed=3)
-    write_description(other)
+    other = write_description(write_embedder(tmp_path / "other.onnx", seed=3))
     assert run("gallery", "add", gallery, people, "--model", other) == 2
     assert "cannot be compared" in capsys.readouterr().err
     assert gallery.read_bytes() == before

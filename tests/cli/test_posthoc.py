@@ -20,8 +20,7 @@ from tests.shipped import write_model
 @pytest.fixture
 def models(tmp_path: Path) -> tuple[str, ...]:
     """Options of a recognizer and of a quality."""
-    theirs = write_embedder(tmp_path / "theirs.onnx")
-    write_description(theirs)
+    theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
 
 

@@ -90,8 +90,7 @@ def test_rows_come_in_the_order_of_the_images(tmp_path: Path, faces: Source) -> 
 
 
 def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, drawn_faces: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx", quality=True)
-    write_description(model, quality="output:bright")
+    model = write_description(write_embedder(tmp_path / "m.onnx", quality=True), quality="output:bright")
     embedder, source = load_embedder(model), open_source(drawn_faces)
     write_embeddings(
         tmp_path / "faces.npz", [face for (face,) in score_images(RowBuilder(embedder), lazy_images(source))]

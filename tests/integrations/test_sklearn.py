@@ -127,8 +127,7 @@ def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(
     assert other.get_params() == embedder.get_params()
     assert embedder.scorer is embedder.scorer
     np.testing.assert_array_equal(other.transform(faces[0]), embedder.transform(faces[0]))
-    smaller = write_embedder(tmp_path / "smaller.onnx", size=5)
-    write_description(smaller)
+    smaller = write_description(write_embedder(tmp_path / "smaller.onnx", size=5))
     assert other.set_params(model=smaller, quality="ignore").transform(faces[0]).shape == (24, 5)
 
 
@@ -145,8 +144,7 @@ def test_quality_is_a_column_or_a_score(model: Path, faces: Any) -> None:
 
 
 def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) -> None:
-    path = write_embedder(tmp_path / "plain.onnx")
-    write_description(path, quality="none")
+    path = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     assert FaceEmbedder(path).fit_transform(faces[0]).shape == (24, SIZE)
     with pytest.raises(ModelError, match="plain has no quality"):
         FaceEmbedder(path, quality="column").fit(faces[0])

@@ -99,8 +99,7 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
         scorer.threshold(0.9)
     with pytest.raises(ModelError, match="give only one"):
         scorer.score(faces, keep=0.95, min_quality=1.0)
-    model = write_embedder(tmp_path / "plain.onnx")
-    write_description(model, quality="none")
+    model = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match="has no quality"):
         facerts.load(model).score(faces, min_quality=1.0)
 
