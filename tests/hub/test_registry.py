@@ -17,7 +17,7 @@ from facerts.errors import ModelError
 from facerts.hub import registry
 from facerts.hub.find import find_model
 from facerts.hub.registry import read_manifest, shipped_models
-from tests.command import run
+from tests.command import printed_json, refused, run
 from tests.shipped import write_entry, write_manifest, write_model
 
 ROOT = Path(__file__).parents[2]
@@ -178,8 +178,7 @@ def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: py
 def test_the_list_command_shows_the_default_model_first(
     shipped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("models", "list", "--json") == 0
-    listed = [model for model in json.loads(capsys.readouterr().out)["models"] if model["ships"]]
+    listed = [model for model in printed_json(capsys, "models", "list")["models"] if model["ships"]]
     assert [(model["name"], model["default"]) for model in listed] == [("tiny-small", True), ("large", False)]
     assert listed[0]["bytes"] == (shipped / "tiny-small.onnx").stat().st_size
     assert run("models", "list") == 0
@@ -210,8 +209,7 @@ def test_a_shipped_model_is_not_calibrated_in_place(
     write_synthetic_faces(tmp_path / "people", identities=20, images=5)
     before = (shipped / "large.onnx").read_bytes()
     command = ("calibrate", "--model", "large", "--data", tmp_path / "people")
-    assert run(*command) == 2
-    assert "large ships with facerts and is not changed; name the file to write" in capsys.readouterr().err
+    assert "large ships with facerts and is not changed; name the file to write" in refused(capsys, *command)
     assert run(*command, "--out", tmp_path / "mine.onnx") == 0
     assert (shipped / "large.onnx").read_bytes() == before
     assert facerts.load(tmp_path / "mine.onnx").threshold(0.95) is not None
