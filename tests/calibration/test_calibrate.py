@@ -24,7 +24,6 @@ from facerts.calibration.quality_thresholds import calibrate, quality_quantiles,
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.detection import Detection
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.evaluation import embed_source
@@ -36,6 +35,7 @@ from facerts.metrics.resample import pair_weights
 from facerts.metrics.same_person import fit_same_person
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run
+from tests.detectors import Finds, face_at
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
 from tests.shipped import write_entry, write_manifest
 
@@ -529,19 +529,6 @@ def test_calibration_needs_neither_onnx_nor_pytorch(
     assert facerts.load(model).recognizer.match_threshold(0.01).similarity > 0
 
 
-class Bright:
-    """A detector that finds one face in bright images and none in dark ones."""
-
-    identity = "bright"
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        from facerts.images.align import TEMPLATE
-
-        if image.mean() < 40:
-            return []
-        return [Detection(np.array([0.0, 0, 112, 112]), TEMPLATE.copy(), 0.9)]
-
-
 def test_photos_without_a_face_are_left_out(
     model: Path, people: Path, calibrated: Path, tmp_path: Path
 ) -> None:
@@ -549,7 +536,7 @@ def test_photos_without_a_face_are_left_out(
     shutil.copytree(people, photos)
     dark = sorted(photos.iterdir())[1] / "dark.png"
     dark.write_bytes(encode_png(np.full((112, 112, 3), 9, dtype=np.uint8)))
-    done = calibrate(model, photos, detector=Bright())
+    done = calibrate(model, photos, detector=Finds(face_at(0, 0), where=lambda image: image.mean() >= 40))
     calibration = calibration_of(model)
     assert done.left_out == ()
     assert calibration.faces == 120

@@ -23,7 +23,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_png
 from facerts.integrations.sklearn import FaceEmbedder
-from tests.detectors import TwoFaces
+from tests.detectors import TWO_FACES
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -194,7 +194,7 @@ def test_the_largest_face_of_a_photo_is_embedded(
 ) -> None:
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
-    monkeypatch.setattr(embedder.scorer, "detector", TwoFaces())
+    monkeypatch.setattr(embedder.scorer, "detector", TWO_FACES)
     photo = np.concatenate([crops[7], crops[0]], axis=1)
     table = embedder.transform([photo, crops[0]])
     np.testing.assert_allclose(table[0], facerts.load(model).embed(crops[7:8]).embedding[0], atol=1e-6)

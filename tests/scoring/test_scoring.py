@@ -32,7 +32,7 @@ from facerts.scoring import (
     score_images,
 )
 from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
-from tests.detectors import TwoFaces
+from tests.detectors import TWO_FACES
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -113,7 +113,7 @@ def test_a_threshold_that_is_not_a_number_is_refused(scorer: Scorer) -> None:
 
 def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
     first, second = draw_face(0, 0), draw_face(1, 0)
-    finding = Scorer(scorer.quality, scorer.recognizer, TwoFaces())
+    finding = Scorer(scorer.quality, scorer.recognizer, TWO_FACES)
     rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
     assert [row.face for row in rows] == [0, 1, None]
     assert [row.quality for row in rows[:2]] == [
@@ -362,7 +362,7 @@ def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyP
 
     def find(photo: NDArray[np.uint8]) -> list[Detection]:
         photos.append(photo)
-        return TwoFaces()(photo)
+        return TWO_FACES(photo)
 
     images = [LazyImage(str(number), lambda: np.zeros((112, 224, 3), np.uint8)) for number in range(100)]
     scored = score_images(
