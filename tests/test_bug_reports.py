@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import multiprocessing
 import sys
-import unicodedata
 import zipfile
 from collections.abc import Sequence
 from multiprocessing.queues import SimpleQueue
@@ -26,7 +25,6 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detector
 from facerts.detection.detector import largest_first, nms
 from facerts.errors import Error, ImageError, ModelError
-from facerts.images import encode_png
 from facerts.scoring import Scorer
 from tests.detectors import Finds, face_at, write_scrfd
 
@@ -86,17 +84,6 @@ def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped: 
     assert scorer.faces(image)[0].box.tolist() == [150, 60, 262, 172]
 
 
-def test_images_without_a_face_keep_their_place_in_a_batch(shipped: Scorer) -> None:
-    # timesler/facenet-pytorch#224
-    scorer = with_detector(shipped, placed((20, 20), (160, 40)))
-    black = np.zeros((200, 300, 3), dtype=np.uint8)
-    rows = scorer.score([black, photo((20, 20), (160, 40)), black])
-    assert [(row.path[-1], row.face) for row in rows] == [("0", None), ("1", 0), ("1", 1), ("2", None)]
-    assert rows[0].reasons == ("no_face",)
-    with pytest.raises(ImageError, match="image 1: no face found"):
-        scorer.embed([photo((20, 20)), black])
-
-
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "CMYK", "P", "I;16"])
 def test_pixels_of_every_mode_are_scored(shipped: Scorer, mode: str) -> None:
     # ageitgey/face_recognition#136
@@ -127,18 +114,6 @@ def test_views_of_photos_give_what_copies_give(shipped: Scorer, view: str) -> No
     views["read-only"].flags.writeable = False
     assert scorer.score(views[view]) == scorer.score(image)
     np.testing.assert_array_equal(scorer.embed(views[view]).embedding, scorer.embed(image).embedding)
-
-
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_files_may_have_any_name(shipped: Scorer, tmp_path: Path, form: str) -> None:
-    # serengil/deepface#1529
-    for name in ("김철수.png", "Mummé 北京.png", "#1 [a]%20.png", "😀\n.png"):
-        path = tmp_path / "유" / unicodedata.normalize(form, name)  # type: ignore[arg-type]
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(encode_png(draw_face(0, 0)))
-    rows = shipped.score(tmp_path)
-    assert [row.error for row in rows] == [None] * 4
-    assert {row.path for row in rows} == {str(path) for path in tmp_path.rglob("*.png")}
 
 
 def test_a_pack_in_a_folder_is_found_and_one_without_a_detector_named(tmp_path: Path) -> None:

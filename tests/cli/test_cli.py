@@ -14,8 +14,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
-from facerts.datasets.synthetic import draw_face
-from facerts.images import encode_png
 from tests.command import printed_json, refused, run
 from tests.foreign import write_description, write_embedder
 
@@ -51,24 +49,6 @@ def test_unreadable_input_gives_status_2_and_a_message(
     assert not (tmp_path / "rows.csv").exists()
     assert run("score", tmp_path, "--model", tmp_path / "gone.onnx", "--out", tmp_path / "rows.csv") == 2
     assert run("evaluate", "nonsense") == 2
-
-
-def test_some_unreadable_images_give_status_1_and_rows_with_errors(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "good.png").write_bytes(encode_png(draw_face(0, 0)))
-    (tmp_path / "in" / "bad.png").write_bytes(b"no")
-    rows = tmp_path / "rows.jsonl"
-    assert run("score", tmp_path / "in", "--model", model, "--out", rows, "--json") == 1
-    captured = capsys.readouterr()
-    counts = {"images": 2, "faces": 1, "without_a_face": 0, "failed": 1}
-    assert json.loads(captured.out) == {**counts, "file": str(rows)}
-    assert "bad.png" in captured.err
-    errors = [json.loads(line)["error"] for line in rows.read_text().splitlines()]
-    assert [error is None for error in errors] == [False, True]
-    assert run("embed", tmp_path / "in", "--model", model, "--out", tmp_path / "e.npz") == 1
-    assert run("score", tmp_path / "in" / "good.png", "--model", model, "--out", rows) == 0
 
 
 def test_where_embeddings_cannot_be_written_nothing_is_embedded(

@@ -13,7 +13,6 @@ import pytest
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.galleries import Gallery
 from tests.command import printed_json, refused, run
-from tests.foreign import write_description, write_embedder
 from tests.postgres_server import Server
 
 
@@ -107,28 +106,17 @@ def test_nothing_is_written_where_an_option_is_wrong(
     assert run("gallery", "build", people, *options) == 0
     assert run("gallery", "check", gallery, "--out", tmp_path / "check.txt") == 2
     assert run("gallery", "remove", gallery) == 2
-    before = gallery.read_bytes()
-    other = write_description(write_embedder(tmp_path / "other.onnx", seed=3))
-    assert "cannot be compared" in refused(capsys, "gallery", "add", gallery, people, "--model", other)
-    assert gallery.read_bytes() == before
 
 
 def test_a_gallery_in_a_database_takes_the_same_commands(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path, postgres: Server
 ) -> None:
-    places = [tmp_path / "people.npz", postgres.address(gallery="cli", password="s3cr3t")]
-    options = ("--model", model)
-    contents = []
-    for place in places:
-        content = [printed_json(capsys, "gallery", "build", people, *options, "--out", place)]
-        assert run("gallery", "search", place, people, *options, "--fpir", "0.5", "-k", "2", "--json") == 0
-        # Numbers with five digits after the point.
-        content.append(json.loads(capsys.readouterr().out, parse_float=lambda text: round(float(text), 5)))
-        content.append(printed_json(capsys, "gallery", "list", place))
-        assert "s3cr3t" not in json.dumps(content)
-        content[0].pop("file")
-        contents.append(content)
-    assert contents[0] == contents[1]
+    place, options = postgres.address(gallery="cli", password="s3cr3t"), ("--model", model)
+    built = printed_json(capsys, "gallery", "build", people, *options, "--out", place)
+    found = printed_json(capsys, "gallery", "search", place, people, *options, "--fpir", "0.5")
+    listed = printed_json(capsys, "gallery", "list", place)
+    assert (built["people"], built["images"], len(found["matches"]), listed["images"]) == (3, 9, 9, 9)
+    assert "s3cr3t" not in json.dumps([built, found, listed])
     gone = f"postgresql://u:s3cr3t@/d?host={tmp_path}"
     none = postgres.address(gallery="none", password="s3cr3t")
     for problem, command in (

@@ -21,6 +21,7 @@ from facerts.io import npz
 from facerts.io.files import sha256_file
 from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.sinks import write_embeddings
+from tests.evaluation.conftest import unit
 from tests.foreign import write_description, write_embedder
 from tests.hostile.bounded import read_bounded
 
@@ -48,10 +49,6 @@ def numbered(tmp_path: Path) -> Source:
 def vectors(count: int = 4, size: int = 6) -> NDArray[np.float32]:
     """Embeddings with lengths far from 1."""
     return np.random.default_rng(1).normal(size=(count, size)).astype(np.float32) * 3
-
-
-def unit(values: NDArray[Any]) -> NDArray[Any]:
-    return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
 def write_npz(path: Path, /, **arrays: Any) -> Path:

@@ -48,6 +48,7 @@ def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels
         )
         assert (face.path, face.quality, face.accepted, face.det_score) == ("image 0", row.quality, True, 0.8)
         assert face.reasons == row.reasons
+        assert row.model_sha256 == scorer.recognizer.sha256
 
 
 def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp_path: Path) -> None:
@@ -56,11 +57,13 @@ def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp
     for name in ("a.png", "b.png"):
         (folder / name).write_bytes(encode_png(photo))
     given = [str(folder / "a.png"), folder / "a.png", encode_png(photo), photo, Image.fromarray(photo)]
-    expected = scorer.embed(photo)
+    expected, rows = scorer.embed(photo), scorer.score(photo)
     assert len(expected) == 1
     for image in given:
         assert [face.index for face in scorer.faces(image)] == [0, 1]
-        assert len(scorer.score(image)) == 2
+        assert [(row.quality, row.error) for row in scorer.score(image)] == [
+            (row.quality, None) for row in rows
+        ]
         np.testing.assert_allclose(scorer.embed(image).embedding, expected.embedding, atol=1e-6)
     bgr = np.ascontiguousarray(photo[..., ::-1])
     np.testing.assert_allclose(scorer.embed(bgr, color="BGR").embedding, expected.embedding, atol=1e-6)

@@ -45,21 +45,6 @@ def scorer(tmp_path: Path) -> Scorer:
     return facerts.load(model, detector="none")
 
 
-def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path) -> None:
-    face = draw_face(2, 0)
-    (tmp_path / "face.png").write_bytes(encode_png(face))
-    path, text, data, array = scorer.score(
-        [tmp_path / "face.png", str(tmp_path / "face.png"), encode_png(face), face]
-    )
-    expected = np.linalg.norm(slow_embedding(face[None]))
-    for row in (path, text, data, array):
-        assert row.quality == pytest.approx(expected, rel=1e-5)
-        assert row.error is None
-        assert row.model_sha256 == scorer.recognizer.opened.sha256
-    assert path.path == str(tmp_path / "face.png")
-    assert scorer.score(face)[0].quality == array.quality
-
-
 def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
     good = tmp_path / "good.png"
     good.write_bytes(encode_png(draw_face(0, 0)))
