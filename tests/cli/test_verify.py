@@ -76,6 +76,8 @@ def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> 
     assert json.loads(shown.out)["decision"] is None
     assert verify(images, "a", "same", "--fmr", "0.5") == 2
     assert "no match threshold for a false match rate of 0.5, only for 0.01, 0.001" in capsys.readouterr().err
+    assert verify(images, "a", "same", "--fmr", "0") == 2
+    assert "no match threshold for a false match rate of 0," in capsys.readouterr().err
 
 
 def test_a_threshold_of_ones_own_has_no_error_rates(images: Path, capsys: Captured) -> None:

@@ -26,10 +26,13 @@ def write_set(folder: Path, content: records.RecordSet) -> Path:
     return folder / "train.rec"
 
 
-# What can be read all the same. In the second tar file, tarfile falls back to the header's size; a set may list the
-# same image many times.
-READ_TAR = {"a name with NUL", "a name outside the archive", "a size that is not a number"}
-READ_BIN = {"images that are 100 GB"}
+# What can be read all the same.
+READ_TAR = {
+    "a name with NUL",
+    "a name outside the archive",
+    "a size that is not a number",  # tarfile falls back to the header's size
+}
+READ_BIN = {"images that are 100 GB"}  # the same image may be listed many times
 
 
 @pytest.mark.parametrize(

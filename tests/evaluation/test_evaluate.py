@@ -167,6 +167,8 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
         with pytest.raises(Error, match=message):
             run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)  # type: ignore[list-item]
     assert not plain.batches
+    with pytest.raises(Error, match="two sources have the same name, 'pooled'"):
+        run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
 def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:

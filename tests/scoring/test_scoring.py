@@ -109,6 +109,8 @@ def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer)
     assert (rows[2].reasons, rows[2].accepted, rows[2].error) == (("no_face",), False, None)
     photo = np.concatenate([first, second], axis=1)
     assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
+    with pytest.raises(ImageError, match="image 1: no face found"):
+        finding.embed([photo, first])
 
 
 @pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 3)])

@@ -52,7 +52,9 @@ def test_the_response_is_that_of_the_scorer(client: httpx.Client, matcher: Score
         assert [image["name"] for image in answer["images"]] == ["0.png", "1.png"]
         assert [image["faces"][0]["accepted"] for image in answer["images"]] == [True, not poor]
     assert decisions == {"same", "different", "inconclusive"}
-    assert verify(client, *images, min_quality=-1).json()["decision"] != "inconclusive"
+    answer = verify(client, *images, min_quality=-1).json()
+    assert answer["fmr"] == 0.001
+    assert answer["decision"] != "inconclusive"
 
 
 def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(matcher: Scorer) -> None:
