@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from facerts.cli import main
 from facerts.cli.ending import DEBUG_VARIABLE
@@ -24,6 +28,25 @@ def run(*arguments: str | Path) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
+
+
+def printed_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: int = 0) -> Any:
+    """What a command prints with ``--json``, which is added to its arguments, where it ends with a status."""
+    capsys.readouterr()
+    code = run(*arguments, "--json")
+    captured = capsys.readouterr()
+    assert code == status, captured.err
+    return json.loads(captured.out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The sentence with which a command ends that cannot be done, without line breaks."""
+    capsys.readouterr()
+    code = run(*arguments)
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert "Traceback" not in error
+    return " ".join(error.split())
 
 
 @contextmanager

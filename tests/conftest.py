@@ -147,9 +147,9 @@ def reference_models() -> Path:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small embedder whose quality is the brightness of a crop, to be read only."""
-    path = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
-    write_description(path, quality="output:bright")
-    return path
+    return write_description(
+        write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True), quality="output:bright"
+    )
 
 
 @pytest.fixture(scope="session")

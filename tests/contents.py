@@ -1,8 +1,9 @@
-"""The contents of a data set in comparable form, whatever its layout and order."""
+"""The contents of files: those of a data set in comparable form, whatever its layout, and those to write."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from facerts.datasets import Source, open_source
@@ -25,6 +26,14 @@ def rows(data: Source | Path | str) -> list[tuple[str, str, bytes]]:
     return [
         (identities[index], Path(source.key(index)).name, source.read(index)) for index in range(len(source))
     ]
+
+
+def write_each(folder: Path, contents: Mapping[str, bytes], suffix: str) -> list[Path]:
+    """A file of each content, called by its number."""
+    paths = [folder / f"{number}{suffix}" for number in range(len(contents))]
+    for path, data in zip(paths, contents.values(), strict=True):
+        path.write_bytes(data)
+    return paths
 
 
 def files_in(folder: Path) -> list[str]:

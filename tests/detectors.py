@@ -10,7 +10,7 @@ larger boxes, and boxes further from the cell's corner. OpenCV can run it too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,18 +29,26 @@ DISTANCES = np.array([[[0, 0, 1, 1], [1, 0.5, 2, 3]]] * 3, dtype=np.float32)
 POINTS = np.array([[0.2, 0.3], [0.8, 0.3], [0.5, 0.5], [0.3, 0.8], [0.7, 0.8]], dtype=np.float32)
 
 
-class TwoFaces:
-    """A detector that finds two faces in wide images and none in others."""
+def face_at(left: float, top: float, side: float = 112.0, score: float = 0.9) -> Detection:
+    """A face whose crop is a square of the photo, in pixels."""
+    corner = np.array([left, top], dtype=np.float64)
+    return Detection(np.concatenate([corner, corner + side]), TEMPLATE * side / 112 + corner, score)
 
-    identity = "two faces"
+
+class Finds:
+    """A detector that finds the same faces in each image, or in those that ``where`` is true of."""
+
+    identity = "finds"
+
+    def __init__(self, *faces: Detection, where: Callable[[NDArray[np.uint8]], Any] = lambda _: True) -> None:
+        self._faces, self._where = faces, where
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        if image.shape[1] < 224:
-            return []
-        return [
-            Detection(np.array([0.0, 0, 112, 112]) + shift, TEMPLATE + np.array([shift, 0.0]), 0.9)
-            for shift in (0.0, 112.0)
-        ]
+        return [*self._faces] if self._where(image) else []
+
+
+# Two faces in wide images and none in others.
+TWO_FACES = Finds(face_at(0, 0), face_at(112, 0), where=lambda image: image.shape[1] >= 224)
 
 
 class ReferenceFace(NamedTuple):

@@ -117,7 +117,10 @@ def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
 
 
 def write_description(model: Path, **changes: Any) -> Path:
-    """The description beside a model; keyword arguments replace its fields, ``input_…`` those of its input."""
+    """Write the description beside a model, and return the model's path.
+
+    Keyword arguments replace fields of the description, ``input_…`` those of its input.
+    """
     description: dict[str, Any] = {
         "schema": "facerts.model/1",
         "input": {"name": "face"},
@@ -130,9 +133,8 @@ def write_description(model: Path, **changes: Any) -> Path:
             description["input"][key.removeprefix("input_")] = value
         else:
             description[key] = value
-    path = model.with_suffix(".json")
-    path.write_text(json.dumps(description))
-    return path
+    model.with_suffix(".json").write_text(json.dumps(description))
+    return model
 
 
 def slow_embedding(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import multiprocessing
 import sys
-import unicodedata
 import zipfile
 from collections.abc import Sequence
 from multiprocessing.queues import SimpleQueue
@@ -23,35 +22,18 @@ from PIL import Image
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, Detector
+from facerts.detection import Detector
 from facerts.detection.detector import largest_first, nms
 from facerts.errors import Error, ImageError, ModelError
-from facerts.images import encode_png
-from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from tests.detectors import write_scrfd
+from tests.detectors import Finds, face_at, write_scrfd
 
 Pixels = NDArray[np.uint8]
 
 
-class Placed:
-    """A detector that finds drawn faces where a test has put them."""
-
-    identity = "placed"
-
-    def __init__(self, *corners: tuple[int, int], side: int = 112) -> None:
-        self.corners, self.side = corners, side
-
-    def __call__(self, image: Pixels) -> list[Detection]:
-        if not image.any():
-            return []
-        points = TEMPLATE * self.side / 112
-        return [
-            Detection(
-                np.add([0.0, 0, self.side, self.side], [*corner, *corner]), points + np.array(corner), 0.9
-            )
-            for corner in self.corners
-        ]
+def placed(*corners: tuple[int, int]) -> Finds:
+    """A detector that finds drawn faces where a test has put them, and none in black photos."""
+    return Finds(*(face_at(*corner) for corner in corners), where=np.any)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +41,7 @@ def shipped() -> Scorer:
     return facerts.load(detector="none")
 
 
-def with_detector(scorer: Scorer, detector: Placed) -> Scorer:
+def with_detector(scorer: Scorer, detector: Finds) -> Scorer:
     return Scorer(scorer.quality, scorer.recognizer, detector)
 
 
@@ -77,7 +59,7 @@ def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(
 ) -> None:
     # serengil/deepface#1307, immich-app/immich#16885
     image = photo(corner)
-    (face,) = with_detector(shipped, Placed(corner)).faces(image)
+    (face,) = with_detector(shipped, placed(corner)).faces(image)
     assert face.row.box == [*corner, corner[0] + 112, corner[1] + 112]
     assert face.reasons[0] == "cut_off"
     assert face.crop is not None
@@ -94,26 +76,12 @@ def test_touching_faces_are_two_and_one_face_is_not() -> None:
 
 def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped: Scorer) -> None:
     # exadel-inc/CompreFace#1081
-    class TwoSizes(Placed):
-        def __call__(self, image: Pixels) -> list[Detection]:
-            return largest_first([*Placed((5, 5), side=40)(image), *Placed((150, 60))(image)])
-
-    scorer = with_detector(shipped, TwoSizes())
+    two_sizes = Finds(*largest_first([face_at(5, 5, side=40), face_at(150, 60)]))
+    scorer = with_detector(shipped, two_sizes)
     image = photo((150, 60))
     assert [face.index for face in scorer.faces(image)] == [0, 1]
     assert [row.box for row in scorer.score(image, largest=True)] == [[150, 60, 262, 172]]
     assert scorer.faces(image)[0].box.tolist() == [150, 60, 262, 172]
-
-
-def test_images_without_a_face_keep_their_place_in_a_batch(shipped: Scorer) -> None:
-    # timesler/facenet-pytorch#224
-    scorer = with_detector(shipped, Placed((20, 20), (160, 40)))
-    black = np.zeros((200, 300, 3), dtype=np.uint8)
-    rows = scorer.score([black, photo((20, 20), (160, 40)), black])
-    assert [(row.path[-1], row.face) for row in rows] == [("0", None), ("1", 0), ("1", 1), ("2", None)]
-    assert rows[0].reasons == ("no_face",)
-    with pytest.raises(ImageError, match="image 1: no face found"):
-        scorer.embed([photo((20, 20)), black])
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "CMYK", "P", "I;16"])
@@ -134,7 +102,7 @@ def test_pixels_of_every_mode_are_scored(shipped: Scorer, mode: str) -> None:
 @pytest.mark.parametrize("view", ["rotated", "mirrored", "Fortran", "read-only", "part"])
 def test_views_of_photos_give_what_copies_give(shipped: Scorer, view: str) -> None:
     # sepinf-inc/IPED#2885
-    scorer = with_detector(shipped, Placed((30, 40)))
+    scorer = with_detector(shipped, placed((30, 40)))
     image = photo((30, 40))
     views = {
         "rotated": np.rot90(np.rot90(image, -1).copy()),
@@ -146,18 +114,6 @@ def test_views_of_photos_give_what_copies_give(shipped: Scorer, view: str) -> No
     views["read-only"].flags.writeable = False
     assert scorer.score(views[view]) == scorer.score(image)
     np.testing.assert_array_equal(scorer.embed(views[view]).embedding, scorer.embed(image).embedding)
-
-
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_files_may_have_any_name(shipped: Scorer, tmp_path: Path, form: str) -> None:
-    # serengil/deepface#1529
-    for name in ("김철수.png", "Mummé 北京.png", "#1 [a]%20.png", "😀\n.png"):
-        path = tmp_path / "유" / unicodedata.normalize(form, name)  # type: ignore[arg-type]
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(encode_png(draw_face(0, 0)))
-    rows = shipped.score(tmp_path)
-    assert [row.error for row in rows] == [None] * 4
-    assert {row.path for row in rows} == {str(path) for path in tmp_path.rglob("*.png")}
 
 
 def test_a_pack_in_a_folder_is_found_and_one_without_a_detector_named(tmp_path: Path) -> None:
@@ -274,9 +230,7 @@ def test_settings_without_a_meaning_are_refused_before_a_photo_comes() -> None:
 
 
 def test_one_bad_image_costs_only_its_own_row(shipped: Scorer) -> None:
-    flat = Scorer(shipped.quality, shipped.recognizer, Placed((10, 10), side=0))
-    photo = np.full((200, 300, 3), 90, dtype=np.uint8)
-    (row,) = flat.score(photo)
+    (row,) = with_detector(shipped, Finds(face_at(10, 10, side=0))).score(photo())
     assert "points are all at the same position" in str(row.error)
     nul, good = shipped.score(["a\0b.jpg", draw_face(0, 0)])
     assert "cannot be read (embedded null" in str(nul.error)
@@ -284,8 +238,6 @@ def test_one_bad_image_costs_only_its_own_row(shipped: Scorer) -> None:
 
 
 def test_an_array_of_photos_is_embedded_as_it_is_scored(shipped: Scorer) -> None:
-    photo = np.full((200, 300, 3), 90, dtype=np.uint8)
-    photo[20:132, 30:142] = draw_face(0, 0)
-    placed = Scorer(shipped.quality, shipped.recognizer, Placed((30, 20)))
-    outputs = placed.embed(np.stack([photo, photo]))
-    np.testing.assert_array_equal(outputs.embedding[0], placed.embed([photo]).embedding[0])
+    scorer, image = with_detector(shipped, placed((30, 20))), photo((30, 20))
+    outputs = scorer.embed(np.stack([image, image]))
+    np.testing.assert_array_equal(outputs.embedding[0], scorer.embed([image]).embedding[0])

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import skimage.data
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
-from facerts.detection.detector import Detection
 from facerts.images import encode_png
-from facerts.images.align import TEMPLATE
 from facerts.metrics.resample import subject_counts
+from tests.detectors import Finds, face_at
 from tests.scripts import load_script
 
 
@@ -26,14 +24,8 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
     kept = range(0, len(people), 2)
     images = {people.crop(index).tobytes() for index in kept}
 
-    class OfSome:
-        identity = "of some images"
-
-        def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-            box = np.array([20.0, 20.0, 90.0, 90.0])
-            return [Detection(box, TEMPLATE.astype(np.float64), 0.9)] if image.tobytes() in images else []
-
-    monkeypatch.setattr(align_crops, "open_detector", lambda path: OfSome())
+    of_some = Finds(face_at(0, 0), where=lambda image: image.tobytes() in images)
+    monkeypatch.setattr(align_crops, "open_detector", lambda path: of_some)
     monkeypatch.setattr(
         "sys.argv", ["align_crops.py", str(drawn_faces), "--detector", "y", "--out", str(tmp_path)]
     )

@@ -16,6 +16,7 @@ from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring.reasons import REASONS
+from tests.detectors import Finds
 from tests.foreign import slow_embedding, write_description, write_embedder
 from tests.scripts import load_script
 from tests.shipped import write_model
@@ -38,18 +39,6 @@ def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity() -> No
         assert 0 < errors[0] < errors[1], name
 
 
-class Found:
-    """A detector that finds one face, or none."""
-
-    identity = "found"
-
-    def __init__(self, face: Detection | None) -> None:
-        self.face = face
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        return [] if self.face is None else [self.face]
-
-
 def test_the_formula_names_its_lowest_component() -> None:
     box, points = np.array([20.0, 20, 120, 120]), TEMPLATE + 20
     photo = np.zeros((140, 140, 3), dtype=np.uint8)
@@ -57,7 +46,7 @@ def test_the_formula_names_its_lowest_component() -> None:
 
     def lowest(image: NDArray[np.uint8] = photo, **changes: Any) -> str:
         face = Detection(**({"box": box, "points": points, "score": 0.9} | changes))
-        return str(script.lowest_component(image, Found(face)))
+        return str(script.lowest_component(image, Finds(face)))
 
     assert lowest(score=0.2) == "not_a_face"
     assert lowest(photo // 10) == "under_exposed"
@@ -66,7 +55,7 @@ def test_the_formula_names_its_lowest_component() -> None:
     assert lowest(box=np.array([20.0, 20, 40, 40])) == "too_small"
     turned = points + np.array([[0, 0], [0, 0], [30, 0], [0, 0], [0, 0]])
     assert lowest(points=turned) == "turned"
-    assert script.lowest_component(photo, Found(None)) == "not_a_face"
+    assert script.lowest_component(photo, Finds()) == "not_a_face"
 
 
 def turned_if_bright(photo: NDArray[np.uint8]) -> list[Detection]:
@@ -136,7 +125,6 @@ def test_models_without_the_tensor_or_a_description_are_refused(
     model = write_model(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"m\.onnx: its graph computes no tensor 'features'"):
         probe.probe_inputs(model, ["features"], crops)
-    foreign = write_embedder(tmp_path / "foreign.onnx")
-    write_description(foreign)
+    foreign = write_description(write_embedder(tmp_path / "foreign.onnx"))
     with pytest.raises(ModelError, match=r"foreign\.onnx: contains no description"):
         probe.add_non_face_probe(foreign, foreign, ["vector"], np.ones(8), 0.0)

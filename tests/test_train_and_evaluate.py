@@ -183,8 +183,7 @@ def test_errors_are_found_before_anything_is_trained(
 
 @pytest.mark.slow
 def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> None:
-    teacher = write_embedder(tmp_path / "teacher.onnx", size=16)
-    write_description(teacher)
+    teacher = write_description(write_embedder(tmp_path / "teacher.onnx", size=16))
     write_non_faces(tmp_path / "things", images=12)
     recipe = yaml.safe_load((data / "rts.yaml").read_text())
     recipe["backbone"] = {"name": "patch8", "width": 0.25, "embedding_size": 16, "embedding": False}

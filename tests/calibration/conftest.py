@@ -21,6 +21,4 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A foreign model whose norm is its quality."""
-    path = write_embedder(tmp_path / "model.onnx")
-    write_description(path, license="custom")
-    return path
+    return write_description(write_embedder(tmp_path / "model.onnx"), license="custom")

@@ -24,7 +24,6 @@ from facerts.calibration.quality_thresholds import calibrate, quality_quantiles,
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.detection import Detection
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.evaluation import embed_source
@@ -36,6 +35,7 @@ from facerts.metrics.resample import pair_weights
 from facerts.metrics.same_person import fit_same_person
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run
+from tests.detectors import Finds, face_at
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
 from tests.shipped import write_entry, write_manifest
 
@@ -45,8 +45,7 @@ KEEP = ("0.99", "0.95", "0.9", "0.8")
 @pytest.fixture(scope="module")
 def calibrated(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model, calibrated on the same people; tests must not change it."""
-    path = write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx")
-    write_description(path)
+    path = write_description(write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx"))
     calibrate(path, people)
     return path
 
@@ -220,10 +219,6 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
     )
     with pytest.raises(ModelError, match="calibrate it again with"):
         scorer.recognizer.match_threshold(0.01, flip=not flip)
-    with pytest.raises(ModelError, match=r"rate of 0\.0001, only for 0\.01, 0\.001"):
-        scorer.recognizer.match_threshold(0.0001, flip=flip)
-    with pytest.raises(ModelError, match="none at all; calibrate it"):
-        facerts.load(model).recognizer.match_threshold(0.01)
 
 
 def test_intervals_equal_those_of_the_metrics() -> None:
@@ -414,8 +409,7 @@ def test_a_model_without_quality_gets_only_match_thresholds(
 
 
 def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "nan.onnx", not_a_number=True)
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "nan.onnx", not_a_number=True))
     with pytest.raises(ModelError, match="not a finite number"):
         calibrate(model, people)
     black = tmp_path / "black"
@@ -531,19 +525,6 @@ def test_calibration_needs_neither_onnx_nor_pytorch(
     assert facerts.load(model).recognizer.match_threshold(0.01).similarity > 0
 
 
-class Bright:
-    """A detector that finds one face in bright images and none in dark ones."""
-
-    identity = "bright"
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        from facerts.images.align import TEMPLATE
-
-        if image.mean() < 40:
-            return []
-        return [Detection(np.array([0.0, 0, 112, 112]), TEMPLATE.copy(), 0.9)]
-
-
 def test_photos_without_a_face_are_left_out(
     model: Path, people: Path, calibrated: Path, tmp_path: Path
 ) -> None:
@@ -551,7 +532,7 @@ def test_photos_without_a_face_are_left_out(
     shutil.copytree(people, photos)
     dark = sorted(photos.iterdir())[1] / "dark.png"
     dark.write_bytes(encode_png(np.full((112, 112, 3), 9, dtype=np.uint8)))
-    done = calibrate(model, photos, detector=Bright())
+    done = calibrate(model, photos, detector=Finds(face_at(0, 0), where=lambda image: image.mean() >= 40))
     calibration = calibration_of(model)
     assert done.left_out == ()
     assert calibration.faces == 120
@@ -595,8 +576,7 @@ def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(
     assert found.calibration is not None
     assert found.calibration.matching is None
     assert found.calibration.notes == ("The model has no embedding, so there are no match thresholds.",)
-    theirs = write_embedder(tmp_path / "theirs.onnx")
-    write_description(theirs)
+    theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     joined = graft_quality(theirs, alone, tmp_path / "joined.onnx").description
     assert joined.thresholds == found.thresholds
     assert joined.calibration is not None

@@ -137,8 +137,7 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
 
 
 def test_a_model_without_quality_has_no_groups(people: Path, tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "model.onnx")
-    write_description(model, quality="none")
+    model = write_description(write_embedder(tmp_path / "model.onnx"), quality="none")
     (tmp_path / "groups.csv").write_text("image,person\n0.jpg,0\n")
     assert run("calibrate", "--model", model, "--data", people, "--groups", tmp_path / "groups.csv") == 2
     assert run("calibrate", "--model", model, "--data", people, "--out-of", people) == 2

@@ -14,9 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
-from facerts.datasets.synthetic import draw_face
-from facerts.images import encode_png
-from tests.command import run
+from tests.command import printed_json, refused, run
 from tests.foreign import write_description, write_embedder
 
 
@@ -53,31 +51,12 @@ def test_unreadable_input_gives_status_2_and_a_message(
     assert run("evaluate", "nonsense") == 2
 
 
-def test_some_unreadable_images_give_status_1_and_rows_with_errors(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "good.png").write_bytes(encode_png(draw_face(0, 0)))
-    (tmp_path / "in" / "bad.png").write_bytes(b"no")
-    rows = tmp_path / "rows.jsonl"
-    assert run("score", tmp_path / "in", "--model", model, "--out", rows, "--json") == 1
-    captured = capsys.readouterr()
-    counts = {"images": 2, "faces": 1, "without_a_face": 0, "failed": 1}
-    assert json.loads(captured.out) == {**counts, "file": str(rows)}
-    assert "bad.png" in captured.err
-    errors = [json.loads(line)["error"] for line in rows.read_text().splitlines()]
-    assert [error is None for error in errors] == [False, True]
-    assert run("embed", tmp_path / "in", "--model", model, "--out", tmp_path / "e.npz") == 1
-    assert run("score", tmp_path / "in" / "good.png", "--model", model, "--out", rows) == 0
-
-
 def test_where_embeddings_cannot_be_written_nothing_is_embedded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     for out, problem in (("e.txt", "written as .npz"), ("file/e.npz", "a file is where a folder should be")):
-        assert run("embed", tmp_path, "--model", "none.onnx", "--out", tmp_path / out) == 2
-        assert problem in capsys.readouterr().err
+        assert problem in refused(capsys, "embed", tmp_path, "--model", "none.onnx", "--out", tmp_path / out)
 
 
 def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> None:
@@ -90,10 +69,8 @@ def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> No
 def test_pack_inspect_unpack_by_command(
     capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path
 ) -> None:
-    assert run("data", "pack", drawn_faces, "--out", tmp_path / "rec", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["images"] == 64
-    assert run("data", "inspect", tmp_path / "rec", "--json", "--all") == 0
-    report = json.loads(capsys.readouterr().out)
+    assert printed_json(capsys, "data", "pack", drawn_faces, "--out", tmp_path / "rec")["images"] == 64
+    report = printed_json(capsys, "data", "inspect", tmp_path / "rec", "--all")
     assert (report["images"], report["identities"], report["broken"]) == (64, 8, [])
     assert report["sizes"] == {"112 x 112": 64}
     assert report["images_per_identity"] == {"min": 8, "median": 8, "max": 8}
@@ -107,8 +84,7 @@ def test_pack_inspect_unpack_by_command(
 
 @pytest.mark.slow
 def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("doctor", "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+    result = printed_json(capsys, "doctor")
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
     missing = find_spec("ray") is None
@@ -127,7 +103,6 @@ def test_doctor_measures_and_stores_providers(
     assert "auto takes the first that starts of cpu, and for detection of cpu" in printed
     (stored,) = (tmp_path / "cache").iterdir()
     assert json.loads(stored.read_text())["providers"][0]["provider"] == "CPUExecutionProvider"
-    assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none", "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+    result = printed_json(capsys, "doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none")
     assert result["order"] == ["cpu"]
     assert result["measured"][0]["exact"] is True

@@ -9,7 +9,7 @@ import pytest
 
 from facerts.curation.pack import unpack
 from facerts.datasets import open_source
-from tests.command import run
+from tests.command import printed_json, refused, run
 from tests.contents import content, files_in
 
 
@@ -68,8 +68,7 @@ def test_dedup_refuses_options_without_effect(
         (["--min-own-cosine", "0.3"], "--by hash does not use embeddings"),
         (["--by", "embedding", "--model", "none.onnx"], "none.onnx"),
     ):
-        assert run("data", "dedup", drawn_faces, "--out", tmp_path / "out", *options) == 2
-        assert problem in capsys.readouterr().err
+        assert problem in refused(capsys, "data", "dedup", drawn_faces, "--out", tmp_path / "out", *options)
         assert files_in(tmp_path) == []
 
 
@@ -83,8 +82,7 @@ def test_exclude_overlap_reports_dropped_identities(
     assert run("data", "exclude-overlap", drawn_faces, *options, "--out", tmp_path / "out", "--dry-run") == 0
     assert "person_0003 (dropped)" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench", "out.dry-run.json"]
-    assert run("data", "exclude-overlap", drawn_faces, *options, "--out", tmp_path / "out", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
+    report = printed_json(capsys, "data", "exclude-overlap", drawn_faces, *options, "--out", tmp_path / "out")
     assert report["overlap"]["left_out"][0]["identity"] == "person_0003"
     assert report["written"][0]["identities"] == 7
     assert "person_0003" not in open_source(tmp_path / "out").identities

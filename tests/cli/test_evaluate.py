@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +16,7 @@ from facerts.embedding import load_embedder
 from facerts.evaluation import embed_source
 from facerts.images import encode_jpeg, read
 from facerts.io.files import locked
-from tests.command import run
+from tests.command import printed_json, refused, run
 from tests.foreign import write_description, write_embedder
 
 PEOPLE, TAKEN, FOLDS = 30, 4, 10
@@ -29,8 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluate")
     write_description(write_embedder(folder / "model.onnx", size=16), name="sixteen")
     write_description(write_embedder(folder / "small.onnx", size=1), name="one")
-    bright = write_embedder(folder / "bright.onnx", quality=True)
-    write_description(bright, quality="output:bright")
+    write_description(write_embedder(folder / "bright.onnx", quality=True), quality="output:bright")
     write_synthetic_faces(folder / "faces", identities=PEOPLE, images=TAKEN, seed=11)
     lines = [f"{FOLDS}\t12"]
     for fold in range(FOLDS):
@@ -48,25 +46,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
     (folder / "lfw" / "pairs.txt").write_text("\n".join(lines))
     return folder
-
-
-def printed_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    """What a command that goes well prints as JSON."""
-    capsys.readouterr()
-    code = run(*arguments, "--json")
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return json.loads(captured.out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The sentence with which a command ends."""
-    capsys.readouterr()
-    code = run(*arguments)
-    error = capsys.readouterr().err
-    assert code == 2, error
-    assert "Traceback" not in error
-    return " ".join(error.split())
 
 
 def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:

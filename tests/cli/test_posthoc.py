@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.hub.find import find_model
-from tests.command import run
+from tests.command import printed_json, refused, run
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_model
 
@@ -20,16 +19,14 @@ from tests.shipped import write_model
 @pytest.fixture
 def models(tmp_path: Path) -> tuple[str, ...]:
     """Options of a recognizer and of a quality."""
-    theirs = write_embedder(tmp_path / "theirs.onnx")
-    write_description(theirs)
+    theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
 
 
 def test_any_other_word_is_a_method(capsys: pytest.CaptureFixture[str]) -> None:
     rest = ["--data", "faces", "--out", "o.onnx"]
     for words in (["rtz", "--model", "m.onnx"], ["--model", "m.onnx", "rtz"]):
-        assert run("posthoc", *words, *rest) == 2
-        assert "no method 'rtz', did you mean 'rts'?" in capsys.readouterr().err
+        assert "no method 'rtz', did you mean 'rts'?" in refused(capsys, "posthoc", *words, *rest)
 
 
 def test_graft_calibrates_both_on_the_same_faces(
@@ -37,8 +34,7 @@ def test_graft_calibrates_both_on_the_same_faces(
 ) -> None:
     write_synthetic_faces(tmp_path / "faces", identities=25, images=4)
     out = tmp_path / "joined.onnx"
-    assert run("posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces", "--json") == 0
-    summary = json.loads(capsys.readouterr().out)
+    summary = printed_json(capsys, "posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces")
     assert summary["quality_thresholds"] == ["0.99", "0.95", "0.9", "0.8"]
     assert "0.01" in summary["match_thresholds"]
     calibration = load_embedder(out).description.calibration

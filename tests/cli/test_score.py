@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from facerts.cli.output import print_rows, stdout
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
-from tests.command import run
+from tests.command import printed_json, refused, run
 
 
 @pytest.fixture
@@ -81,8 +80,7 @@ def test_a_table_is_limited_and_says_so(
     assert "the table will have 50 rows, for 52 images; --out FILE writes all" in captured.err
     assert "2 more rows are not shown; --out FILE writes them all" in captured.err
     assert "broken.jpg: PDF is not read" in captured.err
-    assert run("score", crops, "--model", model, "--json") == 1
-    result = json.loads(capsys.readouterr().out)
+    result = printed_json(capsys, "score", crops, "--model", model, status=1)
     assert [row["error"] is None for row in result["rows"]] == [True] * 51 + [False]
     assert (result["images"], result["faces"], result["failed"]) == (52, 51, 1)
 
@@ -99,6 +97,10 @@ def test_standard_output_gets_what_a_file_gets(
         assert "images          4" in captured.err
         assert "broken.jpg: PDF is not read" in captured.err
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text())))) == 4
+    counts = {"images": 4, "faces": 3, "without_a_face": 0, "failed": 1}
+    command = ("score", crops, "--model", model, "--out", tmp_path / "rows.csv")
+    assert printed_json(capsys, *command, status=1) == {**counts, "file": str(tmp_path / "rows.csv")}
+    assert run("embed", crops, "--model", model, "--out", tmp_path / "e.npz") == 1
 
 
 def test_standard_output_may_be_closed_early(model: Path, crops: Path) -> None:
@@ -142,14 +144,12 @@ def test_what_a_new_user_may_try_is_answered(
         (tmp_path / name).write_bytes(b"some text\n")
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
     for given, message in TRIED.items():
-        assert run("score", given, "--model", model) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused(capsys, "score", given, "--model", model)
     for given, message in ROWS_TRIED.items():
         assert run("score", given, "--model", model) == 1
         assert message in " ".join(capsys.readouterr().out.split())
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
-        assert run("score", "empty", "--model", model, *options) == 2
-        assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
+        assert "require --out FILE" in refused(capsys, "score", "empty", "--model", model, *options)
 
 
 def test_on_a_narrow_terminal_percentiles_must_do(

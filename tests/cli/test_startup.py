@@ -55,9 +55,8 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_public_names_are_imported_when_they_are_used() -> None:
-    for name in facerts.__all__:
-        assert getattr(facerts, name) is not None
-        assert name in dir(facerts)
+    assert dir(facerts) == facerts.__all__
+    assert all(getattr(facerts, name) is not None for name in facerts.__all__)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         facerts.lode  # noqa: B018
 

@@ -22,9 +22,7 @@ SIZE = 16
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An embedder whose quality is the norm of the embedding."""
-    path = write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx", size=SIZE)
-    write_description(path)
-    return path
+    return write_description(write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx", size=SIZE))
 
 
 @pytest.fixture(scope="session")

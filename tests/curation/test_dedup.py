@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.curation import dedup as deduplication
 from facerts.curation import embeddings
@@ -31,12 +30,11 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.curation.pairwise import identity_means, similar_pairs
 from facerts.datasets import Subset, open_images, open_source
-from facerts.detection.detector import Detection
 from facerts.errors import DataError
 from facerts.images import encode_png, read
-from facerts.images.align import TEMPLATE
 from tests.contents import content, files_in
 from tests.curation.conftest import embeddings_of
+from tests.detectors import Finds, face_at
 
 THRESHOLDS = DedupThresholds(threshold=0.999, identity_threshold=0.97)
 
@@ -233,16 +231,8 @@ def test_unreadable_images_are_dropped_and_named(
 def test_photos_are_aligned_and_dropped_if_they_have_no_face(
     drawn_faces: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:
-    class CenterDetector:
-        """A detector that finds the face in the photos below, unless the photo is of one color."""
-
-        identity = "center"
-
-        def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-            if image.std() < 1:
-                return []
-            return [Detection(np.array([40.0, 40, 152, 152]), TEMPLATE.astype(np.float64) + 40, 1.0)]
-
+    # Finds the face in the photos below, unless the photo is of one color.
+    detector = Finds(face_at(40, 40), where=lambda image: image.std() >= 1)
     for number, shift in enumerate((0, 0, 9)):
         photo = np.full((200, 200, 3), 100 + shift, dtype=np.uint8)
         face = read(drawn_faces / "person_0001" / f"000{shift // 9}.jpg")
@@ -253,11 +243,11 @@ def test_photos_are_aligned_and_dropped_if_they_have_no_face(
         encode_png(np.full((200, 200, 3), 90, dtype=np.uint8))
     )
     source = open_source(tmp_path / "photos")
-    report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, detector=CenterDetector())
+    report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, detector=detector)
     assert report["dropped"]["by_reason"] == {"cannot be read": 1, "near-duplicate": 1}
     (faceless,) = [row for row in report["dropped"]["list"] if row["reason"] == "cannot be read"]
     assert faceless["error"].endswith("plain.png: no face was found")
-    assert report["settings"]["detector"] == "center"
+    assert report["settings"]["detector"] == detector.identity
     # The photos are written, not the crops.
     assert set(content(tmp_path / "out.tar")) <= set(content(tmp_path / "photos"))
 

@@ -11,7 +11,8 @@ from facerts.datasets import adience, open_images, open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES, encode_jpeg
-from tests.hostile import archives, lists, records
+from tests.contents import write_each
+from tests.hostile import archives, lists, pickles, records
 from tests.hostile.bounded import read_bounded
 
 FACE = encode_jpeg(draw_face(0, 0))
@@ -25,18 +26,27 @@ def write_set(folder: Path, content: records.RecordSet) -> Path:
     return folder / "train.rec"
 
 
-def test_hostile_tar_files_are_refused_within_bounds(tmp_path: Path) -> None:
-    paths = []
-    for number, content in enumerate(archives.HOSTILE.values()):
-        paths.append(tmp_path / f"{number}.tar")
-        paths[-1].write_bytes(content)
-    messages = dict(zip(archives.HOSTILE, read_bounded("source", paths).values(), strict=True))
-    assert {what for what, message in messages.items() if not message} == {
-        "a name with NUL",
-        "a name outside the archive",
-        "a size that is not a number",  # tarfile falls back to the header's size
-    }
-    for message, path in zip(messages.values(), paths, strict=True):
+# What can be read all the same.
+READ_TAR = {
+    "a name with NUL",
+    "a name outside the archive",
+    "a size that is not a number",  # tarfile falls back to the header's size
+}
+READ_BIN = {"images that are 100 GB"}  # the same image may be listed many times
+
+
+@pytest.mark.parametrize(
+    ("hostile", "suffix", "read"),
+    [(archives.HOSTILE, ".tar", READ_TAR), (pickles.HOSTILE, ".bin", READ_BIN)],
+    ids=["tar", "bin"],
+)
+def test_hostile_files_are_refused_within_bounds(
+    tmp_path: Path, hostile: dict[str, bytes], suffix: str, read: set[str]
+) -> None:
+    paths = write_each(tmp_path, hostile, suffix)
+    messages = read_bounded("source", paths).values()
+    assert {what for what, message in zip(hostile, messages, strict=True) if not message} == read
+    for message, path in zip(messages, paths, strict=True):
         assert not message or message.startswith(f"{path}: ")
 
 

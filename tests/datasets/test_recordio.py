@@ -79,18 +79,17 @@ def test_the_index_may_be_in_another_order_than_the_file(tmp_path: Path) -> None
     assert [reader.read(row) for row in range(9)] == contents
 
 
-@pytest.mark.parametrize("cut", [1, 5, 17, 33])
-def test_a_truncated_file_names_the_record_and_its_offset(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        *((-cut, r"train\.rec: record 3 at byte 144.*truncated") for cut in (1, 5, 17, 33)),
+        (100, r"train\.idx: record 3 .*byte 144.*has 100 bytes"),
+    ],
+)
+def test_a_truncated_file_names_the_record_and_its_offset(tmp_path: Path, end: int, message: str) -> None:
     path = write_set(tmp_path, [b"x" * 40] * 4)
-    path.write_bytes(path.read_bytes()[:-cut])
-    with pytest.raises(DataError, match=r"train\.rec: record 3 at byte 144.*truncated"):
-        RecordReader(path)
-
-
-def test_an_index_past_the_end_names_the_record(tmp_path: Path) -> None:
-    path = write_set(tmp_path, [b"x" * 40] * 4)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"train\.idx: record 3 .*byte 144.*has 100 bytes"):
+    path.write_bytes(path.read_bytes()[:end])
+    with pytest.raises(DataError, match=message):
         RecordReader(path)
 
 

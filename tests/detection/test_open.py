@@ -21,7 +21,7 @@ from facerts.hub.catalog import in_catalog
 from facerts.hub.fetch import fetch
 from facerts.images import encode_png
 from facerts.scoring.video_tracks import video_detector
-from tests.command import run
+from tests.command import printed_json, run
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
@@ -202,8 +202,7 @@ def test_a_photo_on_its_side_is_said_to_be_turned(
     command = "score", tmp_path / "photo.png", "--detector", reference_models / file
     assert run(*command) == 0
     assert f"photo turned {90 * turns}°" in capsys.readouterr().out
-    assert run(*command, "--json") == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    (row,) = printed_json(capsys, *command)["rows"]
     assert (row["rotation"], row["verdict"]) == (90 * turns, "good")
     # Without it the face is missed, or what is taken for it lies on its side.
     assert run(*command, "--json", "--no-rotate") in (0, 1)

@@ -21,6 +21,7 @@ from facerts.io import npz
 from facerts.io.files import sha256_file
 from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.sinks import write_embeddings
+from tests.evaluation.conftest import unit
 from tests.foreign import write_description, write_embedder
 from tests.hostile.bounded import read_bounded
 
@@ -48,10 +49,6 @@ def numbered(tmp_path: Path) -> Source:
 def vectors(count: int = 4, size: int = 6) -> NDArray[np.float32]:
     """Embeddings with lengths far from 1."""
     return np.random.default_rng(1).normal(size=(count, size)).astype(np.float32) * 3
-
-
-def unit(values: NDArray[Any]) -> NDArray[Any]:
-    return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
 def write_npz(path: Path, /, **arrays: Any) -> Path:
@@ -90,8 +87,7 @@ def test_rows_come_in_the_order_of_the_images(tmp_path: Path, faces: Source) -> 
 
 
 def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, drawn_faces: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx", quality=True)
-    write_description(model, quality="output:bright")
+    model = write_description(write_embedder(tmp_path / "m.onnx", quality=True), quality="output:bright")
     embedder, source = load_embedder(model), open_source(drawn_faces)
     write_embeddings(
         tmp_path / "faces.npz", [face for (face,) in score_images(RowBuilder(embedder), lazy_images(source))]

@@ -206,8 +206,7 @@ def test_layers_depend_on_the_image_and_vary_in_norm(tmp_path: Path, name: str, 
 
 
 def test_layers_of_another_output_take_no_part(tmp_path: Path) -> None:
-    path = write_embedder(tmp_path / "m.onnx", quality=True)
-    write_description(path, quality="output:bright")
+    path = write_description(write_embedder(tmp_path / "m.onnx", quality=True), quality="output:bright")
     embedder = load_embedder(path)
     norms = norms_by_layer(embedder, load_graph(path, ""), drawn_crops(10, seed=5))
     assert list(norms) == ["pooled", "vector"]

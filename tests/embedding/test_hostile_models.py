@@ -48,8 +48,7 @@ def test_a_command_reports_what_is_wrong_with_its_model(
 
 
 def test_an_error_on_the_embedding_size_names_both_numbers(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model, embedding_size=8)
+    model = write_description(write_embedder(tmp_path / "m.onnx"), embedding_size=8)
     crops = np.zeros((2, 112, 112, 3), dtype=np.uint8)
     assert load_embedder(model)(crops).embedding.shape == (2, 8)
     write_description(model, embedding_size=512)

@@ -60,8 +60,7 @@ def test_quality_comes_from_the_named_output_and_higher_is_better(
 
 
 def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model, quality="none")
+    model = write_description(write_embedder(tmp_path / "m.onnx"), quality="none")
     outputs = load_embedder(model)(crops)
     assert outputs.quality is None
     assert outputs.uncertainty is None
@@ -89,8 +88,7 @@ def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
 def test_a_model_that_contradicts_its_description_is_refused(
     tmp_path: Path, model: dict[str, Any], description: dict[str, Any], message: str
 ) -> None:
-    path = write_embedder(tmp_path / "m.onnx", **model)
-    write_description(path, **description)
+    path = write_description(write_embedder(tmp_path / "m.onnx", **model), **description)
     with pytest.raises(ModelError, match=rf"m\.(onnx|json).*{message}"):
         load_embedder(path)
 
@@ -111,15 +109,13 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path: Path, crops: Crops) -> None:
-    model = write_embedder(tmp_path / "m.onnx", not_a_number=True)
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "m.onnx", not_a_number=True))
     with pytest.raises(ModelError, match="embedding of crop 0 is not a finite number"):
         load_embedder(model)(crops)
 
 
 def test_any_number_of_crops_is_taken_but_no_other_shape(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "m.onnx"))
     embedder = load_embedder(model)
     assert embedder(np.zeros((0, 112, 112, 3), dtype=np.uint8)).embedding.shape == (0, SIZE)
     for shape in ((112, 112, 3), (2, 96, 112, 3), (2, 3, 112, 112)):

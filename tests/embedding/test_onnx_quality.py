@@ -139,7 +139,6 @@ def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
 def test_one_of_several_tensors_needs_its_name(
     written: dict[str, object], changes: dict[str, object], sentence: str, tmp_path: Path
 ) -> None:
-    model = write_embedder(tmp_path / "embedder.onnx", **written)
-    write_description(model, **changes)
+    model = write_description(write_embedder(tmp_path / "embedder.onnx", **written), **changes)
     with pytest.raises(ModelError, match=re.escape(sentence)):
         load_embedder(model)

@@ -125,8 +125,7 @@ def test_other_networks_are_not_taken_for_recognizers(pack: Path, change: dict[s
 def test_a_description_passed_as_an_argument_takes_precedence(
     pack: Path, tmp_path: Path, crops: Crops
 ) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "m.onnx"))
     text = model.with_suffix(".json").read_text()
     description = parse_description(text, "text").model_copy(update={"quality": "none"})
     assert load_embedder(model)(crops).quality is not None

@@ -129,8 +129,7 @@ def test_only_the_mirror_does_without_onnx(
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_the_mirror_is_the_cosine_with_the_mirrored_crop(tmp_path: Path, crops: Crops, layout: str) -> None:
-    model = write_embedder(tmp_path / "m.onnx", layout=layout)
-    write_description(model, input_layout=layout)
+    model = write_description(write_embedder(tmp_path / "m.onnx", layout=layout), input_layout=layout)
     scores = open_recognizer_scores(load_embedder(model), ["mirror"])["mirror"](crops)
     a, b = slow_embedding(crops), slow_embedding(np.stack([np.fliplr(crop) for crop in crops]))
     expected = [x @ y / np.sqrt(x @ x * (y @ y)) for x, y in zip(a, b, strict=True)]

@@ -12,6 +12,7 @@ import pytest
 from facerts.errors import DataError
 from facerts.evaluation.result_folder import load_result
 from facerts.io.npz import read_npz
+from tests.contents import write_each
 from tests.hostile import arrays, results
 from tests.hostile.bounded import read_bounded
 
@@ -24,11 +25,7 @@ def good(benchmark_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def test_no_table_asks_for_more_than_it_holds(tmp_path: Path) -> None:
-    paths = []
-    for number, content in enumerate(arrays.HOSTILE.values()):
-        paths.append(tmp_path / f"{number}.npz")
-        paths[-1].write_bytes(content)
-    for path, sentence in read_bounded("table", paths).items():
+    for path, sentence in read_bounded("table", write_each(tmp_path, arrays.HOSTILE, ".npz")).items():
         assert sentence.startswith(f"{path}: "), sentence
 
 

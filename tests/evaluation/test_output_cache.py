@@ -37,9 +37,7 @@ pytestmark = pytest.mark.usefixtures("few_changes")
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    path = write_embedder(tmp_path / "model.onnx")
-    write_description(path)
-    return path
+    return write_description(write_embedder(tmp_path / "model.onnx"))
 
 
 def content(folder: Path) -> tuple[Any, dict[str, Any]]:

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
+from tests.detectors import Finds, face_at
 from tests.evaluation.conftest import Plain
 
 PLACE = (60, 30)  # of the crop's corner in the photo: x, y
@@ -26,20 +26,8 @@ def photo(identity: int, image: int) -> NDArray[np.uint8]:
     return whole
 
 
-def detection(x: float, y: float, side: float, score: float = 0.9) -> Detection:
-    scale = side / 112
-    return Detection(np.array([x, y, x + side, y + side]), TEMPLATE * scale + [x, y], score)
-
-
-class Knows:
-    """Finds the face where ``photo`` puts it, and a smaller one at the middle; nothing in a photo that is all gray."""
-
-    identity = "knows"
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        if image.std() == 0:
-            return []
-        return [detection(*PLACE, 112), detection(90, 60, 60)]
+# The face where ``photo`` puts it, and a smaller one at the middle; nothing in a photo that is all gray.
+DETECTOR = Finds(face_at(*PLACE), face_at(90, 60, 60), where=np.std)
 
 
 @pytest.fixture
@@ -54,7 +42,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(photos: Path) -> None:
-    source = AlignedPhotos(open_source(photos), Knows())
+    source = AlignedPhotos(open_source(photos), DETECTOR)
     for index in (0, 5):
         difference = source.crop(index).astype(int) - draw_face(index // 2, index % 2)
         assert np.abs(difference).mean() < 2
@@ -67,7 +55,7 @@ def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(pho
 
 def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "gray.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
-    source = AlignedPhotos(open_source(tmp_path), Knows())
+    source = AlignedPhotos(open_source(tmp_path), DETECTOR)
     assert source.crop(0).shape == (112, 112, 3)
     assert (source.crop(0) == 7).all()
     assert source.face_size(0) == 0.0
@@ -101,7 +89,7 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
         lines.append(f"p{person:02d}/0.png,p{(person + 1) % 12:02d}/1.png,0")
     listing = photos / "pairs.csv"
     listing.write_text("\n".join(lines))
-    options = EvaluationOptions(flip=False, detector=Knows(), fmr=0.1)
+    options = EvaluationOptions(flip=False, detector=DETECTOR, fmr=0.1)
     result = run_pairs(plain, ["verification", "reject"], [listing], tmp_path / "aligned", options)
     crops = tmp_path / "crops"
     for source in photos.rglob("*.png"):

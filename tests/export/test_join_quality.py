@@ -41,9 +41,8 @@ Crops = NDArray[np.uint8]
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    model = write_embedder(tmp_path / "theirs.onnx")
-    write_description(model, license="free", terms="ask", source="a friend", training_data="friends")
-    return model
+    about = {"license": "free", "terms": "ask", "source": "a friend", "training_data": "friends"}
+    return write_description(write_embedder(tmp_path / "theirs.onnx"), **about)
 
 
 def quality_model(folder: Path, size: int = 96, **changes: Any) -> Path:
@@ -71,8 +70,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
     tmp_path: Path,
     crops: Crops,
 ) -> None:
-    model = write_embedder(tmp_path / "theirs.onnx", **embedder)
-    write_description(model, **description)
+    model = write_description(write_embedder(tmp_path / "theirs.onnx", **embedder), **description)
     quality = quality_model(tmp_path, size)
     joined = join_quality(model, quality, tmp_path / "joined.onnx")
     assert (joined.parity.quality_error, joined.parity.crops) == (0, 32)
@@ -259,16 +257,14 @@ def test_a_file_with_another_quality_is_not_written(
 
 
 def test_what_cannot_be_joined_is_refused(theirs: Path, tmp_path: Path) -> None:
-    without = write_embedder(tmp_path / "plain.onnx")
-    write_description(without, quality="none")
+    without = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match=r"plain\.onnx: the model has no quality"):
         join_quality(theirs, without, tmp_path / "joined.onnx")
     with pytest.raises(Error, match=r"theirs\.onnx: it is one of the two models"):
         join_quality(theirs, quality_model(tmp_path), theirs)
     with pytest.raises(Error, match=r"joined\.bin: a joined model is written as \.onnx"):
         join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.bin")
-    fours = write_embedder(tmp_path / "fours.onnx", batch=4)
-    write_description(fours, input_batch=4)
+    fours = write_description(write_embedder(tmp_path / "fours.onnx", batch=4), input_batch=4)
     fixed_batch(quality_model(tmp_path), 2)
     with pytest.raises(ModelError, match=r"fours takes batches of 4 crops and quality batches of 2"):
         join_quality(fours, tmp_path / "quality.onnx", tmp_path / "joined.onnx")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from facerts.onnx.contract import InputSpec
 from facerts.training.checkpoint import load_network
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
-from tests.command import run
+from tests.command import printed_json
 from tests.foreign import write_embedder
 
 
@@ -193,8 +192,7 @@ def test_the_description_and_the_parity_report_the_precision(
 def test_the_command_prints_the_parity(
     trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8", "--json") == 0
-    summary = json.loads(capsys.readouterr().out)
+    summary = printed_json(capsys, "export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8")
     assert summary["precision"] == "int8"
     assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
     assert 0.95 <= summary["smallest_cosine"] < 1

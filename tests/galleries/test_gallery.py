@@ -331,8 +331,7 @@ def test_people_and_images_come_and_go(
 def test_another_models_images_and_faces_are_refused(
     gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path
 ) -> None:
-    model = write_embedder(tmp_path / "other.onnx", seed=7)
-    write_description(model)
+    model = write_description(write_embedder(tmp_path / "other.onnx", seed=7))
     other = facerts.load(model, detector="none")
     for use in (gallery.search, gallery.add):
         with pytest.raises(ModelError, match=r"gallery is of the model model .*cannot be compared"):

@@ -12,7 +12,7 @@ import pytest
 
 from facerts.hub import catalog, fetch
 from facerts.hub.installed import used_model
-from tests.command import run
+from tests.command import printed_json, run
 from tests.hub.test_fetch import Response, Server, Unencrypted
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,7 @@ def test_from_an_address_to_decisions(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("models", "pull", name, "--json") == 0
-    pulled = json.loads(capsys.readouterr().out)
+    pulled = printed_json(capsys, "models", "pull", name)
     assert Path(pulled["file"]).read_bytes() == (reference_models / FILES[name]).read_bytes()
     assert host.requests["/dead"] == host.requests[f"/{FILES[name]}"] == 1
     assert run("models", "use", name) == 0

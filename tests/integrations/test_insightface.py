@@ -239,7 +239,6 @@ def test_faces_without_landmarks_and_models_without_quality_are_refused(model: P
     for bad in ({}, {"kps": TEMPLATE[:4]}, {"kps": np.full((5, 2), np.nan)}, {"kps": np.ones((5, 2))}):
         with pytest.raises(Error, match="face 1 has no five landmarks"):
             add_quality([good, SimpleNamespace(**bad)], img, scorer)
-    plain = write_embedder(tmp_path / "plain.onnx")
-    write_description(plain, quality="none")
+    plain = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match="plain has no quality"):
         add_quality([good], img, facerts.load(plain))

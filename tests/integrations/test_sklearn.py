@@ -23,7 +23,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_png
 from facerts.integrations.sklearn import FaceEmbedder
-from tests.detectors import TwoFaces
+from tests.detectors import TWO_FACES
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -127,8 +127,7 @@ def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(
     assert other.get_params() == embedder.get_params()
     assert embedder.scorer is embedder.scorer
     np.testing.assert_array_equal(other.transform(faces[0]), embedder.transform(faces[0]))
-    smaller = write_embedder(tmp_path / "smaller.onnx", size=5)
-    write_description(smaller)
+    smaller = write_description(write_embedder(tmp_path / "smaller.onnx", size=5))
     assert other.set_params(model=smaller, quality="ignore").transform(faces[0]).shape == (24, 5)
 
 
@@ -145,8 +144,7 @@ def test_quality_is_a_column_or_a_score(model: Path, faces: Any) -> None:
 
 
 def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) -> None:
-    path = write_embedder(tmp_path / "plain.onnx")
-    write_description(path, quality="none")
+    path = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     assert FaceEmbedder(path).fit_transform(faces[0]).shape == (24, SIZE)
     with pytest.raises(ModelError, match="plain has no quality"):
         FaceEmbedder(path, quality="column").fit(faces[0])
@@ -196,7 +194,7 @@ def test_the_largest_face_of_a_photo_is_embedded(
 ) -> None:
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
-    monkeypatch.setattr(embedder.scorer, "detector", TwoFaces())
+    monkeypatch.setattr(embedder.scorer, "detector", TWO_FACES)
     photo = np.concatenate([crops[7], crops[0]], axis=1)
     table = embedder.transform([photo, crops[0]])
     np.testing.assert_allclose(table[0], facerts.load(model).embed(crops[7:8]).embedding[0], atol=1e-6)

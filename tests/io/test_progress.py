@@ -16,7 +16,7 @@ class Clock:
     """A clock that only the test moves."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = 100.0
 
     def __call__(self) -> float:
         return self.now

@@ -45,8 +45,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def options(things: Path, tmp_path: Path) -> tuple[str, ...]:
-    teacher = write_embedder(tmp_path / "teacher.onnx", size=16)
-    write_description(teacher)
+    teacher = write_description(write_embedder(tmp_path / "teacher.onnx", size=16))
     return (
         f"teacher={{models: {teacher}, target: view, method_embedding: teachers, cosine: 0, similarities: 0}}",
         "backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",

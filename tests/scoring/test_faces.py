@@ -11,31 +11,13 @@ from PIL import Image
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection
 from facerts.errors import DataError, ImageError
 from facerts.images import encode_png
-from facerts.images.align import TEMPLATE, align
+from facerts.images.align import align
 from facerts.scoring import Scorer
+from tests.detectors import Finds, face_at
 
 Pixels = NDArray[np.uint8]
-
-
-class Sized:
-    """A detector that finds square faces of given sides beside each other, largest first."""
-
-    identity = "sized"
-
-    def __init__(self, *sides: int) -> None:
-        self.sides = sides
-
-    def __call__(self, image: Pixels) -> list[Detection]:
-        lefts = [float(sum(self.sides[:number])) for number in range(len(self.sides))]
-        return [
-            Detection(
-                np.array([left, 0.0, left + side, side]), TEMPLATE * side / 112 + np.array([left, 0]), 0.8
-            )
-            for left, side in zip(lefts, self.sides, strict=True)
-        ]
 
 
 @pytest.fixture
@@ -45,7 +27,9 @@ def photo() -> Pixels:
 
 @pytest.fixture
 def scorer(model: Path) -> Scorer:
-    return Scorer.of(facerts.load(model).recognizer.opened, Sized(112, 56))
+    return Scorer.of(
+        facerts.load(model).recognizer.opened, Finds(face_at(0, 0, 112, 0.8), face_at(112, 0, 56, 0.8))
+    )
 
 
 def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels) -> None:
@@ -64,6 +48,7 @@ def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels
         )
         assert (face.path, face.quality, face.accepted, face.det_score) == ("image 0", row.quality, True, 0.8)
         assert face.reasons == row.reasons
+        assert row.model_sha256 == scorer.recognizer.sha256
 
 
 def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp_path: Path) -> None:
@@ -72,11 +57,13 @@ def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp
     for name in ("a.png", "b.png"):
         (folder / name).write_bytes(encode_png(photo))
     given = [str(folder / "a.png"), folder / "a.png", encode_png(photo), photo, Image.fromarray(photo)]
-    expected = scorer.embed(photo)
+    expected, rows = scorer.embed(photo), scorer.score(photo)
     assert len(expected) == 1
     for image in given:
         assert [face.index for face in scorer.faces(image)] == [0, 1]
-        assert len(scorer.score(image)) == 2
+        assert [(row.quality, row.error) for row in scorer.score(image)] == [
+            (row.quality, None) for row in rows
+        ]
         np.testing.assert_allclose(scorer.embed(image).embedding, expected.embedding, atol=1e-6)
     bgr = np.ascontiguousarray(photo[..., ::-1])
     np.testing.assert_allclose(scorer.embed(bgr, color="BGR").embedding, expected.embedding, atol=1e-6)
@@ -96,7 +83,7 @@ def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(
     assert [row.error is None for row in scorer.score([photo, gone])] == [True, True, False]
     with pytest.raises(ImageError, match=r"gone\.png: cannot be read"):
         scorer.embed(gone)
-    nobody = Scorer(scorer.quality, scorer.recognizer, Sized())
+    nobody = Scorer(scorer.quality, scorer.recognizer, Finds())
     assert list(nobody.faces(photo)) == []
     with pytest.raises(ImageError, match="image 0: no face found"):
         nobody.embed(photo)

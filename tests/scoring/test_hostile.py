@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 from facerts.datasets.synthetic import draw_face
@@ -35,6 +33,7 @@ FILES = [
     ("-leading.jpg", FACE, None),
     ("\x1b[31mred.jpg", b"", "empty"),
     ("ünïcödé 顔.jpg", FACE, None),
+    ("Mumme\u0301 \u1100\u1161 #1 [a]%20 😀.jpg", FACE, None),  # letters composed of several
     ("x" * 200 + ".jpg", FACE, None),
     ("CAPITALS.JPG", FACE, None),
 ]
@@ -95,20 +94,13 @@ def test_missing_permissions_give_a_row_or_an_error(
     assert "cannot be opened (Permission denied)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     lines = ["\ufeffthere.jpg".encode(), b"a\0b.jpg", "Größe.jpg".encode("latin1"), b"x" * 300 + b".jpg"]
     (tmp_path / "list.txt").write_bytes(b"\n".join(lines))
-    out = tmp_path / f"rows.{suffix}"
+    out = tmp_path / "rows.jsonl"
     assert run("score", tmp_path / "list.txt", "--model", model, "--out", out) == 1
-    if suffix == "parquet":
-        rows = pyarrow.parquet.read_table(out).to_pylist()
-    elif suffix == "csv":
-        with out.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    else:
-        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     names = ["there.jpg", r"a\x00b.jpg", r"Gr\udcf6\udcdfe.jpg", "x" * 300 + ".jpg"]
     assert [os.path.basename(row["path"]) for row in rows] == names
     errors = [row["error"] or "" for row in rows]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import facerts
-from facerts.errors import Error, ImageError
+from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.scoring import Row, Scorer
 from tests.foreign import write_description, write_embedder
@@ -29,20 +29,6 @@ def scorer(tmp_path: Path) -> Scorer:
     return facerts.load(path)
 
 
-def test_embedding_takes_what_scoring_takes(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
-    expected = scorer.embed(crops[:4]).embedding
-    (tmp_path / "a.png").write_bytes(encode_png(crops[0]))
-    mixed = [tmp_path / "a.png", encode_png(crops[1]), crops[2], Image.fromarray(crops[3])]
-    np.testing.assert_array_equal(scorer.embed(mixed).embedding, expected)
-    for single in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
-        np.testing.assert_allclose(scorer.embed(single).embedding, expected[:1], atol=1e-6)
-    assert scorer.embed([]).embedding.shape == (0, expected.shape[1])
-    scorer = Scorer(scorer.quality, scorer.recognizer)
-    for images in ([crops[0], crops[1][:50]], ["gone.png"]):
-        with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
-            scorer.embed(images)
-
-
 def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
     colored = crops[0].copy()
     colored[..., 0] //= 3
@@ -50,7 +36,9 @@ def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, t
     bgr = cv2.imread(str(tmp_path / "a.png"))
     expected = scorer.embed(colored).embedding
     assert not np.allclose(scorer.embed(bgr).embedding, expected)
-    np.testing.assert_array_equal(scorer.embed(bgr, color="BGR").embedding, expected)
+    for color in ("BGR", "bgr"):
+        np.testing.assert_array_equal(scorer.embed(bgr, color=color).embedding, expected)
+    assert scorer.score(bgr, color="bgr") == scorer.score(colored)
     np.testing.assert_array_equal(scorer.embed(bgr[None], color="BGR").embedding, expected)
     np.testing.assert_array_equal(scorer.embed(tmp_path / "a.png", color="BGR").embedding, expected)
     with pytest.raises(Error, match="no color 'gbr'; choose one of RGB, BGR"):

@@ -161,18 +161,3 @@ def test_a_scorer_and_a_face_can_be_sent_to_another_process() -> None:
 def test_numbers_of_nothing_are_refused(option: str, number: int) -> None:
     with pytest.raises(Error, match="threads and batch_size are numbers from 1"):
         facerts.load(detector="none", **{option: number})
-
-
-def test_only_public_names_are_listed() -> None:
-    assert dir(facerts) == facerts.__all__
-    assert all(getattr(facerts, name) is not None for name in facerts.__all__)
-
-
-def test_channels_are_named_in_any_case() -> None:
-    scorer, swapped = facerts.load(detector="none"), CROPS[0, ..., ::-1]
-    expected = scorer.embed(CROPS[:1]).embedding
-    for color in ("BGR", "bgr"):
-        np.testing.assert_allclose(scorer.embed([swapped], color=color).embedding, expected, atol=1e-6)
-    assert scorer.score(swapped, color="bgr") == scorer.score(swapped, color="BGR")
-    with pytest.raises(facerts.Error, match="no color 'gbr'"):
-        scorer.score(swapped, color="gbr")  # type: ignore[arg-type]

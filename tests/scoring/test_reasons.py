@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import skimage.data
-from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
@@ -23,6 +22,7 @@ from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
 from facerts.scoring.score_job import Block, read_block, write_block
+from tests.detectors import Finds
 from tests.scripts import load_script
 from tests.shipped import write_model
 
@@ -42,18 +42,6 @@ def detection(scale: float = 1.0, left: float = 0.0, top: float = 0.0, nose: flo
         [left, top]
     )
     return Detection(np.array([left, top, left + 112 * scale, top + 112 * scale]), points, 0.9)
-
-
-class OneFace:
-    """A detector that finds the same face in every photo."""
-
-    identity = "one face"
-
-    def __init__(self, face: Detection) -> None:
-        self.face = face
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        return [self.face]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +86,7 @@ def test_a_face_is_too_small_or_turned() -> None:
 def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
     photo = np.zeros((300, 300, 3), dtype=np.uint8)
     photo[:28, :28] = draw_face(0, 0)[::4, ::4] // 20
-    small = Scorer(scorer.quality, scorer.recognizer, OneFace(detection(scale=0.25)))
+    small = Scorer(scorer.quality, scorer.recognizer, Finds(detection(scale=0.25)))
     (row,) = small.score(photo)
     assert row.reasons[:2] == ("too_small", "under_exposed")
     assert row.accepted is None
@@ -159,7 +147,7 @@ def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> Non
         (detection(scale=0.25), ("too_small",)),
         (detection(left=-50), ("cut_off",)),
     ):
-        (row,) = Scorer(scorer.quality, scorer.recognizer, OneFace(face)).score(photo, min_quality=-1e9)
+        (row,) = Scorer(scorer.quality, scorer.recognizer, Finds(face)).score(photo, min_quality=-1e9)
         assert row.reasons[:1] == expected
         assert row.accepted is ("not_a_face" not in row.reasons)
         assert ("not_a_face" in row.reasons) == (expected == ("not_a_face",))

@@ -32,7 +32,7 @@ from facerts.scoring import (
     score_images,
 )
 from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
-from tests.detectors import TwoFaces
+from tests.detectors import TWO_FACES
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -43,21 +43,6 @@ def scorer(tmp_path: Path) -> Scorer:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model, thresholds={"0.95": {"quality": 3.5, "data_sha256": "0" * 64}})
     return facerts.load(model, detector="none")
-
-
-def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path) -> None:
-    face = draw_face(2, 0)
-    (tmp_path / "face.png").write_bytes(encode_png(face))
-    path, text, data, array = scorer.score(
-        [tmp_path / "face.png", str(tmp_path / "face.png"), encode_png(face), face]
-    )
-    expected = np.linalg.norm(slow_embedding(face[None]))
-    for row in (path, text, data, array):
-        assert row.quality == pytest.approx(expected, rel=1e-5)
-        assert row.error is None
-        assert row.model_sha256 == scorer.recognizer.opened.sha256
-    assert path.path == str(tmp_path / "face.png")
-    assert scorer.score(face)[0].quality == array.quality
 
 
 def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
@@ -99,8 +84,7 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
         scorer.threshold(0.9)
     with pytest.raises(ModelError, match="give only one"):
         scorer.score(faces, keep=0.95, min_quality=1.0)
-    model = write_embedder(tmp_path / "plain.onnx")
-    write_description(model, quality="none")
+    model = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match="has no quality"):
         facerts.load(model).score(faces, min_quality=1.0)
 
@@ -114,7 +98,7 @@ def test_a_threshold_that_is_not_a_number_is_refused(scorer: Scorer) -> None:
 
 def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
     first, second = draw_face(0, 0), draw_face(1, 0)
-    finding = Scorer(scorer.quality, scorer.recognizer, TwoFaces())
+    finding = Scorer(scorer.quality, scorer.recognizer, TWO_FACES)
     rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
     assert [row.face for row in rows] == [0, 1, None]
     assert [row.quality for row in rows[:2]] == [
@@ -125,6 +109,8 @@ def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer)
     assert (rows[2].reasons, rows[2].accepted, rows[2].error) == (("no_face",), False, None)
     photo = np.concatenate([first, second], axis=1)
     assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
+    with pytest.raises(ImageError, match="image 1: no face found"):
+        finding.embed([photo, first])
 
 
 @pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 3)])
@@ -363,7 +349,7 @@ def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyP
 
     def find(photo: NDArray[np.uint8]) -> list[Detection]:
         photos.append(photo)
-        return TwoFaces()(photo)
+        return TWO_FACES(photo)
 
     images = [LazyImage(str(number), lambda: np.zeros((112, 224, 3), np.uint8)) for number in range(100)]
     scored = score_images(

@@ -111,8 +111,7 @@ def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> Non
         scorer.verify(image, image, fmr=1e-5)
     with pytest.raises(ModelError, match="give only one"):
         scorer.verify(image, image, keep=0.95, min_quality=0)
-    foreign = write_embedder(tmp_path / "foreign.onnx")
-    write_description(foreign)
+    foreign = write_description(write_embedder(tmp_path / "foreign.onnx"))
     with pytest.raises(ModelError, match=r"no threshold that keeps 0\.5 of the faces; calibrate it"):
         facerts.load(foreign).verify(image, image, keep=0.5)
     with pytest.raises(

@@ -222,8 +222,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
 
 
 def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "plain.onnx", batch=4)
-    write_description(model, quality="none", input_batch=4)
+    model = write_description(write_embedder(tmp_path / "plain.onnx", batch=4), quality="none", input_batch=4)
     scorer = facerts.load(model, detector="none")
     with running(scorer, Settings()) as client:
         assert client.get("/v1/model").json()["has_quality"] is False

@@ -14,17 +14,8 @@ from facerts.losses.collectives import Processes
 from facerts.training import loop
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.pace import Pace
+from tests.io.test_progress import Clock
 from tests.training.conftest import MakeRecipe
-
-
-class Clock:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def positions(pace: Pace, clock: Clock, durations: list[float]) -> list[float]:

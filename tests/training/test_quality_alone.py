@@ -32,9 +32,7 @@ ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: fa
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16)
-    write_description(path)
-    return path
+    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16))
 
 
 @pytest.fixture

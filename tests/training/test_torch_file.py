@@ -15,17 +15,21 @@ from facerts.training.checkpoint import FILE, load_checkpoint, load_network, rea
 from facerts.training.recipe import Recipe, load_recipe
 from facerts.training.torch_file import check_torch_file
 from tests.command import run
+from tests.contents import write_each
 from tests.hostile import checkpoints, recipes
 from tests.hostile.bounded import read_bounded
 
 
 @pytest.mark.slow
-def test_hostile_recipes_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
-    paths = []
-    for number, content in enumerate(recipes.HOSTILE.values()):
-        paths.append(tmp_path / f"{number}.yaml")
-        paths[-1].write_bytes(content)
-    for path, sentence in read_bounded("recipe", paths).items():
+@pytest.mark.parametrize(
+    ("kind", "hostile", "suffix"),
+    [("recipe", recipes.HOSTILE, ".yaml"), ("checkpoint", checkpoints.FILES, ".pt")],
+    ids=["recipes", "weights"],
+)
+def test_hostile_files_are_rejected_in_bounded_memory(
+    tmp_path: Path, kind: str, hostile: dict[str, bytes], suffix: str
+) -> None:
+    for path, sentence in read_bounded(kind, write_each(tmp_path, hostile, suffix)).items():
         assert sentence.startswith(f"{path}: "), sentence
 
 
@@ -33,16 +37,6 @@ def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_refere
     recipe = Recipe.model_validate(recipes.GOOD)
     (tmp_path / "r.yaml").write_bytes(b"\xef\xbb\xbf" + recipe.to_yaml().encode())
     assert load_recipe(tmp_path / "r.yaml") == recipe
-
-
-@pytest.mark.slow
-def test_forged_weight_files_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
-    paths = []
-    for number, content in enumerate(checkpoints.FILES.values()):
-        paths.append(tmp_path / f"{number}.pt")
-        paths[-1].write_bytes(content)
-    for path, sentence in read_bounded("checkpoint", paths).items():
-        assert sentence.startswith(f"{path}: "), sentence
 
 
 @pytest.mark.slow

@@ -25,8 +25,7 @@ AUGMENTATION = "data.augmentation={views: 2, flip: false, change: 0.5}"
 
 
 def teacher_of(folder: Path) -> str:
-    embedder = write_embedder(folder / "embedder.onnx", size=16)
-    write_description(embedder)
+    embedder = write_description(write_embedder(folder / "embedder.onnx", size=16))
     quality = write_quality(folder / "quality.onnx")
     described = f"{{model: {quality}, description: {json.dumps(quality_description())}}}"
     return (

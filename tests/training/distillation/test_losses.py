@@ -31,16 +31,14 @@ SHORT = ("optim.epochs=1", "optim.milestones=[]")
 
 @pytest.fixture(scope="module")
 def teacher_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=SIZE)
-    write_description(path)
-    return path
+    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=SIZE))
 
 
 @pytest.fixture(scope="module")
 def other_teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1)
-    write_description(path)
-    return path
+    return write_description(
+        write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1)
+    )
 
 
 def unit(count: int, seed: int) -> torch.Tensor:

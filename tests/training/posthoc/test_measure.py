@@ -147,8 +147,7 @@ def test_the_command_says_which_is_better(
     faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped = write_model(tmp_path / "facerts-quality.onnx")
-    embedder = write_embedder(tmp_path / "theirs.onnx")
-    write_description(embedder)
+    embedder = write_description(write_embedder(tmp_path / "theirs.onnx"))
     # An image of a stranger in each folder, which no recognizer can match.
     faces = Path(shutil.copytree(faces, tmp_path / "faces"))
     for person in range(PEOPLE):
