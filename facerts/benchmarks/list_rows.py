@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from facerts.errors import DataError
@@ -39,6 +40,8 @@ _COLUMNS = {
 }
 _NUMBER = re.compile("[0-9]{1,9}")
 _HEADER = "a line of column names such as first,second,same"
+# Columns that an error shows of a wide table.
+MAX_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,14 @@ class _Layout:
     fold_size: int = 0
 
     def __str__(self) -> str:
-        return " ".join(_WORDS.get(column, "-") for column in self.columns) or "NAME N M or NAME N NAME M"
+        shown = [_WORDS.get(column, "-") for column in self.columns[:MAX_SHOWN]]
+        shown += ["…"] * (len(self.columns) > MAX_SHOWN)
+        return " ".join(shown) or "NAME N M or NAME N NAME M"
+
+    @cached_property
+    def known(self) -> set[str]:
+        """Its columns, so that a wide table is not searched at each row."""
+        return set(self.columns)
 
     def row(self, number: int, line: str) -> ListedPair:
         """The pair in a line; its error is what keeps the line from being one."""
@@ -120,15 +130,15 @@ class _Layout:
         if not self.columns:
             return _lfw_row(number, cells)
         found = dict(zip(self.columns, cells, strict=False))
-        if len(cells) > len(self.columns) or ("same" in self.columns and "same" not in found):
+        if len(cells) > len(self.columns) or ("same" in self.known and "same" not in found):
             return ListedPair(number, error=f"does not have {len(self.columns)} columns, but {len(cells)}")
         first, second, label, fold, *people = (found.get(column, "") for column in _WORDS)
         same, error = LABELS.get(label.lower()), None
         if not (first and second):
             error = "lacks a path"
-        elif "same" in self.columns and same is None:
+        elif "same" in self.known and same is None:
             error = f"has label {label[:100]!r}; write 1 or 0"
-        elif "fold" in self.columns and not _NUMBER.fullmatch(fold):
+        elif "fold" in self.known and not _NUMBER.fullmatch(fold):
             error = f"has fold {fold[:100]!r}; write a whole number"
         elif all(people) and same is not None and same != (people[0] == people[1]):
             error = f"has label {label!r}, which contradicts the people's names; fix one of them"

@@ -69,6 +69,7 @@ def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
     [
         ("report", "check.csv", ("person", "path"), ""),
         ("pairs", "pairs.csv", ("first", "second", "same"), "images that pairs.csv lists are missing"),
+        ("pairs", "pairs.csv", ("first", "same", "second"), "line 2: the list reads as PATH LABEL PATH - -"),
         ("adience", adience.FOLDS[0], adience.COLUMNS, ""),
     ],
 )
