@@ -113,7 +113,7 @@ def groups_of(
                         images=int(rates.trials[row]),
                         people=None if rates.people is None else int(rates.people[row]),
                         accepted=float(rates.rate[row]),
-                        ci95=(float(rates.low[row]), float(rates.high[row])),
+                        ci95=rates.interval(row),
                         median=float(np.median(quality[there & (grouping.group == row)])),
                     )
                     for row, label in enumerate(grouping.names)
@@ -170,28 +170,23 @@ def errors_by_group(
 ) -> ErrorsByGroup:
     """FNMR and FMR of the pairs inside each group, and of all pairs; see ``fnmr_by_group`` and ``fmr_by_group``."""
     number = len(grouping.names)
-    fnmr, fmr = (
-        measure(pairs, grouping.group, number, threshold, kept=kept, replicates=replicates, seed=seed)
-        for measure in (fnmr_by_group, fmr_by_group)
-    )
-    one_group = np.zeros(len(grouping.group), dtype=np.int64)
-    all_fnmr, all_fmr = (
-        measure(pairs, one_group, 1, threshold, kept=kept, replicates=replicates, seed=seed)
+    everybody = np.zeros(len(grouping.group), dtype=np.int64), 1
+    fnmr, fmr, all_fnmr, all_fmr = (
+        measure(pairs, *groups, threshold, kept=kept, replicates=replicates, seed=seed)
+        for groups in ((grouping.group, number), everybody)
         for measure in (fnmr_by_group, fmr_by_group)
     )
     inside = grouping.group if kept is None else grouping.group[kept]
     images = np.bincount(inside[inside >= 0], minlength=number)
+    large = images >= min_images
     enough = fmr.trials * np.nan_to_num(all_fmr.rate[0]) >= MIN_FALSE_MATCHES - 1e-9
     return ErrorsByGroup(
         everybody=_errors(len(inside), all_fnmr, all_fmr, 0),
         groups={label: _errors(int(images[row]), fnmr, fmr, row) for row, label in enumerate(grouping.names)},
         fnmr_contrast=_contrast(
-            grouping.names,
-            fnmr,
-            (images >= min_images) & (fnmr.trials >= min_images),
-            high_is_worse=True,
+            grouping.names, fnmr, large & (fnmr.trials >= min_images), high_is_worse=True
         ),
-        fmr_contrast=_contrast(grouping.names, fmr, (images >= min_images) & enough, high_is_worse=True),
+        fmr_contrast=_contrast(grouping.names, fmr, large & enough, high_is_worse=True),
     )
 
 
@@ -213,7 +208,7 @@ def _rate(rates: GroupRates, row: int) -> PairRate:
         pairs=int(rates.trials[row]),
         errors=int(rates.events[row]),
         rate=float(rates.rate[row]) if there else None,
-        ci95=(float(rates.low[row]), float(rates.high[row])) if there else None,
+        ci95=rates.interval(row) if there else None,
     )
 
 
@@ -223,12 +218,5 @@ def _contrast(
     contrast = extremes(rates, comparable, high_is_worse=high_is_worse)
     if contrast is None:
         return None
-    return GroupContrast(
-        worst=names[contrast.worst],
-        best=names[contrast.best],
-        difference=contrast.difference,
-        difference_ci95=contrast.difference_ci95,
-        ratio=contrast.ratio,
-        ratio_ci95=contrast.ratio_ci95,
-        over_mean=contrast.over_mean,
-    )
+    named = {"worst": names[contrast.worst], "best": names[contrast.best]}
+    return GroupContrast.model_validate(vars(contrast) | named)

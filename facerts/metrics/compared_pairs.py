@@ -15,6 +15,13 @@ from facerts.metrics.verification import check_pairs
 Floats = NDArray[np.float64]
 
 
+def count_pairs(people: ArrayLike) -> tuple[int, int]:
+    """The number of genuine and of impostor pairs among all images, from the ``(N,)`` person of each."""
+    sizes = np.unique(np.asarray(people), return_counts=True)[1].astype(np.int64)
+    images, genuine = int(sizes.sum()), int(np.sum(sizes * (sizes - 1)) // 2)
+    return genuine, images * (images - 1) // 2 - genuine
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparedPairs:
     """Scores of genuine pairs, and the highest ones of impostor pairs (the *tail*).

@@ -48,6 +48,10 @@ class GroupRates:
     high: NDArray[np.float64]
     replicates: NDArray[np.float64]
 
+    def interval(self, group: int) -> Interval:
+        """The 95% interval of a group's rate."""
+        return float(self.low[group]), float(self.high[group])
+
 
 @dataclass(frozen=True)
 class Extremes:
