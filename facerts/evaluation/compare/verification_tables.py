@@ -8,7 +8,6 @@ from facerts.evaluation.compare.differences import PairStatistic, differences_of
 from facerts.evaluation.compare.method_runs import (
     TESTED,
     UNTESTED,
-    MeasuredValue,
     MethodRow,
     MethodRuns,
     Test,
@@ -51,7 +50,7 @@ def accuracy_of(run: SavedResult, name: str) -> Measured | None:
     section = run.content.verification.get(name)
     if section is None or section.accuracy is None:
         return None
-    return Measured(section.accuracy.value, *section.accuracy.ci95)
+    return Measured(section.accuracy.value, section.accuracy.ci95)
 
 
 def mean_accuracy(run: SavedResult, names: Sequence[str]) -> Measured | None:
@@ -71,9 +70,8 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
-    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
-        numbers = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
-        return None if numbers is None else MeasuredValue(numbers.value, (numbers.low, numbers.high))
+    def measure(run: SavedResult, _: str | None, column: str) -> Measured | None:
+        return mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
@@ -103,14 +101,14 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
-    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> Measured | None:
         numbers = _numbers(run, name, every=every)
         if numbers is None:
             return None
         if column == AUROC:
-            return MeasuredValue(numbers.auroc, None if numbers.ci95 is None else numbers.ci95.auroc)
+            return Measured(numbers.auroc, None if numbers.ci95 is None else numbers.ci95.auroc)
         point = numbers.tar_at_far.get(rates[column])
-        return None if point is None else MeasuredValue(point.value, point.ci95)
+        return None if point is None else Measured(point.value, point.ci95)
 
     def tested_as(column: str) -> tuple[str, float, PairStatistic]:
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")
