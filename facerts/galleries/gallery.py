@@ -229,15 +229,14 @@ class Gallery:
     ) -> list[Match]:
         """The most similar people of each face in each image, and whether the first is a match.
 
+        The other arguments are those of ``threshold`` and ``add``.
+
         Args:
             images: all that ``Scorer.score`` takes, or faces that the scorer has returned.
-            fpir: see ``threshold``.
             k: number of candidates of each face.
             min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
                 threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
-            color: as for ``add``.
-            progress: as for ``add``.
         """
         self.check_model(scorer)
         faces = scored_faces(

@@ -155,14 +155,10 @@ class Scorer:
     ) -> list[Face]:
         """The faces of images, each with its box, points, pose, crop, quality, verdict and reasons.
 
-        An image without a face gives none, and one that cannot be read raises; ``score`` goes on with the others.
+        An image without a face gives none, and one that cannot be read raises; ``score`` goes on with the others. The
+        other arguments are those of ``score``.
 
         Args:
-            images: see ``score``.
-            min_quality: see ``score``.
-            keep: see ``score``.
-            largest: only the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             embed: compute embeddings in batches; otherwise each is computed when it is first read.
 
         Examples:
@@ -194,14 +190,9 @@ class Scorer:
         embed: bool = True,
         progress: str = "",
     ) -> Iterator[Face]:
-        """As ``score``, one by one, for any number of images: rows with crops and embeddings.
+        """As ``score``, with its arguments, one by one, for any number of images: rows with crops and embeddings.
 
         Args:
-            images: see ``score``.
-            min_quality: see ``score``.
-            keep: see ``score``.
-            largest: only the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             embed: with embeddings, which need the recognizer.
             progress: what a progress bar says; empty for none.
         """
@@ -289,8 +280,6 @@ class Scorer:
         """What ``video`` does, frame by frame.
 
         Args:
-            min_quality: see ``video``.
-            keep: see ``video``.
             workers: threads that find faces; None for one per core.
         """
         return VideoTracks(
@@ -421,10 +410,7 @@ class Scorer:
         self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
     ) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
-        own: dict[str, Any] = {
-            "detector": self.detector,
-            "min_face_size": self.min_face_size,
-        }
+        own: dict[str, Any] = {"detector": self.detector, "min_face_size": self.min_face_size}
         return score_images(row_builder, images, **(own | options))
 
     def row_builder(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
@@ -503,12 +489,7 @@ class Scorer:
 
     def _only_crop(self, image: LazyImage) -> NDArray[np.uint8]:
         """The largest face of an image."""
-        prepared = prepare(
-            image,
-            self.detector,
-            max_faces=1,
-            min_face_size=self.min_face_size,
-        )
+        prepared = prepare(image, self.detector, max_faces=1, min_face_size=self.min_face_size)
         if prepared.error is not None:
             raise ImageError(prepared.error)
         if not prepared.crops:
