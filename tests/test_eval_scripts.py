@@ -14,7 +14,7 @@ from facerts.datasets import open_source
 from facerts.detection.detector import Detection
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import subject_counts
 from tests.scripts import load_script
 
 

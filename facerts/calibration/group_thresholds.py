@@ -115,6 +115,5 @@ def _errors(
 
 
 def _rate(rates: GroupRates, row: int) -> ErrorRate:
-    if not rates.trials[row]:
-        return ErrorRate(pairs=0, rate=None, ci95=None)
-    return ErrorRate(pairs=int(rates.trials[row]), rate=float(rates.rate[row]), ci95=rates.interval(row))
+    rate, ci95 = rates.measured(row)
+    return ErrorRate(pairs=int(rates.trials[row]), rate=rate, ci95=ci95)

@@ -20,8 +20,7 @@ from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs, count_pairs
 from facerts.metrics.error_versus_reject import pair_quality
 from facerts.metrics.group_rates import fmr_by_group, in_tail, share_by_group
-from facerts.metrics.intervals import Interval, resampled_rate_interval
-from facerts.metrics.resample import ResamplingUnit, subject_counts
+from facerts.metrics.intervals import Interval, ResamplingUnit, resampled_rate_interval, subject_counts
 from facerts.metrics.same_person import SamePerson, fit_same_person, quality_level
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,9 +71,7 @@ def calibrate(
     groups: Groups | None = None,
     non_faces: str | Path | Sequence[str | Path] | None = None,
     detector: FaceFinder | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int = 64,
+    **runtime: Any,
 ) -> CalibrationResult:
     """Choose thresholds on faces, measure their error rates, and write both into the model's description.
 
@@ -94,8 +93,7 @@ def calibrate(
         non_faces: images without a face, 112 x 112, to measure the share of them that the quality thresholds let
             through; anything that ``open_source`` accepts.
         detector: finds the faces in photos; None if the images are aligned crops.
-        providers: ONNX Runtime execution providers; None for the CPU.
-        threads: threads per batch; None leaves the choice to ONNX Runtime.
+        runtime: providers, threads and batch size, see ``load_embedder``.
 
     Examples:
         >>> from pathlib import Path
@@ -113,7 +111,7 @@ def calibrate(
     target = _check_target(path, path if out is None else Path(out))
     shares = _shares(KEEP if keep is None else keep, "a share of the faces to keep")
     rates = None if fmr is None else _shares(fmr, "a false match rate")
-    embedder = load_model(path, providers=providers, threads=threads, batch_size=batch_size)
+    embedder = load_model(path, **runtime)
     has_quality = _has_quality(embedder)
     for given, option in (
         (keep, "the shares to keep"),

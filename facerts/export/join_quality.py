@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
@@ -43,10 +42,7 @@ def join_quality(
     model: str | Path,
     quality: str | Path,
     out: str | Path,
-    *,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int = 64,
+    **runtime: Any,
 ) -> JoinedModel:
     """Write one ONNX file with the embedding of a recognizer and the quality of another model.
 
@@ -59,17 +55,16 @@ def join_quality(
         model: an ONNX recognizer with its description, a model pack, or the name of a shipped model.
         quality: an ONNX model with a quality and its description, or the name of a shipped model.
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
-        providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
+        runtime: providers, threads and batch size of the check, see ``load_embedder``.
     """
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
     check_target(out, path, quality_path)
-    options = {"providers": providers, "threads": threads, "batch_size": batch_size}
     with scratch_folder() as folder:
         pack_description = None
         if is_pack(path):
             path, pack_description = find_recognizer(path, folder)
-        recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
-        scorer = OnnxQuality(quality_path, **options)  # type: ignore[arg-type]
+        recognizer = load_embedder(path, description=pack_description, **runtime)
+        scorer = OnnxQuality(quality_path, **runtime)
         graph = load_graph(path, "joining models")
         batch = _common_batch(recognizer, scorer)
         graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
@@ -78,7 +73,7 @@ def join_quality(
         part = folder / "joined.onnx"
         content = graph.SerializeToString()
         part.write_bytes(content)
-        joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]
+        joined = OnnxEmbedder(out, content=content, description=description, **runtime)
         crops = check_crops()
         expected = replace(recognizer(crops), quality=scorer(crops))
         named = f"{recognizer.name} with the quality of {scorer.name}"

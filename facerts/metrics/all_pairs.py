@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.compared_pairs import ComparedPairs, count_pairs
-from facerts.metrics.intervals import Estimate, Interval, resampled_rate_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import Estimate, Interval, resampled_rate_interval, subject_counts
 from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
 
 BINS = 65536

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
+from facerts.metrics.intervals import ResamplingUnit, check_subjects, pair_weights, subject_counts
 from facerts.metrics.verification import check_pairs
 
 Floats = NDArray[np.float64]

@@ -125,8 +125,6 @@ class Scorer:
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
 
         Raises:
-            DataError: a folder, or another source of several images, has none.
-            ModelError: the model has no threshold for this share, or no quality to accept faces by.
             MissingModelError: an image is a photo, and the detector is not on this machine and cannot be downloaded.
 
         Examples:
@@ -350,17 +348,15 @@ class Scorer:
         self,
         pairs: Sequence[tuple[str | Path, str | Path]],
         *,
-        fmr: float | None = None,
-        threshold: float | None = None,
-        keep: Keep = None,
-        min_quality: float | None = None,
         progress: str = "",
+        **settings: Any,
     ) -> Iterator[Verification]:
         """As ``verify`` for many pairs of paths, in order; each image is read and embedded once.
 
-        Embeddings are kept in memory until the end, about 2 KB per image; images are not.
+        The settings are those of ``match_rule``. Embeddings are kept in memory until the end, about 2 KB per image;
+        images are not.
         """
-        rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
+        rule = self.match_rule(**settings)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
             lazy_images(Files("pairs", Path(), paths, None)),
@@ -469,7 +465,6 @@ class Scorer:
         Raises:
             ImageError: an image cannot be read or has no face, or is neither an aligned crop nor, with a detector, a
                 photo.
-            ModelError: an array of several crops has another data type.
             MissingModelError: as in ``score``.
 
         Examples:

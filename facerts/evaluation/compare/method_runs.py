@@ -166,8 +166,8 @@ def rows_of(
     return [row_of(method, score, columns, measure) for score in scores or (None,)]
 
 
-def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> bool:
-    """Mark the highest of every column where it is so by more than chance; returns whether any could be tested."""
+def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> str:
+    """Mark the highest of every column where it is so by more than chance; returns what a note says of that."""
     tested = False
     for column in columns:
         measured = [(cell, row) for row in rows if (cell := row.cells[column]) is not None]
@@ -179,7 +179,7 @@ def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> 
         if difference is not None:
             tested = True
             best.best = difference.ci95[0] > 0
-    return tested
+    return TESTED if tested else UNTESTED
 
 
 def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:

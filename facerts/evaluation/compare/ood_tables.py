@@ -9,8 +9,6 @@ from typing import Literal
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
 from facerts.evaluation.compare.method_runs import (
-    TESTED,
-    UNTESTED,
     MethodRow,
     MethodRuns,
     joined,
@@ -124,7 +122,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
         if sides.which == "all"
         else "The columns are those of the table of all faces."
     )
-    note = f"{counted} {read} {TESTED if tested else UNTESTED}"
+    note = f"{counted} {read} {tested}"
     faces = joined(sides.faces) if sides.which == "per_source" else "All faces"
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 

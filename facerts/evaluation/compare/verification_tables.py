@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
 from facerts.evaluation.compare.method_runs import (
-    TESTED,
     UNTESTED,
     MethodRow,
     MethodRuns,
@@ -88,7 +87,7 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     note = (
         "Accuracy by folds: each fold at the threshold that decides most pairs of the others rightly. "
         f"{counts}. {reading(methods, [section.interval for section in sections.values()])}{mean} "
-        f"{TESTED if tested else UNTESTED}"
+        f"{tested}"
     )
     return table_of("verification", "Verification accuracy", columns, rows, note)
 
@@ -114,11 +113,10 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")
 
     rows = [row_of(method, None, columns, measure) for method in methods]
-    tested = not every and mark_best(rows, columns, _paired(tested_as))
+    tested = UNTESTED if every else mark_best(rows, columns, _paired(tested_as))
     note = (
         f"{TAR_IN_WORDS}, on {'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
-        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} "
-        f"{TESTED if tested else UNTESTED}"
+        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} {tested}"
     )
     return table_of(
         "verification", f"Verification on {name}{', all pairs' if every else ''}", columns, rows, note
