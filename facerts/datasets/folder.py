@@ -16,7 +16,7 @@ from facerts.errors import DataError, ImageError
 from facerts.images import IMAGE_SUFFIXES, MAX_BYTES, decode
 from facerts.images.align import align
 from facerts.io.console import warn
-from facerts.io.files import read_file, regular
+from facerts.io.files import read_file, reading, regular
 
 # Of Synology, macOS, QNAP and Windows; others, such as .thumbnails, .@__thumb and .Trashes, are hidden.
 _OF_SYSTEMS = frozenset(("@eaDir", "@Recycle", "#recycle", "__MACOSX", "$RECYCLE.BIN", "lost+found"))
@@ -181,10 +181,8 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name. Not ``complete``, the
     error for a missing file comes only when it is read.
     """
-    try:
+    with reading(path):
         content = read_file(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path}: the list is UTF-16 text; save it as UTF-8")
     lines = [line.strip() for line in content.removeprefix(codecs.BOM_UTF8).splitlines()]
