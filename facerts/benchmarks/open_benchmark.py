@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.benchmarks.bin_sets import load_bin
 from facerts.benchmarks.heldout import pairs_of_people
 from facerts.benchmarks.ijb import is_ijb, load_ijb
 from facerts.benchmarks.listed import load_pair_list
@@ -18,6 +17,7 @@ from facerts.benchmarks.pair_layouts import (
     XQLFW_PAIRS,
     is_agedb,
     load_agedb,
+    load_bin,
     load_calfw,
     load_cfp,
     load_cplfw,

@@ -1,4 +1,4 @@
-"""Benchmarks of pairs in the layouts of their authors: variants of Labeled Faces in the Wild, CFP and AgeDB.
+"""Benchmarks of pairs in the layouts of their authors: variants of Labeled Faces in the Wild, CFP and AgeDB; .bin.
 
 Knoche et al., "Cross-Quality LFW", FG 2021, degrade some of the images and pair good images with poor ones;
 xqlfw_pairs.txt is written as LFW's pairs.txt.
@@ -35,6 +35,7 @@ from facerts.benchmarks.listed import (
     load_pair_list,
 )
 from facerts.benchmarks.pair_benchmark import PairBenchmark
+from facerts.datasets.bin_set import BinSet, write_bin
 from facerts.datasets.folder import is_image_name
 from facerts.errors import DataError
 
@@ -200,3 +201,24 @@ def load_agedb(folder: Path) -> PairBenchmark:
         return match["person"]
 
     return load_pair_list(folder / lists[0], name=AGEDB, subject_of=person)
+
+
+def load_bin(path: str | Path) -> PairBenchmark:
+    """Load a .bin set as a benchmark: pair i is images 2i and 2i + 1; ten equal runs of pairs are the folds."""
+    images = BinSet(Path(path))
+    count = len(images.same)
+    pairs = np.arange(2 * count, dtype=np.int64).reshape(-1, 2)
+    return PairBenchmark(images.name, images, pairs, images.same, equal_folds(count, str(path)))
+
+
+def save_bin(benchmark: PairBenchmark, path: str | Path) -> None:
+    """Write a pair benchmark as a .bin set: the encoded images, pair by pair, in the order of the folds."""
+    order = np.argsort(benchmark.folds, kind="stable")
+    runs = np.bincount(benchmark.folds)
+    if len(runs) != FOLDS or runs.min() != runs.max():
+        raise DataError(
+            f"{benchmark.name}: a .bin set must have {FOLDS} equal folds, but this benchmark has {runs.tolist()}"
+        )
+    pairs = benchmark.pairs[order]
+    images = (benchmark.images.read(int(index)) for index in pairs.reshape(-1))
+    write_bin(Path(path), images, benchmark.same[order].tolist())
