@@ -28,7 +28,7 @@ import numpy as np
 import skimage.data
 
 from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bin_sets import save_bin
+from facerts.benchmarks.pair_layouts import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.images import encode_png, fit_crop

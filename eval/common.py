@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.datasets import Source, open_source
 from facerts.errors import DataError
-from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import percentile_interval, subject_counts
 
 Counts = NDArray[np.float64]
 

@@ -33,8 +33,7 @@ from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.evaluation_options import EvaluationOptions, open_without
 from facerts.evaluation.fiqa.face_sets import FaceSet, open_face_sets
-from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
-from facerts.evaluation.fiqa.league import run_fiqa
+from facerts.evaluation.fiqa.league import FiqaOptions, run_fiqa
 from facerts.evaluation.fiqa.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
 from facerts.evaluation.image_groups import Groups, read_groups
 from facerts.hub.find import find_model

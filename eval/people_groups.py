@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from facerts.datasets import Source, Subset, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.metrics.clustering import group_agreement
-from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import percentile_interval, subject_counts
 from facerts.metrics.same_person import SamePerson
 from facerts.people import group_faces, same_person_of
 from facerts.people.neighbors import NEIGHBORS, similar_pairs

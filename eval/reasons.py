@@ -38,8 +38,7 @@ from facerts.embedding import FaceOutputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
-from facerts.metrics.intervals import percentile_interval, wilson
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import percentile_interval, subject_counts, wilson
 from facerts.metrics.verification import auroc
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, reasons

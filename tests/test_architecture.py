@@ -80,8 +80,8 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
     exported: Path, drawn_faces: Path, tmp_path: Path, kind: str
 ) -> None:
     from facerts.benchmarks import pairs_from_identities
-    from facerts.benchmarks.bin_sets import write_bin
     from facerts.datasets import open_source
+    from facerts.datasets.bin_set import write_bin
 
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=20, impostors=20, seed=0)
     images = [benchmark.images.read(int(i)) for i in benchmark.pairs.reshape(-1)]

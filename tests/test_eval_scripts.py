@@ -11,7 +11,7 @@ import skimage.data
 
 from facerts.datasets import open_source
 from facerts.images import encode_png
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import subject_counts
 from tests.detectors import Finds, face_at
 from tests.scripts import load_script
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.source import Source, Subset
 from facerts.errors import DataError
+from facerts.metrics.compared_pairs import count_pairs
 
 FOLDS = 10
 # Of a user's own faces: pairs of each kind, and images that they are drawn from.
@@ -33,20 +34,18 @@ def pairs_of_people(source: Source) -> PairBenchmark:
         source = Subset(source, np.flatnonzero(np.isin(source.labels, chosen)))
     benchmark = pairs_from_identities(source, genuine=PAIRS, impostors=PAIRS, seed=SEED, every_image=True)
     assert source.labels is not None  # otherwise there would be no pairs
-    sizes = np.bincount(source.labels)
-    every = len(source) * (len(source) - 1) // 2
-    together = int((sizes * (sizes - 1) // 2).sum())
+    genuine, impostors = count_pairs(source.labels)
     counts = (
-        (int(benchmark.same.sum()), together, "genuine"),
-        (int((~benchmark.same).sum()), every - together, "impostor"),
+        (int(benchmark.same.sum()), genuine, "genuine"),
+        (int((~benchmark.same).sum()), impostors, "impostor"),
     )
     shown = " and ".join(
         f"{'all ' if drawn == there else ''}{drawn:,}{'' if drawn == there else f' of {there:,}'} {kind} pairs"
         for drawn, there, kind in counts
     )
     notes.append(
-        f"Pairs are {shown} of its {len(sizes):,} people, drawn with seed {SEED} so that nobody is in two folds; "
-        "--all-pairs measures every pair."
+        f"Pairs are {shown} of its {len(source.identities):,} people, drawn with seed {SEED} so that nobody is in two "
+        "folds; --all-pairs measures every pair."
     )
     return replace(benchmark, notes=tuple(notes))
 

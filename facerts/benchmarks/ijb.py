@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.list_rows import numbered_lines
 from facerts.benchmarks.listed import count_notes
 from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
-from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.folder import LandmarkedFiles
 from facerts.errors import DataError
 
 META, IMAGES = "meta", "loose_crop"

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from facerts.errors import DataError
-from facerts.io.files import regular
+from facerts.io.files import reading, regular
 
 LABELS = {
     **dict.fromkeys(("1", "true", "same", "yes", "genuine", "match"), True),
@@ -67,12 +67,10 @@ class ListedPair:
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The non-blank lines of a text file, stripped, with their numbers from 1."""
     try:
-        with open(path, encoding="utf-8-sig", opener=regular) as file:
+        with reading(path), open(path, encoding="utf-8-sig", opener=regular) as file:
             for number, line in enumerate(file, 1):
                 if line := line.strip():
                     yield number, line
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text; save the list as UTF-8") from error
 

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.benchmarks.agedb import is_agedb, load_agedb
-from facerts.benchmarks.bin_sets import load_bin
-from facerts.benchmarks.cfp import FRONTAL, load_cfp
 from facerts.benchmarks.heldout import pairs_of_people
 from facerts.benchmarks.ijb import is_ijb, load_ijb
-from facerts.benchmarks.lfw import (
+from facerts.benchmarks.listed import load_pair_list
+from facerts.benchmarks.pair_benchmark import PairBenchmark
+from facerts.benchmarks.pair_layouts import (
     CALFW_PAIRS,
     CPLFW_PAIRS,
+    FRONTAL,
     XQLFW_PAIRS,
+    is_agedb,
+    load_agedb,
+    load_bin,
     load_calfw,
+    load_cfp,
     load_cplfw,
     load_xqlfw,
 )
-from facerts.benchmarks.listed import load_pair_list
-from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
 from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.datasets.open_source import open_source

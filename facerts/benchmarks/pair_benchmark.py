@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.metrics.resample import pair_subjects
+from facerts.metrics.intervals import pair_subjects
 
 
 @dataclass(frozen=True)

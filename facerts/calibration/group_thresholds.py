@@ -81,7 +81,7 @@ def _of_share(
             faces=int(accepted.trials[row]),
             people=None if accepted.people is None else int(accepted.people[row]),
             accepted=float(accepted.rate[row]),
-            ci95=(float(accepted.low[row]), float(accepted.high[row])),
+            ci95=accepted.interval(row),
             quality=own[row],
             errors={fmr: errors[row] for fmr, errors in single_errors.items()},
             own_errors={} if own[row] is None else {fmr: errors[row] for fmr, errors in own_errors.items()},
@@ -115,7 +115,5 @@ def _errors(
 
 
 def _rate(rates: GroupRates, row: int) -> ErrorRate:
-    if not rates.trials[row]:
-        return ErrorRate(pairs=0, rate=None, ci95=None)
-    ends = float(rates.low[row]), float(rates.high[row])
-    return ErrorRate(pairs=int(rates.trials[row]), rate=float(rates.rate[row]), ci95=ends)
+    rate, ci95 = rates.measured(row)
+    return ErrorRate(pairs=int(rates.trials[row]), rate=rate, ci95=ci95)

@@ -17,11 +17,10 @@ from facerts.datasets import Source, Subset
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.evaluation.similarity import compare_benchmark, compare_images
 from facerts.metrics.all_pairs import AllPairs
-from facerts.metrics.compared_pairs import ComparedPairs
+from facerts.metrics.compared_pairs import ComparedPairs, count_pairs
 from facerts.metrics.error_versus_reject import pair_quality
 from facerts.metrics.group_rates import fmr_by_group, in_tail, share_by_group
-from facerts.metrics.intervals import Interval, resampled_rate_interval
-from facerts.metrics.resample import ResamplingUnit, subject_counts
+from facerts.metrics.intervals import Interval, ResamplingUnit, resampled_rate_interval, subject_counts
 from facerts.metrics.same_person import SamePerson, fit_same_person, quality_level
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
@@ -53,7 +52,7 @@ def match_every_pair(
     notes = []
     if len(unique) < len(labels):
         notes.append(f"{len(labels) - len(unique)} duplicate images are left out of the pairs.")
-    rates, missing = reachable_rates(fmrs, *pairs_among(labels[unique]))
+    rates, missing = reachable_rates(fmrs, *count_pairs(labels[unique]))
     notes += missing
     if not rates:
         return None, None, notes
@@ -137,13 +136,6 @@ def reachable_rates(
     ]
 
 
-def pairs_among(labels: NDArray[np.integer]) -> tuple[int, int]:
-    """The number of genuine and of impostor pairs among images with these labels."""
-    sizes = np.bincount(labels).astype(np.int64)
-    genuine = int(np.sum(sizes * (sizes - 1)) // 2)
-    return genuine, len(labels) * (len(labels) - 1) // 2 - genuine
-
-
 def match_thresholds(
     pairs: ComparedPairs,
     fmrs: Sequence[float],
@@ -214,14 +206,11 @@ def _fmr_interval(pairs: ComparedPairs, threshold: float) -> Interval | None:
     if isinstance(pairs, AllPairs):
         if not in_tail(pairs, threshold):
             return None
-        rates = fmr_by_group(
-            pairs, np.zeros(len(pairs.people), dtype=np.int64), 1, threshold, replicates=REPLICATES
-        )
-        return float(rates.low[0]), float(rates.high[0])
+        everybody = np.zeros(len(pairs.people), dtype=np.int64)
+        return fmr_by_group(pairs, everybody, 1, threshold, replicates=REPLICATES).interval(0)
     accepted = pairs.tail >= threshold
     if pairs.people is None:
-        rates = share_by_group(accepted, np.zeros(len(accepted), dtype=np.int64), 1)
-        return float(rates.low[0]), float(rates.high[0])
+        return share_by_group(accepted, np.zeros(len(accepted), dtype=np.int64), 1).interval(0)
     first, second = (pairs.people[pairs.tail_pairs[:, side]] for side in (0, 1))
     people = int(pairs.people.max()) + 1
     weights = (drawn[first] * drawn[second] for drawn in subject_counts(people, REPLICATES, 0))

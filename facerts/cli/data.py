@@ -132,7 +132,7 @@ def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
         out: Path of the .bin file to write.
     """
     from facerts.benchmarks import open_benchmark
-    from facerts.benchmarks.bin_sets import save_bin
+    from facerts.benchmarks.pair_layouts import save_bin
 
     opened = open_benchmark(benchmark)
     save_bin(opened, out)

@@ -135,8 +135,7 @@ def fiqa(
     """
     from facerts.evaluation.evaluation_options import faces_of, open_without
     from facerts.evaluation.fiqa.face_sets import open_face_sets
-    from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
-    from facerts.evaluation.fiqa.league import run_fiqa
+    from facerts.evaluation.fiqa.league import FiqaOptions, run_fiqa
 
     options = inputs.evaluation(out, batches, keep_crops=False, flip=flip)
     face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)

@@ -91,8 +91,7 @@ def dedup(
     thresholds = thresholds or DedupThresholds()
     settings: dict[str, Any] = {"by": "hash", "identity_action": identity_action.value}
     if embedder is not None:
-        settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings()}
-        settings |= {"detector": detector and detector.identity}
+        settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings(detector)}
     with open_job(source, [out], settings) as job:
         key: _Bytes | _Embeddings = (
             _Bytes(source) if embedder is None else _Embeddings(job, embedder, thresholds, detector)
@@ -148,8 +147,7 @@ class _Embeddings:
         self._embeddings = embedder.embed(job.source, job.scratch, detector)
         self._thresholds = thresholds
         self._search = embedder.search
-        for index, problem in sorted(self._embeddings.unreadable.items()):
-            job.drop(index, "cannot be read", error=problem)
+        job.drop_unreadable(self._embeddings.unreadable)
 
     def drop_duplicates(self, job: CurationJob, labels: Labels) -> None:
         """Drop each image that is a duplicate of a better one with the same label."""

@@ -95,10 +95,11 @@ class SourceEmbedder:
         _embed(self.embedder, crops, folder, flip=self.flip)
         return _load(folder, len(crops))
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, detector: FaceFinder | None) -> dict[str, Any]:
         """The settings, for a report."""
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
-        return {"model": model, "flip": self.flip, "search": self.search}
+        identity = detector and detector.identity
+        return {"model": model, "flip": self.flip, "search": self.search, "detector": identity}
 
 
 def images_sha256(source: Source) -> str:

@@ -79,8 +79,7 @@ def exclude_overlap(
     if source.labels is None:
         raise DataError(f"{source.name}: there are no identities to exclude")
     benchmark = Joined([open_benchmark_images(path) for path in benchmarks])
-    settings = {"threshold": threshold, "single_images": single_images, **embedder.settings()}
-    settings |= {"detector": detector and detector.identity}
+    settings = {"threshold": threshold, "single_images": single_images, **embedder.settings(detector)}
     with open_job(source, [out], settings) as job:
         gallery = embedder.embed(benchmark, job.scratch, detector)
         job.report["benchmarks"] = {
@@ -90,8 +89,7 @@ def exclude_overlap(
             "notes": [] if detector else alignment_notes(benchmark),
         }
         embeddings = embedder.embed(source, job.scratch)
-        for index, problem in sorted(embeddings.unreadable.items()):
-            job.drop(index, "cannot be read", error=problem)
+        job.drop_unreadable(embeddings.unreadable)
         matches = _compare(job, embeddings, gallery, embedder, single_images)
         _drop_matches(job, benchmark, matches, threshold)
         job.write(out, source, job.kept)

@@ -211,6 +211,11 @@ class CurationJob:
         location, identity = self.source.location(index), identity_of(self.source, index)
         self._dropped.append({"image": location, "identity": identity, "reason": reason, **details})
 
+    def drop_unreadable(self, problems: Mapping[int, str]) -> None:
+        """Drop the images that could not be read, by their problems."""
+        for index, problem in sorted(problems.items()):
+            self.drop(index, "cannot be read", error=problem)
+
     def write(
         self,
         output: OutputSpec,

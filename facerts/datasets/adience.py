@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from facerts.datasets.folder import Files
 from facerts.errors import DataError
-from facerts.io.files import atomic_write, regular
+from facerts.io.files import atomic_write, reading, regular
 
 FOLDS = tuple(f"fold_{fold}_data.txt" for fold in range(5))
 COLUMNS = ("user_id", "original_image", "face_id", "age", "gender")
@@ -73,9 +73,9 @@ def _faces(folder: Path) -> list[AdienceFace]:
 
 def _read(path: Path, form: str) -> Iterator[AdienceFace]:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
+        with reading(path), open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
+            if path.stat().st_size > MAX_BYTES:
+                raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             header = next(reader, [])
             absent = [name for name in COLUMNS if name not in header]
@@ -95,8 +95,6 @@ def _read(path: Path, form: str) -> Iterator[AdienceFace]:
                 yield AdienceFace(
                     f"{form.format(user)}.{person}.{image}", person, known, _GENDERS.get(gender, "")
                 )
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a table of tab-separated columns in UTF-8 ({error})") from error
 

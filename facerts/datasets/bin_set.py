@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.io.files import atomic_write, regular
+from facerts.io.files import atomic_write, reading, regular
 from facerts.io.pickles import Buildable, Names, load_plain
 
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -157,10 +157,8 @@ class BinSet(Source):
         self._path = path
         self.labels, self.identities = None, ()
         try:
-            with open(path, "rb", opener=regular) as file:
+            with reading(path), open(path, "rb", opener=regular) as file:
                 content = load_plain(file, path.stat().st_size, _NAMES)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         except pickle.UnpicklingError as error:
             raise DataError(f"{path}: not a readable .bin set: {error}") from error
         if not (isinstance(content, tuple | list) and len(content) == 2):

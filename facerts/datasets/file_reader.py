@@ -7,7 +7,7 @@ from pathlib import Path
 
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES
-from facerts.io.files import regular
+from facerts.io.files import reading, regular
 
 
 class FileReader:
@@ -15,10 +15,8 @@ class FileReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with reading(path):
             self.size = path.stat().st_size
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         self._descriptor: int | None = None
         self._process: int | None = None
 

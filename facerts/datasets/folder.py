@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from facerts.datasets.source import Source
-from facerts.errors import DataError
-from facerts.images import IMAGE_SUFFIXES, MAX_BYTES
+from facerts.errors import DataError, ImageError
+from facerts.images import IMAGE_SUFFIXES, MAX_BYTES, decode
+from facerts.images.align import align
 from facerts.io.console import warn
-from facerts.io.files import read_file, regular
+from facerts.io.files import read_file, reading, regular
 
 # Of Synology, macOS, QNAP and Windows; others, such as .thumbnails, .@__thumb and .Trashes, are hidden.
 _OF_SYSTEMS = frozenset(("@eaDir", "@Recycle", "#recycle", "__MACOSX", "$RECYCLE.BIN", "lost+found"))
@@ -66,6 +69,36 @@ class Files(Source):
             raise DataError(f"{self.location(index)}: cannot be read ({error.strerror})") from error
         except ValueError as error:
             raise DataError(f"{self.location(index)}: not a valid file name ({error})") from error
+
+
+class LandmarkedFiles(Files):
+    """Image files below a folder, each with the five landmarks of its face, ``(N, 5, 2) float32`` in all.
+
+    They are x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
+    """
+
+    def __init__(self, name: str, root: Path, keys: Sequence[str], points: ArrayLike) -> None:
+        super().__init__(name, root, keys, None)
+        self.points: NDArray[np.float32] = np.asarray(points, dtype=np.float32)
+        if self.points.shape != (len(keys), 5, 2):
+            raise ValueError(f"{len(keys)} images need points of shape ({len(keys)}, 5, 2)")
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        """The image aligned by its landmarks, ``(112, 112, 3) uint8`` RGB."""
+        where = self.location(index)
+        image = decode(self.read(index), where=where)
+        try:
+            return align(image, self.points[index])
+        except ImageError as error:
+            raise ImageError(f"{where}: cannot be aligned, {error}") from error
+
+    def crop_identity(self) -> str:
+        return f"landmarks {hashlib.sha256(self.points.tobytes()).hexdigest()}"
+
+    def face_size(self, index: int) -> float:
+        """Distance between the eyes in pixels, before alignment."""
+        left, right = self.points[index, :2]
+        return float(np.hypot(*(right - left)))
 
 
 def open_folder(path: Path) -> Files:
@@ -148,10 +181,8 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name. Not ``complete``, the
     error for a missing file comes only when it is read.
     """
-    try:
+    with reading(path):
         content = read_file(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path}: the list is UTF-16 text; save it as UTF-8")
     lines = [line.strip() for line in content.removeprefix(codecs.BOM_UTF8).splitlines()]

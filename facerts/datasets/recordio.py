@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from facerts.datasets.file_reader import FileReader
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES
-from facerts.io.files import read_file
+from facerts.io.files import read_file, reading
 
 MAGIC = 0xCED7230A
 MAX_PART_BYTES = (1 << 29) - 1
@@ -190,10 +190,8 @@ def _padding(length: int) -> int:
 
 def _read_index(path: Path) -> NDArray[np.int64]:
     """``(R, 2)`` keys and offsets from lines of "KEY<tab>OFFSET"."""
-    try:
+    with reading(path):
         text = read_file(path).decode("ascii", "replace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(

@@ -160,11 +160,7 @@ class PhotoSearch:
         return levels
 
     def _find(self, levels: list[_Level], turns: int = 0) -> list[Detection]:
-        """The faces of all levels, each from the finest level for which it is not too large.
-
-        Args:
-            turns: how many times the photo is turned counterclockwise by 90 degrees.
-        """
+        """Faces after so many turns of 90° counterclockwise, each from the finest level where it is not too large."""
         passes = [(level.largest, faces) for level in levels for faces in self._passes(level, turns)]
         if len(passes) == 1:
             return passes[0][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError, MissingExtraError
 from facerts.io.files import sha256_file
@@ -19,6 +19,8 @@ from facerts.io.npz import NUMBER_BYTES, TEXT_BYTES, memory_limit, read_npz
 
 Floats = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
+# The components of a path.
+Parts = tuple[str, ...]
 
 # Plural in the files of `facerts embed` and results, singular as the name of a column.
 NAMES = ("names", "paths", "name", "path")
@@ -29,6 +31,41 @@ VARIANCE = "variance"
 
 # Smaller differences of a length from 1 are rounding errors, as in embeddings stored as float16.
 UNIT_TOLERANCE = 1e-3
+
+
+def name_parts(name: str) -> Parts:
+    """The components of a path, with slashes or backslashes."""
+    return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def rows_of_images(names: Sequence[Parts], keys: Sequence[str]) -> list[list[int]]:
+    """The rows of each image: those named by its key, or else those whose names end with it.
+
+    Endings are compared path component by path component: ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. A row
+    that ends with several keys belongs to the longest of them. Names are in components, see ``name_parts``.
+
+    Examples:
+        >>> rows_of_images([name_parts(name) for name in ("/lfw/Ann/1.jpg", "2.jpg")], ["2.jpg", "Ann/1.jpg", "3.jpg"])
+        [[1], [0], []]
+    """
+    key_parts = [name_parts(key) for key in keys]
+    named = defaultdict(list)
+    for row, name in enumerate(names):
+        named[name].append(row)
+    ending = _rows_by_ending(names, key_parts)
+    return [named.get(parts) or ending.get(parts, []) for parts in key_parts]
+
+
+def _rows_by_ending(names: Sequence[Parts], keys: Sequence[Parts]) -> dict[Parts, list[int]]:
+    wanted = set(keys)
+    depths = sorted({len(key) for key in wanted}, reverse=True)
+    rows = defaultdict(list)
+    for row, name in enumerate(names):
+        endings = (name[-depth:] for depth in depths if depth <= len(name))
+        ending = next((ending for ending in endings if ending in wanted), None)
+        if ending is not None:
+            rows[ending].append(row)
+    return rows
 
 
 class EmbeddingTable:
@@ -128,10 +165,6 @@ def load_table(path: str | Path) -> EmbeddingTable:
 
     Args:
         path: the .npz or .parquet file; nothing in it is unpickled.
-
-    Raises:
-        DataError: the file is missing or unreadable, has wrong shapes, or has a row that is not a valid embedding.
-        MissingExtraError: the file is Parquet and pyarrow is not installed.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".parquet": _read_parquet}

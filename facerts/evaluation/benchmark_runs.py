@@ -16,7 +16,7 @@ from facerts.benchmarks.pair_benchmark import repeated_images
 from facerts.benchmarks.template_benchmark import TemplateBenchmark, templates_from_identities
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.folder import LandmarkedFiles
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable

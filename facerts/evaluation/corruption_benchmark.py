@@ -295,9 +295,7 @@ def _score(
         return float(np.mean(unchanged < value) * 100) if found is None else found
 
     return CorruptedScore(
-        p5=percentiles.p5,
-        p50=percentiles.p50,
-        p95=percentiles.p95,
+        **dict(percentiles),
         auroc=[auroc(np.concatenate([unchanged, values]), flags) for values in changed],
         kept=[float(np.mean(values >= threshold.value)) for values in steps],
         percentile=[percentile(median) for median in percentiles.p50],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +67,7 @@ def groups_of(
     compared: Mapping[str, MatchedPairs] | None = None,
     min_images: int = MIN_IMAGES,
     notes: Sequence[str] = (),
-    replicates: int | None = None,
-    seed: int = 0,
+    **resampling: Any,
 ) -> GroupsResult:
     """Accepted shares, FNMR and FMR by group, for every attribute.
 
@@ -81,7 +80,7 @@ def groups_of(
         thresholds: given thresholds by quality, instead.
         compared: all pairs and a match threshold by recognizer.
         min_images: images that a group needs to be called the worst or the best; for FNMR also genuine pairs.
-        replicates: number of bootstrap replicates, see ``share_by_group``.
+        resampling: number of replicates and seed, see ``share_by_group``.
     """
     given = thresholds or {}
     minimums = {
@@ -100,8 +99,7 @@ def groups_of(
                 np.where(there, grouping.group, -1),
                 len(grouping.names),
                 people,
-                replicates=replicates,
-                seed=seed,
+                **resampling,
             )
             accepted[name] = AcceptedByGroup(
                 threshold=minimums[name],
@@ -113,7 +111,7 @@ def groups_of(
                         images=int(rates.trials[row]),
                         people=None if rates.people is None else int(rates.people[row]),
                         accepted=float(rates.rate[row]),
-                        ci95=(float(rates.low[row]), float(rates.high[row])),
+                        ci95=rates.interval(row),
                         median=float(np.median(quality[there & (grouping.group == row)])),
                     )
                     for row, label in enumerate(grouping.names)
@@ -129,8 +127,7 @@ def groups_of(
                 threshold,
                 grouping,
                 min_images=min_images,
-                replicates=replicates,
-                seed=seed,
+                **resampling,
             )
             try:
                 every_pair = errors()
@@ -165,33 +162,27 @@ def errors_by_group(
     *,
     kept: NDArray[np.bool_] | None = None,
     min_images: int = MIN_IMAGES,
-    replicates: int | None = None,
-    seed: int = 0,
+    **resampling: Any,
 ) -> ErrorsByGroup:
     """FNMR and FMR of the pairs inside each group, and of all pairs; see ``fnmr_by_group`` and ``fmr_by_group``."""
     number = len(grouping.names)
-    fnmr, fmr = (
-        measure(pairs, grouping.group, number, threshold, kept=kept, replicates=replicates, seed=seed)
-        for measure in (fnmr_by_group, fmr_by_group)
-    )
-    one_group = np.zeros(len(grouping.group), dtype=np.int64)
-    all_fnmr, all_fmr = (
-        measure(pairs, one_group, 1, threshold, kept=kept, replicates=replicates, seed=seed)
+    everybody = np.zeros(len(grouping.group), dtype=np.int64), 1
+    fnmr, fmr, all_fnmr, all_fmr = (
+        measure(pairs, *groups, threshold, kept=kept, **resampling)
+        for groups in ((grouping.group, number), everybody)
         for measure in (fnmr_by_group, fmr_by_group)
     )
     inside = grouping.group if kept is None else grouping.group[kept]
     images = np.bincount(inside[inside >= 0], minlength=number)
+    large = images >= min_images
     enough = fmr.trials * np.nan_to_num(all_fmr.rate[0]) >= MIN_FALSE_MATCHES - 1e-9
     return ErrorsByGroup(
         everybody=_errors(len(inside), all_fnmr, all_fmr, 0),
         groups={label: _errors(int(images[row]), fnmr, fmr, row) for row, label in enumerate(grouping.names)},
         fnmr_contrast=_contrast(
-            grouping.names,
-            fnmr,
-            (images >= min_images) & (fnmr.trials >= min_images),
-            high_is_worse=True,
+            grouping.names, fnmr, large & (fnmr.trials >= min_images), high_is_worse=True
         ),
-        fmr_contrast=_contrast(grouping.names, fmr, (images >= min_images) & enough, high_is_worse=True),
+        fmr_contrast=_contrast(grouping.names, fmr, large & enough, high_is_worse=True),
     )
 
 
@@ -208,13 +199,8 @@ def _errors(images: int, fnmr: GroupRates, fmr: GroupRates, row: int) -> GroupEr
 
 
 def _rate(rates: GroupRates, row: int) -> PairRate:
-    there = bool(rates.trials[row])
-    return PairRate(
-        pairs=int(rates.trials[row]),
-        errors=int(rates.events[row]),
-        rate=float(rates.rate[row]) if there else None,
-        ci95=(float(rates.low[row]), float(rates.high[row])) if there else None,
-    )
+    rate, ci95 = rates.measured(row)
+    return PairRate(pairs=int(rates.trials[row]), errors=int(rates.events[row]), rate=rate, ci95=ci95)
 
 
 def _contrast(
@@ -223,12 +209,5 @@ def _contrast(
     contrast = extremes(rates, comparable, high_is_worse=high_is_worse)
     if contrast is None:
         return None
-    return GroupContrast(
-        worst=names[contrast.worst],
-        best=names[contrast.best],
-        difference=contrast.difference,
-        difference_ci95=contrast.difference_ci95,
-        ratio=contrast.ratio,
-        ratio_ci95=contrast.ratio_ci95,
-        over_mean=contrast.over_mean,
-    )
+    named = {"worst": names[contrast.worst], "best": names[contrast.best]}
+    return GroupContrast.model_validate(vars(contrast) | named)

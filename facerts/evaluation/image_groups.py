@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.image_names import Parts, name_parts, rows_of_images
+from facerts.embedding.embedding_table import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
 from facerts.io.console import printable
 from facerts.io.files import regular

@@ -17,14 +17,14 @@ from facerts.evaluation.results.reject_result import ReliabilitySection
 from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.io.console import printable
 from facerts.io.redact import redacted_path
+from facerts.metrics.intervals import Interval
 
 
 class Measured(NamedTuple):
-    """A number and the ends of its 95% interval."""
+    """A number, with its 95% interval where there is one."""
 
     value: float
-    low: float
-    high: float
+    ci95: Interval | None
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def mean_of(each: Sequence[Measured]) -> Measured:
     Medicine 2008), which takes the benchmarks as independent; those that share people are not quite.
     """
     value = math.fsum(one.value for one in each) / len(each)
-    down = math.hypot(*(one.value - one.low for one in each)) / len(each)
-    up = math.hypot(*(one.high - one.value for one in each)) / len(each)
-    return Measured(value, value - down, value + up)
+    distances = [(one.value - one.ci95[0], one.ci95[1] - one.value) for one in each if one.ci95 is not None]
+    down, up = (math.hypot(*side) / len(each) for side in zip(*distances, strict=True))
+    return Measured(value, (value - down, value + up))
 
 
 def by_cosine(section: VerificationResult | ReliabilitySection) -> bool:

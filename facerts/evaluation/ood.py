@@ -122,11 +122,7 @@ def _by(
     inside, outside = (np.concatenate([scored[name] for name in names]) for names in (faces, others))
     pooled = separation_numbers(inside, outside)
     return OodScore(
-        auroc=pooled.auroc,
-        aupr=pooled.aupr,
-        fpr95=pooled.fpr95,
-        tnr_at_tpr=pooled.tnr_at_tpr,
-        ci95=pooled.ci95,
+        **dict(pooled),
         per_source={name: separation_numbers(scored[name], outside) for name in faces},
         per_out_source={name: separation_numbers(inside, scored[name]) for name in others},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from facerts.evaluation.results.verification_result import (
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
 from facerts.metrics.intervals import Interval
-from facerts.metrics.pair_intervals import share_interval, verification_intervals
+from facerts.metrics.pair_intervals import PairIntervals, share_interval, verification_intervals
 from facerts.metrics.pooling import pool, ranked_weights
 from facerts.metrics.verification import ROC, OperatingPoint, pair_cosine, reachable, roc, ten_fold_accuracy
 
@@ -70,11 +71,10 @@ def verification_of(
     curve = roc(scores, same)
     rates = wanted_fars(fars, curve.impostors, benchmark.name)
     intervals = verification_intervals(scores, same, rates, subjects=subjects)
-    section = VerificationResult(
-        pairs=len(scores),
-        genuine=curve.genuine,
-        impostors=curve.impostors,
-        images=len(benchmark.images),
+    section = _section(
+        benchmark,
+        curve,
+        intervals,
         subjects=None if labels is None else len(np.unique(labels)),
         flip=flip,
         similarity=similarity.name,
@@ -83,12 +83,7 @@ def verification_of(
             fold_std=accuracy.fold_std,
             ci95=share_interval(right, same, subjects=subjects),
         ),
-        auroc=curve.auroc(),
-        eer=curve.eer(),
         ci95=VerificationIntervals(auroc=intervals.auroc, eer=intervals.eer),
-        tar_at_far={rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in rates},
-        interval=f"bootstrap over {intervals.unit}",
-        notes=list(benchmark.notes),
     )
     arrays: Arrays = {
         "scores": scores.astype(np.float32),
@@ -227,38 +222,34 @@ def template_verification_of(
             f"{benchmark.name}: verification needs genuine and impostor pairs of templates, "
             f"but there are {genuine} and {len(same) - genuine}"
         )
-    return {
-        name: _section(templates, benchmark, fars, flip, replicates)
-        for name, templates in pooled(outputs, benchmark).items()
-    }
+    sections = {}
+    for name, templates in pooled(outputs, benchmark).items():
+        scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
+        curve = roc(scores, same)
+        targets = reachable(fars, curve.impostors)
+        intervals = verification_intervals(scores, same, targets, replicates=replicates)
+        settings = {"flip": flip, "similarity": COSINE.name, "accuracy": None}
+        sections[name] = _section(
+            benchmark, curve, intervals, templates=len(templates), subjects=None, **settings
+        )
+    return sections
 
 
 def _section(
-    templates: NDArray[np.float32],
-    benchmark: TemplateBenchmark,
-    fars: Sequence[float],
-    flip: bool | None,
-    replicates: int | None,
+    benchmark: PairBenchmark | TemplateBenchmark, curve: ROC, intervals: PairIntervals, **fields: Any
 ) -> VerificationResult:
-    scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
-    curve = roc(scores, benchmark.same)
-    targets = reachable(fars, curve.impostors)
-    intervals = verification_intervals(scores, benchmark.same, targets, replicates=replicates)
+    """What listed pairs tell, whether of images or of templates, with further ``fields``."""
     return VerificationResult(
-        pairs=len(scores),
+        pairs=len(benchmark.pairs),
         genuine=curve.genuine,
         impostors=curve.impostors,
         images=len(benchmark.images),
-        templates=len(templates),
-        subjects=None,
-        flip=flip,
-        similarity=COSINE.name,
-        accuracy=None,
         auroc=curve.auroc(),
         eer=curve.eer(),
         tar_at_far={
-            rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in targets
+            rate_name(far): point(curve.tar_at_far(far), ci95) for far, ci95 in intervals.tar_at_far.items()
         },
-        interval="bootstrap over pairs",
+        interval=f"bootstrap over {intervals.unit}",
         notes=list(benchmark.notes),
+        **fields,
     )

@@ -14,8 +14,7 @@ from facerts.errors import DataError
 from facerts.evaluation.pair_verification import pooled
 from facerts.evaluation.results.identification_result import FnirAtFpir, GallerySearch, RankRate
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
-from facerts.metrics.intervals import resampled_rate_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import resampled_rate_interval, subject_counts
 from facerts.metrics.verification import reachable
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from facerts.curation.pairwise import EmbeddingSubset, nearest_before
 from facerts.errors import DataError
 from facerts.galleries.enrollments import Enrollments, best_images, number_or_none
-from facerts.io.files import regular
+from facerts.io.files import reading, regular
 from facerts.io.json_file import parse_json
 from facerts.scoring.reasons import NOT_A_FACE
 from facerts.scoring.sinks import from_cell
@@ -311,15 +311,13 @@ def _alike(
 def read_findings(path: Path) -> list[Listed]:
     """The people and images that a report of a check lists."""
     try:
-        if path.stat().st_size > MAX_REPORT_BYTES:
-            raise DataError(
-                f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
-            )
-        with open(path, encoding="utf-8", newline="", opener=regular) as file:
+        with reading(path), open(path, encoding="utf-8", newline="", opener=regular) as file:
+            if path.stat().st_size > MAX_REPORT_BYTES:
+                raise DataError(
+                    f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
+                )
             json = path.suffix == ".jsonl"
             rows = [parse_json(line, path) for line in file if line.strip()] if json else _csv_rows(file)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
     for row in rows:

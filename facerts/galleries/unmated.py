@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.metrics.intervals import Interval, percentile_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import Interval, percentile_interval, subject_counts
 
 # The tail: the highest tenth of the scores, but at least this many, as a mean of fewer is too uncertain.
 TAIL = 0.1

@@ -121,6 +121,7 @@ def run_job_on_ray(
                 advance(len(job.span(result["block"])))
 
 
+@dataclass
 class BlockScorer:
     """The worker: scores blocks with a model and images that it opens for the first block; see ``run_job_on_ray``.
 
@@ -129,21 +130,12 @@ class BlockScorer:
     the calling process.
     """
 
-    def __init__(
-        self,
-        open_scorer: Callable[[], Scorer],
-        open_source: Callable[[], Source],
-        task: Task,
-        threads: int,
-        folder: str,
-        expected: dict[str, Any],
-    ) -> None:
-        self._open_scorer = open_scorer
-        self._open_source = open_source
-        self._task = task
-        self._threads = threads
-        self._folder = folder
-        self._expected = expected
+    open_scorer: Callable[[], Scorer]
+    open_source: Callable[[], Source]
+    task: Task
+    threads: int
+    folder: str
+    expected: dict[str, Any]
 
     def __call__(self, span: dict[str, Any]) -> dict[str, Any]:
         """The rows of a block and the states of its files, as JSON, or an error.
@@ -153,7 +145,7 @@ class BlockScorer:
         try:
             scorer, source = self._opened
             (block,) = score_spans(
-                scorer, source, [range(span["start"], span["stop"])], self._task, workers=self._threads
+                scorer, source, [range(span["start"], span["stop"])], self.task, workers=self.threads
             )
         except Error as error:
             message = f"{error} (in a worker on {socket.gethostname()})"
@@ -168,21 +160,21 @@ class BlockScorer:
     @cached_property
     def _opened(self) -> tuple[Scorer, Source]:
         try:
-            os.chdir(self._folder)
+            os.chdir(self.folder)
         except OSError as error:
             raise Error(
-                f"{self._folder}: not a folder on this machine ({error.strerror}); run the command in a folder on "
+                f"{self.folder}: not a folder on this machine ({error.strerror}); run the command in a folder on "
                 "storage shared by all machines"
             ) from error
-        cv2.setNumThreads(self._threads)
-        scorer, source = self._open_scorer(), self._open_source()
+        cv2.setNumThreads(self.threads)
+        scorer, source = self.open_scorer(), self.open_source()
         actual = {
             "facerts": __version__,
             **scorer.settings(),
             "images": len(source),
             "images_sha256": names_sha256(source),
         }
-        different = [name for name, value in actual.items() if value != self._expected[name]]
+        different = [name for name, value in actual.items() if value != self.expected[name]]
         if different:
             raise Error(
                 f"{', '.join(different)} on this machine differ from the machine that started the run; all machines "

@@ -96,7 +96,6 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
         Raises:
             ImageError: an image cannot be read or has no face, and ``unreadable="error"``.
-            Error: ``X`` is not a list of images; or see ``fit``.
         """
         embedding, quality = self._embed(X)
         return np.column_stack([embedding, quality]) if self.quality == "column" else embedding

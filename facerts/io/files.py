@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from facerts.errors import Error, LockedError, WriteError
+from facerts.errors import DataError, Error, LockedError, WriteError
 
 # What to do about an error; about every other one, to free up space.
 ADVICE = {
@@ -55,6 +55,15 @@ def writing(path: str | Path, *, advice: str = "") -> Iterator[None]:
             raise
         advice = advice or ADVICE.get(error.errno or 0, "free up space or choose another location")
         raise WriteError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from error
+
+
+@contextmanager
+def reading(path: str | Path, error: type[Error] = DataError) -> Iterator[None]:
+    """Turn an OSError of the block into an error that names what is read."""
+    try:
+        yield
+    except OSError as reason:
+        raise error(f"{path}: cannot be read ({reason.strerror})") from reason
 
 
 @contextmanager

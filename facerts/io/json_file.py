@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import DataError, Error
-from facerts.io.files import read_file
+from facerts.io.files import read_file, reading
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
@@ -22,11 +22,8 @@ def _escaped(text: str) -> str:
 
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
     """Read a JSON file."""
-    try:
-        content = read_file(path)
-    except OSError as reason:
-        raise error(f"{path}: cannot be read ({reason.strerror})") from reason
-    return parse_json(content, path, error=error)
+    with reading(path, error):
+        return parse_json(read_file(path), path, error=error)
 
 
 def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataError) -> Any:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.metrics.compared_pairs import ComparedPairs
-from facerts.metrics.intervals import Interval, resampled_rate_interval
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.compared_pairs import ComparedPairs, count_pairs
+from facerts.metrics.intervals import Estimate, Interval, resampled_rate_interval, subject_counts
 from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
 
 BINS = 65536
@@ -154,9 +153,8 @@ def all_pairs(
     vectors = np.asarray(embedding, dtype=np.float32)
     people, numbers = np.unique(np.asarray(subjects), return_inverse=True)
     check_unit(vectors, len(numbers))
-    sizes = np.bincount(numbers)
-    impostors = (len(numbers) ** 2 - int(np.sum(sizes.astype(np.int64) ** 2))) // 2
-    if len(people) < 2 or sizes.max() < 2:
+    alike, impostors = count_pairs(numbers)
+    if len(people) < 2 or not alike:
         raise ValueError("all pairs need at least two people, and two images of one of them")
     order = np.argsort(numbers, kind="stable")
     vectors, labels = vectors[order], numbers[order]
@@ -211,9 +209,7 @@ def compare_all(
     progress: Callable[[int], None] | None = None,
 ) -> AllPairs:
     """``all_pairs`` with a longer tail, for the thresholds of replicates."""
-    sizes = np.unique(people, return_counts=True)[1].astype(np.int64)
-    impostors = (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
-    tail = int(min(max(MIN_TAIL, REJECT_SHARE * impostors), MAX_REJECT_TAIL))
+    tail = int(min(max(MIN_TAIL, REJECT_SHARE * count_pairs(people)[1]), MAX_REJECT_TAIL))
     return all_pairs(embedding, people, tail=tail, progress=progress)
 
 
@@ -227,6 +223,21 @@ def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
         raise ValueError(f"embedding {wrong[0]} has length {length[wrong[0]]:g}, not 1")
 
 
+def tar_estimates(
+    pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
+) -> dict[float, Estimate]:
+    """TAR at each FAR, with replicates that draw the same people whatever the scores."""
+    units = pairs.genuine_units
+    drawn_tars = []
+    for limits, drawn in pairs.resampled(fars, replicates=replicates, seed=seed):
+        if (weights := drawn[units]).any():
+            drawn_tars.append([np.average(pairs.genuine > limit, weights=weights) for limit in limits])
+    columns = np.array(drawn_tars, dtype=np.float64).reshape(-1, len(fars)).T
+    return {
+        far: Estimate(pairs.tar_at_far(far).tar, column) for far, column in zip(fars, columns, strict=True)
+    }
+
+
 def far_intervals(
     pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
 ) -> dict[float, Interval]:
@@ -234,18 +245,12 @@ def far_intervals(
 
     At 0 and 1 they extend to 3 / n (``resampled_rate_interval``), n the people with genuine pairs.
     """
+    people = len(np.unique(pairs.genuine_units))
     inside = [far for far in fars if pairs.in_tail(far)]
-    units = pairs.genuine_units
-    tars: dict[float, list[float]] = {far: [] for far in inside}
-    for limits, drawn in pairs.resampled(inside, replicates=replicates, seed=seed):
-        if not (weights := drawn[units]).any():
-            continue
-        for far, limit in zip(inside, limits, strict=True):
-            tars[far].append(float(np.average(pairs.genuine > limit, weights=weights)))
-    people = len(np.unique(units))
+    estimates = tar_estimates(pairs, inside, replicates=replicates, seed=seed)
     return {
-        far: resampled_rate_interval(np.array(values), pairs.tar_at_far(far).tar, people)
-        for far, values in tars.items()
+        far: resampled_rate_interval(estimate.replicates, estimate.value, people)
+        for far, estimate in estimates.items()
     }
 
 

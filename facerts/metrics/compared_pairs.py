@@ -9,10 +9,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
+from facerts.metrics.intervals import ResamplingUnit, check_subjects, pair_weights, subject_counts
 from facerts.metrics.verification import check_pairs
 
 Floats = NDArray[np.float64]
+
+
+def count_pairs(people: ArrayLike) -> tuple[int, int]:
+    """The number of genuine and of impostor pairs among all images, from the ``(N,)`` person of each."""
+    sizes = np.unique(np.asarray(people), return_counts=True)[1].astype(np.int64)
+    images, genuine = int(sizes.sum()), int(np.sum(sizes * (sizes - 1)) // 2)
+    return genuine, images * (images - 1) // 2 - genuine
 
 
 @dataclass(frozen=True, kw_only=True)

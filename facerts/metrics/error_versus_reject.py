@@ -90,7 +90,7 @@ def error_versus_reject(
         qualities: ``(N,)`` qualities of the images by label, higher is better. The best possible order is added as
             "oracle": each pair's own score.
         replicates: B, number of bootstrap replicates, each with its own threshold. An image counts as often as its
-            person was drawn (once if people are unknown), a pair as in ``resample``.
+            person was drawn (once if people are unknown), a pair as in ``pair_weights``.
         seed: seed of the bootstrap. What is drawn does not depend on the scores, so that the replicates of several
             recognizers on the same pairs can be averaged and subtracted one by one.
         thresholds_on: the same pairs of other images of the same people, whose scores determine the thresholds; None

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import AllPairs
-from facerts.metrics.intervals import Interval, resampled_rate_interval, wilson
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.intervals import Interval, resampled_rate_interval, subject_counts, wilson
 
 REPLICATES = 1000
 # A replicate takes a pass over all images or accepted pairs, so fewer are computed for large sets.
@@ -47,6 +46,14 @@ class GroupRates:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     replicates: NDArray[np.float64]
+
+    def interval(self, group: int) -> Interval:
+        """The 95% interval of a group's rate."""
+        return float(self.low[group]), float(self.high[group])
+
+    def measured(self, group: int) -> tuple[float, Interval] | tuple[None, None]:
+        """A group's rate and its 95% interval; None without trials."""
+        return (float(self.rate[group]), self.interval(group)) if self.trials[group] else (None, None)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Intervals of verification metrics, for thousands of pairs or tens of millions.
 
-A bootstrap replicate (see ``resample``) is a weighted ROC. Scores are put into bins that end at impostor scores: each
+A bootstrap replicate (see ``intervals``) is a weighted ROC. Scores are put into bins that end at impostor scores: each
 of the highest thousand has its own bin, and below that a bin has at most 0.2% of the impostors above it. So a
 replicate takes one pass over the impostors, or none if pairs are resampled, and its false accept rates have a relative
 error of at most 0.2%; with up to a thousand distinct impostor scores they are exact.
@@ -15,8 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.intervals import Interval, resampled_rate_interval
-from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
+from facerts.metrics.intervals import (
+    Interval,
+    ResamplingUnit,
+    check_subjects,
+    pair_weights,
+    resampled_rate_interval,
+    subject_counts,
+)
 from facerts.metrics.verification import ROC, check_pairs, roc
 
 REPLICATES = 1000

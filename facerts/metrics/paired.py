@@ -17,9 +17,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import Interval, ResamplingUnit, Weights, pair_weights, percentile_interval
 from facerts.metrics.pair_intervals import class_mean
-from facerts.metrics.resample import ResamplingUnit, Weights, pair_weights
 from facerts.metrics.verification import check_pairs, ten_fold_accuracy
 
 Statistic = Callable[[Weights], float]

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from facerts.errors import ModelError, documentation_page, problems_text
-from facerts.io.files import atomic_write, read_file, regular
+from facerts.io.files import atomic_write, read_file, reading, regular
 from facerts.io.json_file import parse_json
 from facerts.onnx.session import metadata_of, open_session
 from facerts.onnx.wire import replace_entry
@@ -329,11 +329,8 @@ def parse_description(text: str | bytes, where: str) -> Description:
 
 def read_description(path: Path) -> Description:
     """Read a description from a JSON file."""
-    try:
-        text = read_file(path)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
-    return parse_description(text, str(path))
+    with reading(path, ModelError):
+        return parse_description(read_file(path), str(path))
 
 
 def find_description(model: Path, metadata: dict[str, str]) -> Description:

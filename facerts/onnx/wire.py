@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from facerts.errors import ModelError
-from facerts.io.files import atomic_write, read_file
+from facerts.io.files import atomic_write, read_file, reading
 
 # Wire types, and the payload sizes of those with a fixed size.
 VARINT, LENGTH = 0, 2
@@ -118,10 +118,8 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     """
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)
-    try:
+    with reading(path, ModelError):
         content = read_file(path)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     entries = _entries(WireReader(content, path), key)
     size = len(content) + len(entry) - sum(field.end - field.start for field in entries)
     if size > MAX_FILE:

@@ -306,7 +306,7 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
             continue
         look: Any = {"color": color(number), "clip_on": False}
         x, y = (_center(numbers) for numbers in zip(*points, strict=True))
-        draw_points(axes, x.value, y.value, x_ends=(x.low, x.high), y_ends=(y.low, y.high), **look)
+        draw_points(axes, x.value, y.value, x_ends=x.ci95, y_ends=y.ci95, **look)
         if len(points) > 1:
             values = [(auroc.value, accuracy.value) for auroc, accuracy in points]
             axes.plot(*zip(*values, strict=True), "o", markersize=2.5, alpha=0.6, **look)
@@ -324,7 +324,7 @@ def _center(runs: Sequence[Measured]) -> Measured:
     if len(runs) == 1:
         return runs[0]
     values = [run.value for run in runs]
-    return Measured(fmean(values), min(values), max(values))
+    return Measured(fmean(values), (min(values), max(values)))
 
 
 def accepted_by_group(groups: AttributeGroups) -> str:

@@ -11,13 +11,13 @@ from facerts.evaluation.results.groups_result import (
     MatchingByGroup,
     PairRate,
 )
-from facerts.metrics.intervals import Interval
 from facerts.report.table import (
     NONE,
     Cell,
     Table,
     count,
     interval,
+    measured,
     percent,
     points,
     points_interval,
@@ -91,7 +91,7 @@ def group_findings(attribute: str, groups: AttributeGroups) -> Iterator[str]:
             yield f"By {quality}, no two groups of {attribute} are large enough to be compared."
             continue
         worst, best = (
-            f"{attribute} {name} ({_measured(accepted.groups[name].accepted, accepted.groups[name].ci95, 1)})"
+            f"{attribute} {name} ({measured(accepted.groups[name].accepted, accepted.groups[name].ci95, 1)})"
             for name in (contrast.worst, contrast.best)
         )
         yield f"By {quality}, images of {worst} are accepted least, and those of {best} most{_apart(contrast)}."
@@ -108,7 +108,7 @@ def _errors(attribute: str, recognizer: str, errors: ErrorsByGroup) -> Iterator[
             continue
         rates = [getattr(errors.groups[name], kind) for name in (contrast.worst, contrast.best)]
         worst, best = (
-            f"{attribute} {name} ({_measured(rate.rate, rate.ci95, digits)})"
+            f"{attribute} {name} ({measured(rate.rate, rate.ci95, digits)})"
             for name, rate in zip((contrast.worst, contrast.best), rates, strict=True)
         )
         times = "" if contrast.ratio is None else f", {contrast.ratio:.1f} times as high"
@@ -126,7 +126,3 @@ def _apart(contrast: GroupContrast) -> str:
 def _is_clear(contrast: GroupContrast) -> bool:
     low, high = contrast.difference_ci95
     return not low <= 0 <= high
-
-
-def _measured(value: float | None, ends: Interval | None, digits: int) -> str:
-    return f"{percent(value, digits)} {interval(ends, digits)}".rstrip()

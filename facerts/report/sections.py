@@ -389,15 +389,10 @@ def _counts(images: dict[str, int]) -> str:
 
 def _hashes(subject: Subject) -> Iterator[tuple[str, str]]:
     sections = subject.sections
-    for kind, of_kind in (
-        ("verification", sections.verification),
-        ("identification", sections.identification),
-        ("corruptions", sections.corruptions),
-        ("fiqa", sections.fiqa),
-    ):
-        for name, section in of_kind.items():
-            if section.data_sha256 is not None:
-                yield f"{kind} {name}", f"SHA-256 {section.data_sha256}"
+    for kind, name, sha256 in sections.hashes():
+        # Reliability is of the images of another section.
+        if sha256 is not None and kind != "calibration":
+            yield f"{kind} {name}", f"SHA-256 {sha256}"
     if sections.ood is not None:
         for name, sha256 in sections.ood.data_sha256.items():
             yield f"ood {name}", f"SHA-256 {sha256}"

@@ -132,6 +132,11 @@ def interval(ends: Sequence[float] | None, digits: int = DIGITS) -> str:
     return "" if ends is None else f"[{', '.join(_percent(end, digits) for end in ends)}]"
 
 
+def measured(value: float | None, ends: Sequence[float] | None, digits: int) -> str:
+    """A share with its interval as text."""
+    return f"{percent(value, digits)} {interval(ends, digits)}".rstrip()
+
+
 def rate(share: str | float) -> str:
     """A rate that was asked for, as "0.1%"."""
     return f"{100 * float(share):g}%"

@@ -20,7 +20,7 @@ from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, ranked
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
-from facerts.report.table import complement, digits_of, interval, percent, points, points_interval, rate
+from facerts.report.table import complement, digits_of, measured, percent, points, points_interval, rate
 
 LEFT_OUT = 0.2
 # A threshold that fewer impostor pairs decide is named as such.
@@ -282,8 +282,7 @@ def _difference(label: str, reference: str, found: PairedDifference, of: str, *,
 
 
 def _measured(value: float, ends: Interval | None) -> str:
-    digits = digits_of(ends, 1)
-    return f"{percent(value, digits)} {interval(ends, digits)}".rstrip()
+    return measured(value, ends, digits_of(ends, 1))
 
 
 def _against(ends: Interval, chance: float) -> str:

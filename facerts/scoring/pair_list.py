@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.list_rows import ListedPair, read_rows
-from facerts.metrics.intervals import Interval, resampled_rate_interval, wilson
+from facerts.metrics.intervals import Interval, pair_weights, resampled_rate_interval, wilson
 from facerts.metrics.pair_intervals import class_mean
-from facerts.metrics.resample import pair_weights
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.verify import Decision, Verification
@@ -44,21 +43,12 @@ def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[L
 
 
 def verify_list(
-    scorer: Scorer,
-    listed: Sequence[ListedPair],
-    *,
-    fmr: float | None = None,
-    threshold: float | None = None,
-    keep: float | None = None,
-    min_quality: float | None = None,
-    progress: str = "",
+    scorer: Scorer, listed: Sequence[ListedPair], *, progress: str = "", **settings: float | None
 ) -> Iterator[Verification]:
-    """The result of each row of a list, in order; see ``Scorer.verify_pairs``."""
-    rule = scorer.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
+    """The result of each row of a list, in order; see ``Scorer.verify_pairs``, also for the settings of the rule."""
+    rule = scorer.match_rule(**settings)
     pairs = [(row.first, row.second) for row in listed if row.error is None]
-    results = scorer.verify_pairs(
-        pairs, fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality, progress=progress
-    )
+    results = scorer.verify_pairs(pairs, **settings, progress=progress)
     for row in listed:
         yield next(results) if row.error is None else rule.failed(row.first, row.second, row.error)
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, read_file, sync_names
+from facerts.io.files import atomic_write, read_file, reading, sync_names
 from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
@@ -148,10 +148,8 @@ def write_block(path: Path, number: int, block: Block) -> None:
 
 def read_block(path: Path, number: int) -> Block:
     """Read a block, and check that it is intact."""
-    try:
+    with reading(path):
         content = read_file(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     body, _, checksum = content[:-1].rpartition(b"\n")
     if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
         raise DataError(f"{path}: damaged, the checksum does not match")

@@ -37,10 +37,6 @@ def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
 
     Args:
         row_type: the type of all rows, a dataclass whose fields are the columns.
-
-    Raises:
-        Error: the suffix is not .csv, .jsonl or .parquet, or the path is a folder.
-        MissingExtraError: Parquet without pyarrow.
     """
     check_sink(path)
     with SINKS[Path(path).suffix](Path(path), row_type) as put:

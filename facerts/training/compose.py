@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import RecipeError, did_you_mean
+from facerts.io.files import reading
 from facerts.losses import LOSSES
 from facerts.losses.face_loss import setting_names
 from facerts.training.plain_yaml import parse_yaml
@@ -153,12 +154,10 @@ def _base(own: Fields, recipe: str) -> str:
 
 
 def _read(file: Path) -> Fields:
-    try:
+    with reading(file, RecipeError):
         if not file.is_file():
             raise RecipeError(f"{file}: no such recipe file")
         return _parse(file.read_bytes(), file)
-    except OSError as error:
-        raise RecipeError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def _parse(text: bytes, where: object) -> Fields:

@@ -26,10 +26,9 @@ from facerts.training.batch import Batch, on_device
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields, require_values
 from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
-from facerts.training.schedule import learning_rate, margin_ramp
+from facerts.training.schedule import MARGIN, Pace, learning_rate, margin_ramp
 from facerts.training.start_comparison import compare_with_start
 from facerts.training.step_reports import GROUP, StepReport
 from facerts.training.validation import Validator

@@ -11,7 +11,7 @@ from facerts.datasets import Source
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.evaluation.while_training import NetworkEmbedder
-from facerts.metrics.all_pairs import AllPairs, compare_all
+from facerts.metrics.all_pairs import compare_all, tar_estimates
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.training.init_weights import init_weights
 from facerts.training.recipe import Recipe
@@ -97,24 +97,8 @@ def compare_embeddings(
     fmr = next((fmr for fmr in FMRS if fmr * pairs[0].impostors >= MIN_FALSE_MATCHES), None)
     if fmr is None:
         return None
-    (rate_before, drawn_before), (rate_after, drawn_after) = (fnmr(each, fmr) for each in pairs)
-    return StartComparison(
-        start,
-        len(np.unique(source.labels)),
-        len(source),
-        fmr,
-        rate_before,
-        rate_after,
-        percentile_interval(drawn_after - drawn_before),
-    )
-
-
-def fnmr(pairs: AllPairs, fmr: float) -> tuple[float, NDArray[np.float64]]:
-    """FNMR ``()`` at a false match rate, and ``(R,)`` in replicates that draw the same people whatever the scores."""
-    units = pairs.genuine_units
-    drawn_rates = []
-    for (limit,), drawn in pairs.resampled([fmr], replicates=REPLICATES):
-        weights = drawn[units]
-        if weights.any():
-            drawn_rates.append(np.average(pairs.genuine <= limit, weights=weights))
-    return float(np.mean(pairs.genuine < pairs.threshold(fmr))), np.array(drawn_rates)
+    old, new = (tar_estimates(each, [fmr], replicates=REPLICATES)[fmr] for each in pairs)
+    # FNMR is 1 − TAR, so its difference is that of TAR, exchanged.
+    ci95 = percentile_interval(old.minus(new).replicates)
+    people = len(np.unique(source.labels))
+    return StartComparison(start, people, len(source), fmr, 1 - old.value, 1 - new.value, ci95)

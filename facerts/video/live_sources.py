@@ -58,6 +58,10 @@ class Reconnection:
         self._delay = min(2 * self._delay, MAX_DELAY)
         return True
 
+    def given_up(self, report: ReadReport) -> str:
+        """When the source went, and for how long it was waited for."""
+        return f"at {clock(report.until or 0)}, and did not come back within {self.seconds:g} seconds"
+
 
 @dataclass
 class VideoStream(FrameSource):
@@ -116,14 +120,10 @@ class VideoStream(FrameSource):
                     raise
                 problem = str(error).removeprefix(f"{self.name}: ")
             if not attempts.wait():
-                self.report.problem = self._problem(problem)
+                why = "" if problem is None else f" ({problem})"
+                self.report.problem = f"ended or dropped {attempts.given_up(self.report)}{why}"
                 return
             self.report.reconnects += 1
-
-    def _problem(self, problem: str | None) -> str:
-        until = clock(self.report.until or 0)
-        why = "" if problem is None else f" ({problem})"
-        return f"ended or dropped at {until}, and did not come back within {self.reconnect:g} seconds{why}"
 
 
 @dataclass
@@ -164,10 +164,7 @@ class Camera(FrameSource):
             finally:
                 capture.release()
             if not attempts.wait():
-                until = clock(self.report.until or 0)
-                self.report.problem = (
-                    f"gone at {until}, and did not come back within {self.reconnect:g} seconds"
-                )
+                self.report.problem = f"gone {attempts.given_up(self.report)}"
                 return
             self.report.reconnects += 1
 

@@ -60,13 +60,8 @@ class BoxMotion:
         """A box, left, top, right and bottom, of which no motion is known yet."""
         measured = _to_measurement(box)
         height = measured[3]
-        position = 2 * POSITION_DEVIATION * height
-        velocity = 10 * VELOCITY_DEVIATION * height
-        deviations = [
-            *(position, position, RATIO_DEVIATION, position),
-            *(velocity, velocity, RATIO_VELOCITY_DEVIATION, velocity),
-        ]
-        return cls(np.concatenate([measured, np.zeros(4)]), np.diag(np.square(deviations)))
+        covariance = _covariance(2 * POSITION_DEVIATION * height, 10 * VELOCITY_DEVIATION * height)
+        return cls(np.concatenate([measured, np.zeros(4)]), covariance)
 
     @property
     def box(self) -> Floats:
@@ -79,16 +74,9 @@ class BoxMotion:
         """Move on by a time."""
         units = seconds * UNITS_PER_SECOND
         step = np.eye(8) + units * np.eye(8, k=4)
-        position = POSITION_DEVIATION * self.mean[3]
-        velocity = VELOCITY_DEVIATION * self.mean[3]
-        noise = np.square(
-            [
-                *(position, position, RATIO_DEVIATION, position),
-                *(velocity, velocity, RATIO_VELOCITY_DEVIATION, velocity),
-            ]
-        )
+        noise = _covariance(POSITION_DEVIATION * self.mean[3], VELOCITY_DEVIATION * self.mean[3])
         self.mean = step @ self.mean
-        self.covariance = step @ self.covariance @ step.T + units * np.diag(noise)
+        self.covariance = step @ self.covariance @ step.T + units * noise
 
     def update(self, box: Floats) -> None:
         """Take in a box that was seen now."""
@@ -250,6 +238,15 @@ def _enlarged(boxes: Floats) -> Floats:
 
 def _area(boxes: Floats) -> Floats:
     return np.asarray(np.prod(np.clip(boxes[:, 2:] - boxes[:, :2], 0, None), axis=1), dtype=np.float64)
+
+
+def _covariance(position: float, velocity: float) -> Floats:
+    """``(8, 8)`` of a state whose center and height deviate by a position, and their changes by a velocity."""
+    deviations = [
+        *(position, position, RATIO_DEVIATION, position),
+        *(velocity, velocity, RATIO_VELOCITY_DEVIATION, velocity),
+    ]
+    return np.diag(np.square(deviations))
 
 
 def _to_measurement(box: Floats) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import heldout, open_benchmark, pairs_from_identities
-from facerts.benchmarks.bin_sets import load_bin, save_bin
+from facerts.benchmarks.pair_layouts import load_bin, save_bin
 from facerts.datasets import open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.synthetic import draw_face

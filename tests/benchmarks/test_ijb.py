@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_template_benchmark, open_benchmarks, open_templates
-from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.folder import LandmarkedFiles
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, ImageError
 from facerts.images import encode_png

@@ -31,7 +31,7 @@ from facerts.hub import registry
 from facerts.images import encode_png
 from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.compared_pairs import compare_listed
-from facerts.metrics.resample import pair_weights
+from facerts.metrics.intervals import pair_weights
 from facerts.metrics.same_person import fit_same_person
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from tests.command import run

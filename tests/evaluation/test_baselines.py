@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from facerts.datasets import open_source
-from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.folder import LandmarkedFiles
 from facerts.detection.detector import Detection
 from facerts.evaluation.baselines import detector_score, face_sizes, neighbor_similarity, sharpness
 from facerts.evaluation.benchmark_runs import run_pairs

@@ -21,8 +21,7 @@ from facerts.metrics.error_versus_reject import (
     error_versus_reject,
     pair_quality,
 )
-from facerts.metrics.intervals import Estimate, mean_estimate
-from facerts.metrics.resample import pair_weights, subject_counts
+from facerts.metrics.intervals import Estimate, mean_estimate, pair_weights, subject_counts
 
 PEOPLE, IMAGES = 14, 4
 FMRS = (0.05, 0.01)

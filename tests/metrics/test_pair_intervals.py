@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.metrics import pair_intervals
+from facerts.metrics.intervals import pair_weights
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
-from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import roc
 
 FARS = (0.2, 0.05)

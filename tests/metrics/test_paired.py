@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from facerts.metrics.intervals import pair_weights
 from facerts.metrics.paired import compare_scores
-from facerts.metrics.resample import pair_weights
 from facerts.metrics.separation import separation, tnr_at_tpr
 from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.metrics.resample import check_subjects, pair_subjects, pair_weights
+from facerts.metrics.intervals import check_subjects, pair_subjects, pair_weights
 
 
 def test_pairs_are_resampled_within_their_class() -> None:

@@ -188,7 +188,7 @@ def test_the_balance_of_several_runs_has_their_mean_and_range(monkeypatch: pytes
     plotted: list[tuple[Any, ...]] = []
     monkeypatch.setattr(Axes, "plot", lambda self, *given, **look: plotted.append(given))
     runs = [
-        (Measured(auroc, 0.1, 0.99), Measured(accuracy, 0.2, 0.98))
+        (Measured(auroc, (0.1, 0.99)), Measured(accuracy, (0.2, 0.98)))
         for auroc, accuracy in ((0.90, 0.80), (0.96, 0.82), (0.93, 0.87))
     ]
     figures.balance([("three", runs), ("none", []), ("one", runs[:1])], "quality", ["lfw"])
@@ -200,7 +200,7 @@ def test_the_balance_of_several_runs_has_their_mean_and_range(monkeypatch: pytes
 
 def test_labels_of_the_balance_do_not_lie_on_each_other() -> None:
     """Two points at one place: their labels stand at two."""
-    point = (Measured(0.9, 0.88, 0.92), Measured(0.8, 0.79, 0.81))
+    point = (Measured(0.9, (0.88, 0.92)), Measured(0.8, (0.79, 0.81)))
     drawn = figures.balance([("first", [point]), ("second", [point])], "quality", ["lfw"])
     found = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>(first|second)<', drawn)
     places = {label: (float(x), float(y)) for x, y, label in found}

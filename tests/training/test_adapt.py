@@ -18,11 +18,11 @@ from facerts.errors import DataError, RecipeError
 from facerts.evaluation import embed_source
 from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.hub.find import find_model
-from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.all_pairs import compare_all, tar_estimates
 from facerts.training.adapt import adapt_embedding, adapted_map
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.start_comparison import MIN_PEOPLE, StartComparison, fnmr
+from facerts.training.start_comparison import MIN_PEOPLE, StartComparison
 from tests.command import run
 from tests.training.conftest import MakeRecipe
 
@@ -180,7 +180,8 @@ def test_fnmr_and_its_replicates_are_of_the_genuine_pairs() -> None:
     vectors = random.normal(size=(12, 8))[labels] + 0.8 * random.normal(size=(48, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = compare_all(vectors.astype(np.float32), labels)
-    rate, drawn = fnmr(pairs, 0.05)
+    estimate = tar_estimates(pairs, [0.05], replicates=1000)[0.05]
+    rate, drawn = 1 - estimate.value, 1 - estimate.replicates
     scores = vectors @ vectors.T
     first, second = np.triu_indices(48, 1)
     same = labels[first] == labels[second]

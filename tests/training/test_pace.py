@@ -13,7 +13,7 @@ from facerts.errors import Error
 from facerts.losses.collectives import Processes
 from facerts.training import loop
 from facerts.training.checkpoint import load_checkpoint
-from facerts.training.pace import Pace
+from facerts.training.schedule import Pace
 from tests.io.test_progress import Clock
 from tests.training.conftest import MakeRecipe
 

@@ -18,8 +18,8 @@ from facerts.evaluation.results.comparison_result import (
     SeparationDifference,
     VerificationDifference,
 )
+from facerts.metrics.intervals import pair_subjects
 from facerts.metrics.paired import Difference, compare_scores
-from facerts.metrics.resample import pair_subjects
 
 # What is resampled where faces are held against non-faces.
 IMAGES = "images"

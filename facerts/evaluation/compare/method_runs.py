@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import SavedResult
+from facerts.evaluation.labeled import Measured, SavedResult
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.comparison_result import ComparisonTable, TableCell, TableRow, Topic
 from facerts.io.redact import redacted_paths
-from facerts.metrics.intervals import Interval
 from facerts.metrics.paired import Difference
 
 # A model's own scores of an image; those that need no model stand by themselves.
@@ -24,13 +23,6 @@ TESTED = (
 )
 UNTESTED = "Nothing is bold: no paired test was made of these numbers."
 Section = TypeVar("Section")
-
-
-class MeasuredValue(NamedTuple):
-    """A number of one result, with its 95% interval where there is one."""
-
-    value: float
-    ci95: Interval | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class MethodRuns:
         """The name of one of its runs among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
-    def cell(self, measure: Callable[[SavedResult], MeasuredValue | None]) -> TableCell | None:
+    def cell(self, measure: Callable[[SavedResult], Measured | None]) -> TableCell | None:
         """The mean over the runs of a number that all of them have; None where a run lacks it."""
         measured = [value for value in map(measure, self.runs) if value is not None]
         if len(measured) < len(self.runs):
@@ -119,15 +111,8 @@ def _check_runs(runs: Sequence[SavedResult]) -> None:
 
 def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
     content = result.content
-    for kind, sections in (
-        ("verification", content.verification),
-        ("calibration", content.calibration),
-        ("identification", content.identification),
-        ("corruptions", content.corruptions),
-        ("fiqa", content.fiqa),
-    ):
-        for name, section in sections.items():
-            yield f"{kind} of {name}", section.data_sha256
+    for kind, name, sha256 in content.hashes():
+        yield f"{kind} of {name}", sha256
     if content.ood is not None:
         yield "ood section", (content.ood.data_sha256, list(content.ood.faces), list(content.ood.others))
 
@@ -142,7 +127,7 @@ class MethodRow:
 
 
 # A result, a score and a column to the number.
-Measure = Callable[[SavedResult, str | None, str], MeasuredValue | None]
+Measure = Callable[[SavedResult, str | None, str], Measured | None]
 # Of two rows and a column: first minus second; None where no paired test can say.
 Test = Callable[[MethodRow, MethodRow, str], Difference | None]
 
@@ -181,8 +166,8 @@ def rows_of(
     return [row_of(method, score, columns, measure) for score in scores or (None,)]
 
 
-def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> bool:
-    """Mark the highest of every column where it is so by more than chance; returns whether any could be tested."""
+def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> str:
+    """Mark the highest of every column where it is so by more than chance; returns what a note says of that."""
     tested = False
     for column in columns:
         measured = [(cell, row) for row in rows if (cell := row.cells[column]) is not None]
@@ -194,7 +179,7 @@ def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> 
         if difference is not None:
             tested = True
             best.best = difference.ci95[0] > 0
-    return tested
+    return TESTED if tested else UNTESTED
 
 
 def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:

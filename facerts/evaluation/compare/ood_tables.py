@@ -9,9 +9,6 @@ from typing import Literal
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
 from facerts.evaluation.compare.method_runs import (
-    TESTED,
-    UNTESTED,
-    MeasuredValue,
     MethodRow,
     MethodRuns,
     joined,
@@ -50,7 +47,7 @@ def ood_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
 def ood_auroc(run: SavedResult, score: str) -> Measured | None:
     """AUROC of a score over all sources, where the run has it."""
     numbers = _of_score(run, score)
-    return None if numbers is None else Measured(numbers.auroc, *numbers.ci95["auroc"])
+    return None if numbers is None else Measured(numbers.auroc, numbers.ci95["auroc"])
 
 
 def _of_score(run: SavedResult, score: str | None) -> OodScore | None:
@@ -74,14 +71,14 @@ class _Sides:
             return of_score.per_source.get(self.faces[0])
         return of_score.per_out_source.get(self.others[0])
 
-    def measure(self, run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
+    def measure(self, run: SavedResult, score: str | None, column: str) -> Measured | None:
         numbers = self.numbers(run, score)
         if numbers is None:
             return None
         if column in TPRS:
             tpr = TPRS[column]
-            return MeasuredValue(numbers.tnr_at_tpr[tpr], numbers.ci95[tpr])
-        return MeasuredValue(numbers.auroc, numbers.ci95["auroc"])
+            return Measured(numbers.tnr_at_tpr[tpr], numbers.ci95[tpr])
+        return Measured(numbers.auroc, numbers.ci95["auroc"])
 
     def test(self, one: MethodRow, other: MethodRow, column: str) -> Difference | None:
         """Paired over the images; scores of one result can be compared too."""
@@ -125,7 +122,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
         if sides.which == "all"
         else "The columns are those of the table of all faces."
     )
-    note = f"{counted} {read} {TESTED if tested else UNTESTED}"
+    note = f"{counted} {read} {tested}"
     faces = joined(sides.faces) if sides.which == "per_source" else "All faces"
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 

@@ -10,7 +10,6 @@ from facerts.errors import DataError
 from facerts.evaluation.compare.method_runs import (
     OWN_SCORES,
     UNTESTED,
-    MeasuredValue,
     MethodRuns,
     reading,
     rows_of,
@@ -18,7 +17,7 @@ from facerts.evaluation.compare.method_runs import (
     sections_of,
     table_of,
 )
-from facerts.evaluation.labeled import SavedResult, by_cosine, quality_of
+from facerts.evaluation.labeled import Measured, SavedResult, by_cosine, quality_of
 from facerts.evaluation.rejection import FMR, REPLICATES, reject_result
 from facerts.evaluation.results.comparison_result import ComparisonTable, QualityCurve, QualityCurves
 from facerts.evaluation.results.fiqa_result import FiqaEnd, FiqaSection
@@ -46,18 +45,18 @@ def reject_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     ]
 
 
-def curve_number(curve: RejectResult, column: str) -> MeasuredValue:
+def curve_number(curve: RejectResult, column: str) -> Measured:
     """A column's number of a curve."""
     if column in AREAS:
         end = AREAS[column]
-        return MeasuredValue(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
+        return Measured(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
     place = curve.index_at(REJECTED[column])
     ends = curve.fnmr_ci95
-    return MeasuredValue(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
+    return Measured(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
 
 
 def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: RejectResult) -> ComparisonTable:
-    def measure(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
+    def measure(run: SavedResult, score: str | None, column: str) -> Measured | None:
         of_score = [curve for curve in _curves(run, name, pairs) if curve.by == score]
         return curve_number(of_score[0], column) if of_score else None
 
@@ -145,7 +144,7 @@ def _measure(
         key: reject_result(key, measured.by[key], measured, fmr, unit=pairs.unit) for key in measured.by
     }
 
-    def number(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
+    def number(run: SavedResult, score: str | None, column: str) -> Measured | None:
         return None if score is None else curve_number(curves[_key(run, score)], column)
 
     rows = [row for method in methods for row in rows_of(method, scores[method.label], COLUMNS, number)]
@@ -209,13 +208,13 @@ def _league_table(methods: Sequence[MethodRuns], name: str, first: FiqaSection) 
     fmrs = sorted({entry.fmr for entry in first.areas}, reverse=True)
     columns = {f"area at FMR {fmr:g}": fmr for fmr in fmrs}
 
-    def measure(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
+    def measure(run: SavedResult, score: str | None, column: str) -> Measured | None:
         section = run.content.fiqa.get(name)
         means = {} if section is None else section.areas_of(columns[column]).get(None, {})
         entry = means.get(score or "")
         if entry is None or (area := entry.area[LEAGUE_END]) is None:
             return None
-        return MeasuredValue(area, entry.ci95 and entry.ci95[LEAGUE_END])
+        return Measured(area, entry.ci95 and entry.ci95[LEAGUE_END])
 
     rows = [
         row for method in having for row in rows_of(method, _qualities(method, name), list(columns), measure)

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
 from facerts.evaluation.compare.method_runs import (
-    TESTED,
     UNTESTED,
-    MeasuredValue,
     MethodRow,
     MethodRuns,
     Test,
@@ -51,7 +49,7 @@ def accuracy_of(run: SavedResult, name: str) -> Measured | None:
     section = run.content.verification.get(name)
     if section is None or section.accuracy is None:
         return None
-    return Measured(section.accuracy.value, *section.accuracy.ci95)
+    return Measured(section.accuracy.value, section.accuracy.ci95)
 
 
 def mean_accuracy(run: SavedResult, names: Sequence[str]) -> Measured | None:
@@ -71,9 +69,8 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
-    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
-        numbers = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
-        return None if numbers is None else MeasuredValue(numbers.value, (numbers.low, numbers.high))
+    def measure(run: SavedResult, _: str | None, column: str) -> Measured | None:
+        return mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
@@ -90,7 +87,7 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     note = (
         "Accuracy by folds: each fold at the threshold that decides most pairs of the others rightly. "
         f"{counts}. {reading(methods, [section.interval for section in sections.values()])}{mean} "
-        f"{TESTED if tested else UNTESTED}"
+        f"{tested}"
     )
     return table_of("verification", "Verification accuracy", columns, rows, note)
 
@@ -103,24 +100,23 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
-    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> Measured | None:
         numbers = _numbers(run, name, every=every)
         if numbers is None:
             return None
         if column == AUROC:
-            return MeasuredValue(numbers.auroc, None if numbers.ci95 is None else numbers.ci95.auroc)
+            return Measured(numbers.auroc, None if numbers.ci95 is None else numbers.ci95.auroc)
         point = numbers.tar_at_far.get(rates[column])
-        return None if point is None else MeasuredValue(point.value, point.ci95)
+        return None if point is None else Measured(point.value, point.ci95)
 
     def tested_as(column: str) -> tuple[str, float, PairStatistic]:
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")
 
     rows = [row_of(method, None, columns, measure) for method in methods]
-    tested = not every and mark_best(rows, columns, _paired(tested_as))
+    tested = UNTESTED if every else mark_best(rows, columns, _paired(tested_as))
     note = (
         f"{TAR_IN_WORDS}, on {'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
-        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} "
-        f"{TESTED if tested else UNTESTED}"
+        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} {tested}"
     )
     return table_of(
         "verification", f"Verification on {name}{', all pairs' if every else ''}", columns, rows, note

@@ -17,6 +17,7 @@ from facerts.datasets import Source, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.evaluation.evaluation_options import EvaluationOptions, check_names
+from facerts.metrics.compared_pairs import count_pairs
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,7 @@ class FaceSet:
         """Number of impostor pairs; 0 without pairs."""
         if self.listed is not None:
             return int((~self.listed.same).sum())
-        if self.people is None:
-            return 0
-        sizes = np.bincount(self.people[self.rows]).astype(np.int64)
-        return (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
+        return 0 if self.people is None else count_pairs(self.people[self.rows])[1]
 
     def degraded(self, seed: int) -> FaceSet:
         """The same set with half of its images degraded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError, did_you_mean
 from facerts.evaluation.evaluation_options import DEFAULT_OPTIONS, EvaluationOptions
 from facerts.evaluation.fiqa.face_sets import FaceSet
-from facerts.evaluation.fiqa.fiqa_options import FMRS, FiqaOptions
 from facerts.evaluation.fiqa.lineup import NORM, ORACLE, Lineup
 from facerts.evaluation.fiqa.quality_areas import measure_areas
 from facerts.evaluation.fiqa.quality_costs import Costs, measure_costs
@@ -33,6 +33,31 @@ from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import RATES
 from facerts.metrics.separation import keep_threshold
 from facerts.metrics.verification import pair_cosine, reachable
+
+FMRS = (1e-2, 1e-3, 1e-4)
+
+
+@dataclass(frozen=True)
+class FiqaOptions:
+    """How qualities are judged, as the command's options say.
+
+    Attributes:
+        fmrs: false match rates of the thresholds; None for those of ``FMRS`` that there are enough pairs for.
+        against: label of the quality that the others are compared with; None for the first.
+        groups: groups of images whose acceptance and errors are compared; None for no groups.
+        keep: share of faces that each quality's threshold keeps, for groups.
+        keep_on: faces that determine these thresholds; None for the images that are in the groups.
+    """
+
+    fmrs: tuple[float, ...] | None = None
+    against: str | None = None
+    degraded: bool = False
+    replicates: int = 300
+    seed: int = 0
+    groups: Groups | None = None
+    keep: float = 0.95
+    keep_on: Source | None = None
+    cost: bool = True
 
 
 def run_fiqa(

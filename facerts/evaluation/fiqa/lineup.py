@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -188,15 +188,14 @@ def open_qualities(
     *,
     descriptions: Sequence[str] = (),
     detector: OpenDetector | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int = 64,
+    **runtime: Any,
 ) -> dict[str, Quality]:
     """Open qualities given as ``[LABEL=]MODEL`` or ``[LABEL=]SCORES.csv[:COLUMN]``, and those of the crop itself.
 
     Args:
         descriptions: ``LABEL=FILE.json`` for models without a description in the file or beside it.
         detector: its score of each crop is a quality too; None for no such quality.
+        runtime: providers, threads and batch size of the models, see ``OnnxModel``.
     """
     described = dict(map(split_label, descriptions))
     if "" in described:
@@ -215,9 +214,7 @@ def open_qualities(
         model = OnnxQuality(
             path,
             description=None if file is None else read_description(Path(file)),
-            providers=providers,
-            threads=threads,
-            batch_size=batch_size,
+            **runtime,
         )
         computed = ComputedQuality("model", model, model.identity, model.sha256)
         _add(qualities, label or model.name, computed, "qualities")

@@ -10,7 +10,7 @@ import numpy as np
 from facerts.embedding.embedding_table import NAMES, EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs, Scores
 from facerts.errors import DataError
-from facerts.io.files import regular
+from facerts.io.files import reading, regular
 
 NAME_COLUMNS = ("image", *NAMES)
 QUALITY = "quality"
@@ -49,7 +49,7 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the rows, each as long as the header."""
     try:
-        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
+        with reading(path), open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
             lines = iter(lambda: file.readline(MAX_LINE), "")
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
@@ -60,8 +60,6 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
                         f"{path}, line {reader.line_num}: {len(row)} fields, but the header has {len(header)}"
                     )
                 rows += [row] if row else []
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
     if len(set(header)) != len(header):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -75,6 +76,12 @@ class Sections(ResultPart):
     fiqa: dict[str, FiqaSection] = Field(
         default={}, description="Qualities on the errors of several recognizers, by set of faces."
     )
+
+    def hashes(self) -> Iterator[tuple[str, str, str | None]]:
+        """The kind of every section, its benchmark or source, and the SHA-256 of the images; without ``ood``."""
+        for kind in ("verification", "calibration", "identification", "corruptions", "fiqa"):
+            for name, section in getattr(self, kind).items():
+                yield kind, name, section.data_sha256
 
 
 # The fields of the last base come first.
