@@ -92,7 +92,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--most", type=int, default=1000, help="Maximum number of those crops of each source."
     )
-    parser.add_argument("--model", default="facerts-small")
+    parser.add_argument("--model", default="facerts-quality")
     parser.add_argument("--detector", type=Path, required=True, help="YuNet or SCRFD.")
     parser.add_argument("--fit", type=Path, metavar="FILE", help="Fit a probe, and write it into this model.")
     parser.add_argument("--tensors", nargs="+", help="What the probe reads: tensors of that model's graph.")

@@ -38,7 +38,6 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "models/facerts-small.md": "models/facerts-small.md",
-    "models/facerts-small-int8.md": "models/facerts-small-int8.md",
     "models/facerts-quality.md": "models/facerts-quality.md",
     "models/facerts-quality-int8.md": "models/facerts-quality-int8.md",
     "models/facerts-small-noteacher.md": "models/facerts-small-noteacher.md",

@@ -40,9 +40,7 @@ class CompactPlan:
 
 COMPACT_PLANS = {
     "compact": CompactPlan(((64, 1), (128, 3), (256, 1)), 64),
-    # What facerts-small was trained as, before its last stage was narrowed: tools/narrow.py.
-    "compact_medium": CompactPlan(((64, 1), (128, 3), (256, 1)), 48),
-    # In less than MobileFaceNet's time, and in 4 MB with 16 bits.
+    # facerts-small: in about MobileFaceNet's time, and in 4 MB with 16 bits.
     "compact_small": CompactPlan(((64, 1), (128, 3), (192, 1)), 48),
 }
 

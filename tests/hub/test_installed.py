@@ -122,8 +122,8 @@ def test_the_model_in_use_is_every_commands_default(
     assert used_model() is None
     assert facerts.load().recognizer.opened.name == "facerts-small"
     assert theirs.is_file()
-    use_model("facerts-small-int8")
-    assert facerts.load().recognizer.opened.name == "facerts-small-int8"
+    use_model("facerts-small-noteacher")
+    assert facerts.load().recognizer.opened.name == "facerts-small-noteacher"
     for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
         assert words in refused(capsys, "models", "use", other)
     with pytest.raises(ModelError, match="yunet is a detector; give it as --detector"):

@@ -92,7 +92,7 @@ def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[
     passed.clear()
     assert all(face.vector is not None for face in scorer.faces(FILES, embed=True))
     assert passed == {QUALITY: 3, RECOGNIZER: 3}
-    other = facerts.load(recognizer="facerts-small-int8", detector="none").faces(FILES[0])[0]
+    other = facerts.load(recognizer="facerts-small-noteacher", detector="none").faces(FILES[0])[0]
     with pytest.raises(facerts.Error, match="different recognizers"):
         faces[0].similarity(other)
     with pytest.raises(facerts.Error, match=r"no recognizer.*--recognizer"):
@@ -116,7 +116,7 @@ def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
     assert by_face.decision == by_crop.decision
     assert scorer.verify(first, FILES[0], min_quality=-9).decision == "same"
     assert scorer.verify(first, second, min_quality=9).decision == "inconclusive"
-    other = facerts.load(recognizer="facerts-small-int8", detector="none")
+    other = facerts.load(recognizer="facerts-small-noteacher", detector="none")
     with pytest.raises(facerts.Error, match="of another model"):
         other.verify(first, FILES[1])
     assert facerts.annotate(CROPS[0], [first]).shape[1] == 448

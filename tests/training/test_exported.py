@@ -114,7 +114,7 @@ def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(
     make_recipe: MakeRecipe, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
     recipe = make_recipe(
-        "backbone={name: iresnet18_lite, width: 0.5, embedding_size: 128, weights: facerts-small, frozen: true}",
+        "backbone={name: compact_small, embedding_size: 128, weights: facerts-small, frozen: true}",
         "optim.epochs=0.5",
         "optim.milestones=[]",
     )
