@@ -101,14 +101,14 @@ def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
 def test_a_failed_check_leaves_no_file(
     trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(trained: object, names: object, path: Path) -> None:
+    def wrong(module: object, inputs: dict[str, torch.Tensor], names: list[str], path: Path) -> None:
         other = load_network(trained_run)
         with torch.no_grad():
             other.network.embedding[0].weight.neg_()
-        original(other, names, path)  # type: ignore[arg-type]
+        original(export_module._ScoringModule(other, names).eval(), inputs, names, path)
 
-    original = export_module._write
-    monkeypatch.setattr(export_module, "_write", wrong)
+    original = export_module.write_module
+    monkeypatch.setattr(export_module, "write_module", wrong)
     with pytest.raises(ModelError, match="no file was written"):
         export_run(trained_run, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
