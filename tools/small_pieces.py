@@ -7,8 +7,7 @@ pieces, the teachers, and the training's own command, which two cores rehearse w
         $FACERTS_DATA/faces/fiw-*.tar --out kit/faces
     python tools/small_pieces.py $FACERTS_DATA/faces_unlabeled/*.tar --out kit/unlabeled
     facerts train ours/facerts_small 'data.train=[kit/faces/*.tar]' 'data.unlabeled=kit/unlabeled/*.tar' \
-        optim.epochs=200 --budget 8m --out runs/kit
-    facerts train ours/facerts_small … --budget 8m --out runs/kit --resume
+        data.name=NAMES data.terms=TERMS optim.epochs=200 --budget 8m --out runs/kit   # --resume goes on
 """
 
 from __future__ import annotations
