@@ -12,6 +12,7 @@ pieces, the teachers, and the training's own command, which two cores rehearse w
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,12 +53,13 @@ def as_webp(source: Source, quality: int) -> Iterator[EncodedImage]:
 
 
 def pieces(images: Iterator[EncodedImage], most: int) -> Iterator[list[EncodedImage]]:
-    """Runs of images whose tar files have at most so many bytes; a member has a header and ends at a block."""
+    """Runs of images whose tar files have at most so many bytes."""
     piece: list[EncodedImage] = []
     size = 0
     for image in images:
-        taken = 1024 + len(image.data)
-        if piece and size + taken > most - 20_000:
+        # A header, and the data up to the end of a block; the file ends with two blocks, at the end of a record.
+        taken = tarfile.BLOCKSIZE * (2 + len(image.data) // tarfile.BLOCKSIZE)
+        if piece and size + taken > most - 2 * tarfile.RECORDSIZE:
             yield piece
             piece, size = [], 0
         piece.append(image)
