@@ -106,7 +106,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
         rows += rows_of(method, scores, COLUMNS, sides.measure)
     for score, run in shared.items():
         rows += rows_of(MethodRuns(EVERY, (run,)), [score], COLUMNS, sides.measure)
-    tested = mark_best(rows, COLUMNS, sides.test)
+    bold = mark_best(rows, COLUMNS, sides.test)
     counts = [
         f"{what}: {', '.join(f'{name} ({images[name]:,} images)' for name in names)}"
         for what, images, names in (
@@ -122,7 +122,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
         if sides.which == "all"
         else "The columns are those of the table of all faces."
     )
-    note = f"{counted} {read} {tested}"
+    note = f"{counted} {read} {bold}"
     faces = joined(sides.faces) if sides.which == "per_source" else "All faces"
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 

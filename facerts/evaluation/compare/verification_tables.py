@@ -73,7 +73,7 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
         return mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
 
     rows = [row_of(method, None, columns, measure) for method in methods]
-    tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
+    bold = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
     counts = "; ".join(
         f"{name}: {section.genuine:,} genuine and {section.impostors:,} impostor pairs of "
         f"{section.images:,} images"
@@ -87,7 +87,7 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     note = (
         "Accuracy by folds: each fold at the threshold that decides most pairs of the others rightly. "
         f"{counts}. {reading(methods, [section.interval for section in sections.values()])}{mean} "
-        f"{tested}"
+        f"{bold}"
     )
     return table_of("verification", "Verification accuracy", columns, rows, note)
 
@@ -113,10 +113,10 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")
 
     rows = [row_of(method, None, columns, measure) for method in methods]
-    tested = UNTESTED if every else mark_best(rows, columns, _paired(tested_as))
+    bold = UNTESTED if every else mark_best(rows, columns, _paired(tested_as))
     note = (
         f"{TAR_IN_WORDS}, on {'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
-        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} {tested}"
+        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} {bold}"
     )
     return table_of(
         "verification", f"Verification on {name}{', all pairs' if every else ''}", columns, rows, note
