@@ -1,0 +1,29 @@
+// Builds what ships in facerts/web/static: `npm ci && npm run build`, or `make web`.
+import { build } from "esbuild";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+
+const out = "../facerts/web/static";
+const ort = "node_modules/onnxruntime-web";
+
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out, { recursive: true });
+await build({
+  entryPoints: {
+    facerts: "src/facerts.ts",
+    "facerts-worker": "src/worker.ts",
+    local: "src/page/local.ts",
+    service: "src/page/service.ts",
+    "service-worker": "src/service_worker.ts",
+  },
+  outdir: out,
+  bundle: true,
+  minify: true,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  // One file for the module, which the page imports as any other page would.
+  external: ["./facerts.js"],
+  legalComments: "none",
+  logLevel: "info",
+});
