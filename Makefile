@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 
 INTEGRATIONS := $(VENV)-integrations
 
-.PHONY: demo test test-all test-integrations test-oldest coverage check docs fuzz bench clean
+.PHONY: demo test test-all test-browser test-integrations test-oldest coverage check docs fuzz bench clean
 
 # Without a GPU, a particular build of PyTorch can be asked for, such as
 # TORCH_CPU="torch==2.13.0 torchvision==0.28.0 --index-url https://download.pytorch.org/whl/cpu". A torchvision of
@@ -48,6 +48,11 @@ test: $(READY)
 test-all: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
 test-all: $(READY) $(INTEGRATIONS)/.ready
 	$(BIN)/python -m pytest $(DEALT)
+
+# Only those of pages, which need Chromium; with Node, also of their accessibility (cd web && npm ci).
+test-browser: export FACERTS_REQUIRE_BROWSER := 1
+test-browser: $(READY)
+	$(BIN)/python -m pytest -m browser
 
 # Only those against insightface and uniface.
 test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python

@@ -31,6 +31,7 @@ from facerts.embedding import OnnxModel
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_scores
+from tests.browser import browser, complaints, page, requested
 from tests.foreign import write_description, write_embedder
 from tests.postgres_server import Server, postgres_server
 
@@ -41,17 +42,21 @@ settings.register_profile("facerts", deadline=None)
 settings.load_profile("facerts")
 
 SHARED = Path(__file__).parents[2] / "shared"
-SLOW_FIXTURES = {"facerts_data", "reference_models"}
+SLOW_FIXTURES = {"browser", "facerts_data", "reference_models"}
+__all__ = ["browser", "complaints", "page", "requested"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and put files with some first, so that processes to which files are dealt end together.
 
-    Tests of real data are slow, besides those that are marked themselves.
+    Tests of real data and in a browser are slow, besides those that are marked themselves.
     """
     for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if SLOW_FIXTURES & fixtures:
             item.add_marker(pytest.mark.slow)
+        if "browser" in fixtures:
+            item.add_marker(pytest.mark.browser)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

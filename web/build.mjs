@@ -14,6 +14,8 @@ await build({
     "facerts-worker": "src/worker.ts",
     local: "src/page/local.ts",
     service: "src/page/service.ts",
+    reference: "src/page/reference.ts",
+    page: "src/page/page.css",
     "service-worker": "src/service_worker.ts",
   },
   outdir: out,
@@ -27,3 +29,9 @@ await build({
   legalComments: "none",
   logLevel: "info",
 });
+
+// One page for both: a service has its own script, and what documents it.
+const page = readFileSync("src/page/index.html", "utf8");
+writeFileSync(`${out}/index.html`, page);
+writeFileSync(`${out}/service.html`, page.replace("local.js", "service.js"));
+cpSync("src/page/reference.html", `${out}/reference.html`);

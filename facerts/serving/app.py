@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import inspect
-import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
-from facerts.scoring import Scorer
+from facerts.scoring import Row, Scorer
 from facerts.serving.access import AccessControl
 from facerts.serving.body_limits import BodyLimits, cancel_if_abandoned
 from facerts.serving.error_responses import RequestError, add_exception_handlers
@@ -28,6 +27,7 @@ from facerts.serving.schemas import (
     GalleryInfo,
     Health,
     ModelInfo,
+    ModelPartInfo,
     Problem,
     RequestLimits,
     Schema,
@@ -45,7 +45,15 @@ if TYPE_CHECKING:
 
 Work = Callable[..., Coroutine[Any, Any, Schema]]
 
-PAGES = {"/": "page.html", "/docs": "reference.html"}
+# Of the files that web/ builds: those of the service's pages, by path.
+PAGES = {"/": "service.html", "/docs": "reference.html"}
+FILES = {**PAGES, **{f"/{name}": name for name in ("page.css", "service.js", "reference.js")}}
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    # Images that the browser itself has read, and the icon.
+    "img-src blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 # Errors of scoring, besides those that every route may return.
 SCORE_ERRORS = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
@@ -100,28 +108,14 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 
 
 def _add_pages(app: FastAPI) -> None:
-    for path, name in PAGES.items():
-        html = resources.files("facerts.serving").joinpath(name).read_text(encoding="utf-8")
-        page = HTMLResponse(html, headers={"Content-Security-Policy": _content_security_policy(html)})
-        app.add_api_route(path, lambda page=page: page, include_in_schema=False)
+    folder = resources.files("facerts.web").joinpath("static")
+    for path, name in FILES.items():
+        headers = {"Content-Security-Policy": PAGE_POLICY} if path in PAGES else None
+        response = Response(
+            folder.joinpath(name).read_bytes(), media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
+        )
+        app.add_api_route(path, lambda response=response: response, include_in_schema=False)
     app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)
-
-
-def _content_security_policy(html: str) -> str:
-    """A policy under which a page's own style and script run, and no others."""
-    return (
-        f"default-src 'none'; style-src {_hashes(html, 'style')}; script-src {_hashes(html, 'script')}; "
-        # Images that the browser itself has read, and the icon.
-        "connect-src 'self'; img-src blob: data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-
-
-def _hashes(html: str, tag: str) -> str:
-    """Hashes of the elements' text, as the browser computes them."""
-    texts = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
-    return " ".join(f"'sha256-{value}'" for value in hashes)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
@@ -214,7 +208,6 @@ def _token_check(token: str) -> Any:
 
 def _model_info(service: Service) -> ModelInfo:
     scorer, settings, gallery = service.scorer, service.settings, service.gallery
-    embedder = scorer.recognizer
     found = None
     if gallery is not None:
         with gallery_errors():
@@ -226,10 +219,9 @@ def _model_info(service: Service) -> ModelInfo:
             min_quality=service.search_row_builder.min_quality,
         )
     return ModelInfo(
-        name=embedder.name,
-        sha256=embedder.sha256,
+        quality=ModelPartInfo.of(scorer.quality) if service.has_quality else None,
+        recognizer=ModelPartInfo.of(scorer.recognizer),
         detector=None if scorer.detector is None else scorer.detector_name,
-        has_quality=service.has_quality,
         min_quality=service.row_builder.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,
         gallery=found,
@@ -239,7 +231,7 @@ def _model_info(service: Service) -> ModelInfo:
             **{name: getattr(settings, f"max_{name}") for name in RequestLimits.model_fields}
             | ({} if settings.video else {"seconds": None})
         ),
-        description=embedder.description,
+        columns=[field.name for field in fields(Row)],
     )
 
 

@@ -356,18 +356,28 @@ class GalleryInfo(fields_of(GallerySummary, "model", "model_sha256", "size"), Sc
     """The threshold of quality for requests to /v1/search that set none; null if quality does not matter."""
 
 
-class ModelInfo(Schema):
-    """The response of /v1/model."""
+class ModelPartInfo(Schema):
+    """A model."""
 
     name: str
     """Name of the model."""
     sha256: str
     """SHA-256 of the model file."""
+    description: Description
+    """The model's own description: of a quality, thresholds by the share of good faces that they keep, and, in
+    calibration, percentiles; of a recognizer, similarity thresholds with their error rates in calibration.matching."""
+
+
+class ModelInfo(Schema):
+    """The response of /v1/model."""
+
+    quality: ModelPartInfo | None
+    """What says how good a face is; null if nothing does."""
+    recognizer: ModelPartInfo
+    """What compares faces; often the same model."""
     detector: str | None
     """The face detector; auto if images of 112 x 112 are aligned crops and all others photos; null if images must be
     aligned crops."""
-    has_quality: bool
-    """Whether the model gives a quality for each face."""
     min_quality: float | None
     """The threshold for requests that set none; null if their faces are neither accepted nor rejected."""
     fmr: float | None
@@ -380,9 +390,8 @@ class ModelInfo(Schema):
     """Width and height of an aligned crop, in pixels."""
     limits: RequestLimits
     """What a request may bring at most."""
-    description: Description
-    """The model's own description: its quality thresholds by the fraction of faces that they keep, and, in
-    calibration.matching, its similarity thresholds with their error rates."""
+    columns: list[str]
+    """The columns of the tables that facerts score writes; the fields of a face are among them."""
 
 
 class Health(Schema):

@@ -6,10 +6,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -40,7 +40,9 @@ from facerts.report.subject import Subject, load_subjects
 from facerts.report.table import share
 from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
-from tests.serving.browser import CHROMIUM, Tab, browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 PEOPLE = ("Ada_Lovelace", "Grace Hopper", "Zoë", "Kurt_Gödel", "Emmy_Noether", "Alan_Turing")
 LABEL = "<b>bold</b> & co"
@@ -105,7 +107,7 @@ def page_of(*results: Path, images: bool = True) -> str:
 
 
 @pytest.fixture(scope="module")
-def page(result: Path) -> str:
+def report(result: Path) -> str:
     return page_of(result)
 
 
@@ -131,23 +133,23 @@ class _Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_needs_nothing_else(page: str) -> None:
+def test_the_page_is_whole_and_needs_nothing_else(report: str) -> None:
     checker = _Checker()
-    checker.feed(page)
+    checker.feed(report)
     assert checker.open == []
     assert [target for target in checker.loads if not target.startswith("data:")] == []
-    assert "<title>A &amp; B</title>" in page
-    assert LABEL not in page
-    assert "&lt;b&gt;bold&lt;/b&gt; &amp; co" in page
-    assert re.findall(r'<a href="#(\w+)">', page) == [*SECTIONS, "glossary"]
-    assert all(page.count(f'<section id="{section}">') == 1 for section in SECTIONS)
-    assert page.count("<svg") == len(re.findall(r"</svg>\s*<figcaption>[\w&]", page)) > 14
+    assert "<title>A &amp; B</title>" in report
+    assert LABEL not in report
+    assert "&lt;b&gt;bold&lt;/b&gt; &amp; co" in report
+    assert re.findall(r'<a href="#(\w+)">', report) == [*SECTIONS, "glossary"]
+    assert all(report.count(f'<section id="{section}">') == 1 for section in SECTIONS)
+    assert report.count("<svg") == len(re.findall(r"</svg>\s*<figcaption>[\w&]", report)) > 14
     # Figures take the page's color.
-    assert "currentColor" in page
-    assert "#010203" not in page
+    assert "currentColor" in report
+    assert "#010203" not in report
 
 
-def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
+def test_the_tables_show_the_results_numbers(report: str, result: Path) -> None:
     content = load_result(result)[0]
     pairs, ood = content.verification["pairs"], content.ood
     point = pairs.tar_at_far["0.1"]
@@ -162,18 +164,18 @@ def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
         share(rank.value, rank.ci95),
         share(ood.by["quality"].tnr_at_tpr["0.95"], ood.by["quality"].ci95["0.95"]),
     ):
-        assert f">{cell.text}{f' <small>{cell.small}</small>' if cell.small else ''}<" in page
+        assert f">{cell.text}{f' <small>{cell.small}</small>' if cell.small else ''}<" in report
     corrupted = content.corruptions["people"]
     found = corrupted.rank_correlation["quality"].all
-    assert f">{found.value:.2f} <small>[{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]</small><" in page
-    assert f">{corrupted.kinds['sepia'].by['quality'].kept[-1]:.0%}<" in page
-    assert f"{pairs.all_pairs.impostors:,}" in page
-    assert content.model.sha256 in page
-    assert "1 genuine pairs consist of the same image twice" in page
+    assert f">{found.value:.2f} <small>[{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]</small><" in report
+    assert f">{corrupted.kinds['sepia'].by['quality'].kept[-1]:.0%}<" in report
+    assert f"{pairs.all_pairs.impostors:,}" in report
+    assert content.model.sha256 in report
+    assert "1 genuine pairs consist of the same image twice" in report
 
 
 def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
-    result: Path, people: Path, page: str
+    result: Path, people: Path, report: str
 ) -> None:
     (subject,) = load_subjects([result])
     for prefix, similarity in (("verification/pairs", "cosine"), ("verification/pairs (mls)", "mls")):
@@ -187,8 +189,8 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
             assert [pair.lines[0] for pair in shown[heading]] == [
                 f"{similarity} {value:.3f}" for value in values
             ]
-    assert shown["Impostor pairs most alike"][0].lines[0] in page
-    assert "mutual likelihood score" in page
+    assert shown["Impostor pairs most alike"][0].lines[0] in report
+    assert "mutual likelihood score" in report
     face = shown["Genuine pairs least alike"][0].images[0]
     crop = read_crop(people / face.name)
     assert base64.b64decode(face.source.split(",")[1]) == encode_jpeg(crop, JPEG_QUALITY)
@@ -197,11 +199,11 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
     for heading, values in (("lowest quality", quality[:12]), ("highest quality", quality[::-1][:12])):
         assert [face.lines for face in faces[heading]] == [[f"{value:.3g}"] for value in values]
     # Whom or what they show, the page does not know.
-    assert f"This page contains {page.count('<img')} images of the data" in page
-    assert "images of people" not in page
+    assert f"This page contains {report.count('<img')} images of the data" in report
+    assert "images of people" not in report
 
 
-def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str, tmp_path: Path) -> None:
+def test_without_images_nothing_on_the_page_is_personal(result: Path, report: str, tmp_path: Path) -> None:
     command = ["report", str(result), "--out", str(tmp_path / "page.html"), "--no-images"]
     assert CliRunner().invoke(build_app(), command).exit_code == 0
     with np.load(result / "arrays.npz") as arrays:
@@ -209,7 +211,7 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str,
     names = {*keys, *PEOPLE, *(part for name in PEOPLE for part in re.split("[_ ]", name))}
     assert len(names) > 30 + len(PEOPLE)
     without = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in page}
+    assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in report}
     assert {name for name in names if name in without} == set()
     for private in (
         *("<img", "data:image", "images of the data", ".csv", ".png", ".jpg", "/home", str(tmp_path)),
@@ -334,9 +336,9 @@ def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path,
     assert "DET curve: FNMR at every FMR" not in page
 
 
-def test_a_list_named_pairs_is_not_called_so_twice(page: str) -> None:
-    assert "pairs, pairs" not in page
-    assert "pairs, all pairs: FNMR at FMR" in page
+def test_a_list_named_pairs_is_not_called_so_twice(report: str) -> None:
+    assert "pairs, pairs" not in report
+    assert "pairs, all pairs: FNMR at FMR" in report
 
 
 @pytest.mark.parametrize(
@@ -418,27 +420,16 @@ def test_terms_are_found_in_what_readers_see() -> None:
     assert len({term.name for term in TERMS}) == len(TERMS)
 
 
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with browser(tmp_path_factory.mktemp("chromium")) as tab:
-        yield tab
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
-def test_nothing_is_wider_than_a_phone(tab: Tab, result: Path, tmp_path: Path) -> None:
+def test_nothing_is_wider_than_a_phone(page: Page, result: Path, tmp_path: Path) -> None:
     write_report([result, result], tmp_path / "page.html")
-    tab.open((tmp_path / "page.html").as_uri())
+    page.goto((tmp_path / "page.html").as_uri())
     for width in (390, 800, 1400):
-        tab.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
-        )
-        tab.run("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
-        wider = tab.run(
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
+        wider = page.evaluate(
             """[...document.querySelectorAll('body *')].filter((element) => !element.closest('svg')
               && element.getBoundingClientRect().right > innerWidth + 1)
               .map((element) => element.outerHTML.slice(0, 80))"""
         )
         assert wider == []
-        assert tab.run("document.documentElement.scrollWidth") == width
-    assert tab.errors == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width

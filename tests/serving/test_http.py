@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from facerts.scoring import Row, Scorer
 from facerts.serving import Settings
-from facerts.serving.schemas import NOT_OF_A_FACE, FaceMatch, FaceResult, fields_of
+from facerts.serving.schemas import NOT_OF_A_FACE, FaceResult, fields_of
 from tests.serving.conftest import crop, post, running
 
 TOKEN = "correct-horse-battery-staple"
@@ -86,7 +85,9 @@ def test_pages_need_nothing_from_anywhere(client: httpx.Client, path: str) -> No
     policy = response.headers["content-security-policy"]
     assert "unsafe" not in policy
     assert not re.findall(r"https?:(?!//www\.w3\.org)", policy + response.text)
-    assert not re.findall(r"<(?:link|img|iframe|script)\b[^>]*(?:src|href)=[\"'](?!data:)", response.text)
+    assert not re.findall(
+        r"<(?:link|img|iframe|script)\b[^>]*(?:src|href)=[\"'](?!data:|[\w.]+[\"'])", response.text
+    )
     assert not re.findall(r"\sstyle=|\son\w+=", response.text), "the policy would not let them work"
 
 
@@ -190,9 +191,3 @@ def test_a_column_of_the_rows_reaches_the_answers_with_its_description() -> None
     described = schema.model_json_schema()["properties"]
     assert described["age"]["description"] == "Of the person, in years; null where it is not known."
     assert described["quality"]["description"] == "Higher is better; comparable only within one model."
-
-
-def test_the_page_knows_columns_that_there_are_and_shows_all_others(client: httpx.Client) -> None:
-    known = re.search(r"const KNOWN = (\[.*\]);", client.get("/").text)
-    assert known is not None
-    assert set(json.loads(known[1])) <= set(FaceMatch.model_fields)

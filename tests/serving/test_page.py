@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -16,37 +18,30 @@ import facerts
 from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.images.align import align
-from facerts.scoring import Scorer
+from facerts.scoring import Row, Scorer
+from facerts.scoring.sinks import put_csv
 from facerts.serving import Settings
+from tests.browser import accessibility_faults, choose, saved, settled, texts
 from tests.matching import write_matcher
-from tests.serving.browser import CHROMIUM, Tab, browser
 from tests.serving.conftest import crop, photo, running, variant
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),
-]
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
-CARDS = "document.querySelectorAll('.card:not(.working)').length"
-ROWS = "[...document.querySelectorAll('.card tbody tr')].map((row) => row.innerText.split(/\\s+/).join(' '))"
+OVERFLOW = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with browser(tmp_path_factory.mktemp("chromium")) as tab:
-        yield tab
+def visit(page: Page, client: httpx.Client, path: str = "/") -> None:
+    """Open a page of a service, until it says what the model is or shows the schema."""
+    page.goto(str(client.base_url.join(path)))
+    (page.get_by_text("About the model") if path == "/" else page.locator("h2").nth(6)).wait_for()
 
 
 @pytest.fixture
-def page(tab: Tab, photo_client: httpx.Client) -> Iterator[Tab]:
-    """The page, opened anew, which must not complain of anything."""
-    tab.errors.clear()
-    tab.scheme("light")
-    tab.size(1200)
-    tab.open(str(photo_client.base_url))
-    tab.wait("model !== null")
-    yield tab
-    assert tab.errors == []
+def opened(page: Page, photo_client: httpx.Client) -> Page:
+    """The page of the service that finds faces in photos."""
+    visit(page, photo_client)
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -59,50 +54,41 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / name for name in ("two.png", "none.png", "broken.png")]
 
 
-def choose(tab: Tab, files: list[Path]) -> None:
-    tab.choose("#files", files)
-    tab.wait(f"{CARDS} === {len(files)}")
-
-
-def accept(tab: Tab, value: str) -> None:
-    """Choose how faces are accepted."""
-    tab.run(f"el('accept').value = {value!r}; el('accept').dispatchEvent(new Event('change'))")
-    tab.wait("document.querySelectorAll('.card.working').length === 0")
-
-
 def test_images_show_their_faces_or_why_there_are_none(
-    page: Tab, images: list[Path], photo_scorer: Scorer
+    opened: Page, images: list[Path], photo_scorer: Scorer
 ) -> None:
-    choose(page, images)
-    lines = page.run("[...document.querySelectorAll('.card .top')].map((top) => top.innerText)")
-    assert "two.png" in lines[0]
-    assert "2 faces · 2 accepted · 400 × 60" in lines[0]
+    choose(opened, images)
+    lines = texts(opened, ".card .top")
+    assert "two.png 2 faces · 2 accepted · 400 × 60" in lines[0]
     assert "0 faces" in lines[1]
-    texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
-    assert texts[0] == "No face was found in this image."
-    assert "not a JPEG" in texts[1]
-    columns = "[...document.querySelectorAll('.card th')].slice(2).map((column) => column.innerText)"
-    assert page.run(columns) == ["Percentile", "Decision", "Quality", "Detector"]
-    for shown, row in zip(page.run(ROWS), photo_scorer.score(images[0]), strict=True):
+    none, problem = texts(opened, ".card .none, .card .problem")
+    assert none == "No face was found in this image."
+    assert "not a JPEG" in problem
+    columns = ["Percentile", "Decision", "Yaw, pitch, roll", "Quality"]
+    assert texts(opened, ".card th")[2:] == ["Verdict", *columns]
+    for shown, row in zip(texts(opened, ".card tbody tr"), photo_scorer.score(images[0]), strict=True):
         assert row.quality is not None
+        assert row.pose is not None
         reasons = ", ".join(row.reasons).replace("_", " ")
         assert reasons
-        assert shown == f"{row.face + 1} {int(row.percentile)} ✓ accepted {reasons} {row.quality:.3f} 0.90"
+        pose = " ".join(f"{angle:.0f}°" for angle in row.pose).replace("-", "−")
+        expected = f"{row.face + 1} {row.verdict} {int(row.percentile)} ✓ accepted {reasons} {pose}"
+        assert shown == f"{expected} {row.quality:.3f}"
 
 
-def test_boxes_lie_on_the_faces_with_numbers_at_every_width(page: Tab, images: list[Path]) -> None:
-    choose(page, images[:1])
+def test_boxes_lie_on_the_faces_with_numbers_at_every_width(opened: Page, images: list[Path]) -> None:
+    choose(opened, images[:1])
     for width in (1400, 800, 390):
-        page.size(width)
-        numbers = page.run(
+        opened.set_viewport_size({"width": width, "height": 900})
+        numbers = opened.evaluate(
             """[...document.querySelectorAll('.box i')].map((number) => {
               const [one, all] = [number.getBoundingClientRect(), number.closest('.stage').getBoundingClientRect()];
               return [number.innerText, one.width > 5 && one.left >= all.left && one.top >= all.top
                 && one.right <= all.right && one.bottom <= all.bottom]; })"""
         )
         assert numbers == [["1", True], ["2", True]]
-    boxes: Any = page.run(
-        """[...document.querySelectorAll('.box')].map((box) => {
+    boxes: Any = opened.evaluate(
+        """[...document.querySelectorAll('.card .box')].map((box) => {
           const [one, all] = [box.getBoundingClientRect(), box.parentNode.querySelector('img').getBoundingClientRect()];
           return [(one.left - all.left) / all.width, one.width / all.width, (one.top - all.top) / all.height,
             one.height / all.height]; })"""
@@ -111,21 +97,18 @@ def test_boxes_lie_on_the_faces_with_numbers_at_every_width(page: Tab, images: l
         assert box == pytest.approx([0.1 * number, 0.1, 0, 40 / 60], abs=0.015)
 
 
-def test_crops_are_drawn_as_they_are_scored(page: Tab, tmp_path: Path) -> None:
+def test_crops_are_drawn_as_they_are_scored(opened: Page, photo_scorer: Scorer, tmp_path: Path) -> None:
     # Smooth, so that a shift by a pixel is a difference, and the way of interpolating is none.
     y, x = np.mgrid[0:60, 0:400]
-    image = np.stack([180 + 60 * np.sin(x / 3), 180 + 60 * np.cos(y / 4), 200 + 0 * x], axis=-1).astype(
-        np.uint8
-    )
-    (tmp_path / "waves.png").write_bytes(encode_png(image))
-    choose(page, [tmp_path / "waves.png"])
-    assert page.run("document.querySelectorAll('canvas').length") == 3
-    points = np.array(page.run("cards[0].answer.faces[1].points"))
-    drawn = page.run(
-        """[...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(0, 0, 112, 112).data]"""
-    )
-    drawn = np.array(drawn, dtype=np.float64).reshape(112, 112, 4)
-    expected = align(image, points).astype(np.float64)
+    image = np.stack([180 + 60 * np.sin(x / 3), 180 + 60 * np.cos(y / 4), 200 + 0 * x], axis=-1)
+    (tmp_path / "waves.png").write_bytes(encode_png(image.astype(np.uint8)))
+    choose(opened, [tmp_path / "waves.png"])
+    crops = opened.locator("td canvas")
+    assert crops.count() == 3
+    pixels = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 112, 112).data]"
+    drawn = np.array(crops.nth(1).evaluate(pixels), dtype=np.float64).reshape(112, 112, 4)
+    points = photo_scorer.faces(tmp_path / "waves.png")[1].points
+    expected = align(image.astype(np.uint8), points).astype(np.float64)
     inside = (drawn[..., 3] == 255) & (expected.min(axis=2) > 100)
     assert inside.mean() > 0.6
 
@@ -137,52 +120,49 @@ def test_crops_are_drawn_as_they_are_scored(page: Tab, tmp_path: Path) -> None:
         assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
 
 
-def test_a_threshold_decides_in_color_and_in_words(page: Tab, images: list[Path]) -> None:
-    decisions = "[...document.querySelectorAll('.decision')].map((cell) => cell.innerText)"
-    colors = "[...document.querySelectorAll('.box')].map((box) => getComputedStyle(box).borderTopColor)"
-    choose(page, images[:1])
-    assert page.run("el('accept').selectedOptions[0].innerText") == "from percentile 5 (default)"
-    assert page.run(decisions) == ["✓ accepted"] * 2
-    accept(page, "min")
-    poorer, better = page.run("cards[0].answer.faces.map((face) => face.percentile)")
-    between = (poorer + better) / 2
-    page.run(f"el('min').value = '{between}'; el('min').dispatchEvent(new Event('change'))")
-    page.wait("document.querySelectorAll('tr.no').length === 1")
-    assert page.run(decisions) == ["✕ rejected", "✓ accepted"]
-    assert page.run("[...document.querySelectorAll('.box')].map((box) => box.classList.contains('no'))") == [
-        True,
-        False,
-    ]
-    assert len({*page.run(colors)}) == 2
-    assert "2 faces · 1 accepted" in page.run("document.querySelector('.card .top').innerText")
+def test_a_threshold_decides_in_color_and_in_words(
+    opened: Page, images: list[Path], photo_scorer: Scorer
+) -> None:
+    colors = "[...document.querySelectorAll('.card .box')].map((box) => getComputedStyle(box).borderTopColor)"
+    choose(opened, images[:1])
+    accept = opened.get_by_label("Accept")
+    assert accept.locator("option:checked").inner_text() == "from percentile 5 (default)"
+    assert texts(opened, ".decision") == ["✓ accepted"] * 2
+    accept.select_option("from another percentile …")
+    poorer, better = (row.percentile for row in photo_scorer.score(images[0]))
+    opened.get_by_label("Lowest percentile, 0 to 100").fill(f"{(poorer + better) / 2}")
+    opened.keyboard.press("Tab")
+    opened.locator("tr.no").wait_for()
+    assert texts(opened, ".decision") == ["✕ rejected", "✓ accepted"]
+    assert "2 faces · 1 accepted" in texts(opened, ".card .top")[0]
+    assert len({*opened.evaluate(colors)}) == 2
 
 
-def test_two_images_can_be_compared(tab: Tab, tmp_path: Path) -> None:
+def test_two_images_can_be_compared(page: Page, tmp_path: Path) -> None:
     scorer = facerts.load(write_matcher(tmp_path / "matcher.onnx"), detector="none", threads=1)
-    for number, level in enumerate((200, 220, 20)):
-        (tmp_path / f"{number}.png").write_bytes(crop(level))
     files = [tmp_path / f"{number}.png" for number in range(3)]
+    for file, level in zip(files, (200, 220, 20), strict=True):
+        file.write_bytes(crop(level))
     with running(scorer, Settings()) as client:
-        tab.open(str(client.base_url))
-        tab.wait("model !== null")
-        choose(tab, files[:1])
-        assert tab.run("el('compare').hidden") is True
-        tab.choose("#files", files[1:])
-        tab.wait(f"{CARDS} === 3")
-        assert tab.run("el('fmr').selectedOptions[0].innerText") == "1 in 1,000"
+        visit(page, client)
+        choose(page, files[:1])
+        section = page.get_by_role("region", name="Same person?")
+        assert not section.is_visible()
+        choose(page, files[1:])
+        assert section.get_by_label("False match rate").locator("option:checked").inner_text() == "1 in 1,000"
         for second, decision in ((1, "✓ Same person"), (2, "Not enough quality to say")):
-            expected = scorer.verify(files[0], files[second])
-            tab.run(f"el('second').value = {second}; el('second').dispatchEvent(new Event('change'))")
-            assert tab.run("el('verdict').innerText") == ""
-            tab.run("document.querySelector('#compare form').requestSubmit()")
-            tab.wait("document.querySelector('#verdict .decision') !== null")
-            assert tab.run("document.querySelector('#verdict .decision').innerText") == decision
-            similarity = f"{expected.similarity:.3f}".replace("-", "−")
-            assert f"Similarity {similarity}." in tab.run("el('verdict').innerText")
+            section.get_by_label("Second").select_option(f"{second}.png")
+            assert section.get_by_role("status").inner_text() == ""
+            section.get_by_role("button", name="Compare").click()
+            section.get_by_text(decision).wait_for()
+            similarity = f"{scorer.verify(files[0], files[second]).similarity:.3f}".replace("-", "−")
+            assert f"Similarity {similarity}." in section.get_by_role("status").inner_text()
+            assert section.get_by_role("img").count() == 2
+        assert accessibility_faults(page) == []
 
 
 def test_a_gallery_names_the_person_of_each_face(
-    tab: Tab, searcher: Scorer, gallery_file: Path, tmp_path: Path
+    page: Page, searcher: Scorer, gallery_file: Path, tmp_path: Path, requested: list[str]
 ) -> None:
     images = {
         "anna": variant(0, 0),
@@ -194,169 +174,235 @@ def test_a_gallery_names_the_person_of_each_face(
         (tmp_path / f"{name}.png").write_bytes(encode_png(image))
     files = [tmp_path / f"{name}.png" for name in images]
     with running(searcher, Settings(gallery=gallery_file, fpir=0.2)) as client:
-        tab.errors.clear()
-        tab.open(str(client.base_url))
-        tab.wait("model !== null")
-        choose(tab, files)
+        visit(page, client)
+        choose(page, files)
         # The name of a person is text and nothing else.
         matches = Gallery(gallery_file).search(searcher, [*map(str, files)], fpir=0.2)
         assert [match.person for match in matches[:2]] == ["Anna", "<b>Frida"]
-        assert tab.run("[...document.querySelectorAll('.who')].map((cell) => cell.innerText)") == [
+        assert texts(page, ".who") == [
             f"Anna, {matches[0].cosine:.2f}",
             f"<b>Frida, {matches[1].cosine:.2f}",
             "unknown",
             "too poor to say",
         ]
+        chosen = page.get_by_label("Accept").locator("option:checked").inner_text()
+        assert chosen == "from percentile 1 (default of searches)"
+        assert "6 people, 18 images" in page.get_by_role("group").text_content()
+        asked = [url for url in requested if "/v1/" in url and "model" not in url]
+        assert len(asked) == 4
+        assert all("/v1/search" in url for url in asked)
+
+
+def test_another_quality_than_the_recognizer_s_decides(page: Page, scorer: Scorer, tmp_path: Path) -> None:
+    recognizer = facerts.Recognizer(write_matcher(tmp_path / "matcher.onnx"))
+    with running(Scorer(scorer.quality, recognizer), Settings()) as client:
+        described = client.get("/v1/model").json()
+        assert described["quality"]["description"]["thresholds"]["0.95"]["quality"] == -0.5
+        names = described["quality"]["name"], described["recognizer"]["name"]
+        assert names == ("bright", "matcher")
+        visit(page, client)
         assert (
-            tab.run("el('accept').selectedOptions[0].innerText") == "from percentile 1 (default of searches)"
+            page.get_by_label("Accept").locator("option:checked").inner_text()
+            == "from percentile 5 (default)"
         )
-        assert "6 people, 18 images" in tab.run("el('model-facts').textContent")
-        asked = tab.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
-        posted = [url for url in asked if "/v1/" in url and "model" not in url]
-        assert len(posted) == 4
-        assert all("/v1/search" in url for url in posted)
-        assert tab.errors == []
+        page.get_by_text("About the model").click()
+        assert all(page.get_by_role("definition").filter(has_text=name).count() for name in names)
 
 
-def test_options_are_asked_of_the_service(page: Tab, images: list[Path]) -> None:
-    choose(page, images[:1])
-    page.run("el('largest').click()")
-    page.wait("document.querySelectorAll('.box').length === 1")
-    page.run("el('aligned').click()")
-    page.wait("document.querySelector('.card .problem') !== null")
-    assert "not an aligned crop" in page.run("document.querySelector('.card .problem').innerText")
+def test_options_are_asked_of_the_service(opened: Page, images: list[Path]) -> None:
+    choose(opened, images[:1])
+    opened.get_by_label("Largest face only").check()
+    opened.locator(".card .box").nth(1).wait_for(state="detached")
+    opened.get_by_label("Images are aligned face crops").check()
+    opened.locator(".card .problem", has_text="not an aligned crop").wait_for()
 
 
-def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, images: list[Path]) -> None:
-    choose(page, images[:1])
-    page.run("document.activeElement.blur()")
-    focused = []
-    for _ in range(30):
-        page.press("Tab", 9)
-        # Its name, for people: the text of its label, its own, or what it is called.
-        name = page.run(
-            "(({id, labels, ariaLabel, innerText}) => id || ariaLabel || innerText || labels[0].innerText)"
-            "(document.activeElement)"
-        )
-        focused.append(name)
-        if name == "Show face 2 in the image":
-            break
-    assert {"files", "accept", "largest", "aligned", "save", "clear"} <= set(focused)
-    assert "Faces of two.png" in focused, "the table can be scrolled"
-    picked = "[...document.querySelectorAll('.box')].map((box) => box.classList.contains('picked'))"
-    assert page.run(picked) == [False, True]
-    page.run("el('clear').focus()")
-    assert page.run(picked) == [False, False]
-    page.press("Enter", 13)
-    page.wait("document.querySelectorAll('.card').length === 0")
+def test_everything_can_be_reached_and_done_with_the_keyboard(opened: Page, images: list[Path]) -> None:
+    choose(opened, images[:2])
+    opened.evaluate("document.activeElement.blur()")
+    focused: list[str] = []
+    while len(focused) < 40 and focused[-1:] != ["Show face 2 in the image"]:
+        opened.keyboard.press("Tab")
+        # Its name, for people: what it is called, the text of its label, or its own.
+        name = "({ariaLabel, labels, innerText}) => ariaLabel || labels?.[0]?.innerText || innerText"
+        focused.append(opened.evaluate(f"({name})(document.activeElement)").partition("\n")[0].strip())
+    assert [name for name in focused if name.startswith("Choose")] == ["Choose images", "Choose a folder"]
+    buttons = ["Download CSV", "Save as JSON", "Clear", "Remove two.png", "Faces of two.png"]
+    assert [name for name in focused if name in buttons] == buttons
+    assert any(name.startswith("Order") for name in focused)
+    assert opened.locator(".card .box").evaluate_all(
+        "(boxes) => boxes.map((box) => box.classList.contains('picked'))"
+    ) == [False, True]
+    opened.get_by_role("button", name="Clear").focus()
+    assert opened.locator(".box.picked").count() == 0
+    opened.keyboard.press("Enter")
+    settled(opened, 0)
 
 
-def test_assistive_technology_is_told_the_name_of_everything(page: Tab, images: list[Path]) -> None:
-    choose(page, images)
-    named = page.named()
-    roles = {"button", "image", "checkbox", "combobox", "link", "region", "table", "article"}
-    assert [role for role, name in named if role in roles and not name] == []
-    assert ("image", "two.png, 2 faces") in named
-    assert ("heading", "two.png") in named
-    assert ("status", "") in named or any(role == "status" for role, _ in named)
-    assert page.run("el('status').innerText").startswith(("two.png: ", "none.png: ", "broken.png: "))
+def test_assistive_technology_is_told_everything(opened: Page, images: list[Path]) -> None:
+    assert accessibility_faults(opened) == []
+    choose(opened, images)
+    opened.get_by_text("About the model").click()
+    assert accessibility_faults(opened) == []
+    opened.emulate_media(color_scheme="dark")
+    assert accessibility_faults(opened) == []
+    assert opened.get_by_role("img", name="two.png, 2 faces").count() == 1
+    assert opened.get_by_role("heading", name="two.png").count() == 1
+    assert "3 images scored, 1 could not be read." in opened.get_by_role("status").all_inner_texts()
 
 
-def test_names_of_files_are_text_and_nothing_else(page: Tab) -> None:
-    page.run("""add([new File(['x'], '<img src=x onerror="window.harmed = 1">.png', {type: 'image/png'})])""")
-    page.wait(f"{CARDS} === 1")
-    assert "<img src=x" in page.run("document.querySelector('.card h2').innerText")
-    assert page.run("window.harmed") is None
-
-
-def test_images_can_be_dropped(page: Tab, images: list[Path]) -> None:
-    data = list(images[0].read_bytes())
-    page.run(
-        f"""const moved = new DataTransfer();
-        moved.items.add(new File([new Uint8Array({data})], 'dropped.png', {{type: 'image/png'}}));
-        document.dispatchEvent(new DragEvent('dragenter', {{bubbles: true}}));
-        document.dispatchEvent(new DragEvent('drop', {{bubbles: true, cancelable: true, dataTransfer: moved}}))"""
+def test_names_of_files_are_text_and_nothing_else(opened: Page) -> None:
+    name = '<img src=x onerror="window.harmed = 1">.png'
+    opened.get_by_label("Choose images").set_input_files(
+        [{"name": name, "mimeType": "image/png", "buffer": b"x"}]
     )
-    page.wait("document.querySelectorAll('.box').length === 2")
-    assert page.run("el('drop').classList.contains('over')") is False
+    settled(opened, 1)
+    assert opened.locator(".card h2").inner_text() == name
+    assert opened.evaluate("window.harmed") is None
 
 
-def test_what_was_found_can_be_saved(page: Tab, images: list[Path]) -> None:
-    choose(page, images)
-    saved = page.run(
-        """(async () => { let kept; const old = URL.createObjectURL;
-        URL.createObjectURL = (blob) => { kept = blob; return 'blob:'; };
-        HTMLAnchorElement.prototype.click = () => {};
-        el('save').click(); URL.createObjectURL = old; return kept.text(); })()"""
+@pytest.mark.parametrize("kind", ["drop", "paste"])
+def test_images_can_be_dropped_and_pasted(opened: Page, images: list[Path], kind: str) -> None:
+    opened.evaluate(
+        """([kind, bytes]) => {
+          const moved = new DataTransfer();
+          moved.items.add(new File([new Uint8Array(bytes)], 'given.png', {type: 'image/png'}));
+          const options = {bubbles: true, cancelable: true, dataTransfer: moved, clipboardData: moved};
+          const Kind = kind === 'drop' ? DragEvent : ClipboardEvent;
+          if (kind === 'drop') document.dispatchEvent(new DragEvent('dragenter', {bubbles: true}));
+          document.dispatchEvent(new Kind(kind, options)); }""",
+        [kind, list(images[0].read_bytes())],
     )
-    saved_json = json.loads(saved)
-    assert saved_json["model"] == "bright"
-    assert [len(image.get("faces", [])) for image in saved_json["images"]] == [2, 0, 0]
-    assert "not a JPEG" in saved_json["images"][2]["error"]
+    settled(opened, 1)
+    assert opened.locator(".card .box").count() == 2
+    assert opened.locator("#drop.over").count() == 0
 
 
-@pytest.mark.parametrize("path", ["", "docs"])
+# As the browser gives a folder with an image, a folder in it, and what is neither; a hundred entries at a time.
+DROPPED_FOLDER = """(bytes) => {
+  const file = (path) => ({isDirectory: false, fullPath: path,
+    file: (done) => done(new File([new Uint8Array(bytes)], path.split('/').pop(), {type: 'image/png'}))});
+  const folder = (path, parts) => ({isDirectory: true, fullPath: path, createReader: () => {
+    const left = [...parts]; return {readEntries: (done) => done(left.splice(0, 1))}; }});
+  const top = folder('/trip', [file('/trip/b.png'), file('/trip/notes.txt'),
+    folder('/trip/a', [file('/trip/a/1.png')])]);
+  const event = new Event('drop', {cancelable: true});
+  event.dataTransfer = {files: [], items: [{webkitGetAsEntry: () => top}]};
+  document.dispatchEvent(event); }"""
+
+
+def test_a_folder_is_chosen_or_dropped_with_paths_as_names(opened: Page, images: list[Path]) -> None:
+    opened.evaluate(DROPPED_FOLDER, list(images[0].read_bytes()))
+    settled(opened, 2)
+    assert texts(opened, ".card h2") == ["trip/a/1.png", "trip/b.png"]
+    assert "1 other file left out." in opened.get_by_role("status").all_inner_texts()
+    folder = images[0].parent
+    opened.get_by_label("Choose a folder").set_input_files(folder)
+    settled(opened, 5)
+    assert texts(opened, ".card h2")[2:] == [
+        f"{folder.name}/{name}.png" for name in ("broken", "none", "two")
+    ]
+
+
+def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
+    choose(opened, images)
+    kept = json.loads(saved(opened, "Save as JSON"))
+    assert kept["quality"]["name"] == kept["recognizer"]["name"] == "bright"
+    assert [image["name"] for image in kept["images"]] == [image.name for image in images]
+    assert [len(image["faces"]) for image in kept["images"]] == [2, 0, 0]
+    assert "not a JPEG" in kept["images"][2]["error"]
+    expected = io.StringIO()
+    put = put_csv(expected, Row)
+    for path in images:
+        for row in photo_scorer.score(path):
+            error = None if row.error is None else row.error.replace(str(path), path.name)
+            put(replace(row, path=path.name, error=error))
+    assert saved(opened, "Download CSV") == expected.getvalue()
+
+
+def test_images_are_sorted_by_their_best_face(opened: Page, images: list[Path], tmp_path: Path) -> None:
+    for name, level in (("dark", 140), ("light", 240)):
+        (tmp_path / f"{name}.png").write_bytes(encode_png(photo([level])))
+    choose(opened, [tmp_path / "dark.png", images[1], tmp_path / "light.png"])
+    order = opened.get_by_label("Order")
+    for choice, names in (
+        ("best first", "light dark none"),
+        ("worst first", "dark light none"),
+        ("as added", "dark none light"),
+    ):
+        order.select_option(choice)
+        assert texts(opened, ".card h2") == [f"{name}.png" for name in names.split()]
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
 def test_it_fits_narrow_screens_and_follows_the_wish_for_dark(
-    page: Tab, photo_client: httpx.Client, images: list[Path], path: str
+    page: Page, photo_client: httpx.Client, images: list[Path], path: str
 ) -> None:
-    if path:
-        page.open(str(photo_client.base_url.join("/docs")))
-        page.wait("document.querySelectorAll('h2').length > 5")
-    else:
+    visit(page, photo_client, path)
+    if path == "/":
         choose(page, images)
-    page.size(320, 640, mobile=True)
-    overflow = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
-    assert page.run(overflow) == 0
+    for width in (320, 390):
+        page.set_viewport_size({"width": width, "height": 640})
+        assert page.evaluate(OVERFLOW) == 0
     background = "getComputedStyle(document.body).backgroundColor"
-    assert page.run(background) == "rgb(255, 255, 255)"
-    page.scheme("dark")
-    assert page.run(background) == "rgb(21, 24, 28)"
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(background) == "rgb(21, 24, 28)"
 
 
-def test_the_policy_lets_no_script_of_others_run(page: Tab) -> None:
-    page.run(
-        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'harmed = 1'}))"
+def test_the_policy_lets_no_script_of_others_run(opened: Page, complaints: list[str]) -> None:
+    opened.evaluate(
+        """document.body.append(Object.assign(document.createElement('script'), {textContent: 'harmed = 1'}));
+        document.body.insertAdjacentHTML('beforeend', '<b onclick="harmed = 1" id="b"></b>'); b.click()"""
     )
-    page.run(
-        "document.body.insertAdjacentHTML('beforeend', '<b onclick=\"harmed = 1\" id=\"b\"></b>'); b.click()"
-    )
-    assert page.run("typeof harmed") == "undefined"
-    assert any("Content Security Policy" in error for error in page.errors)
-    page.errors.clear()
+    assert opened.evaluate("typeof harmed") == "undefined"
+    assert any("Content Security Policy" in complaint for complaint in complaints)
+    complaints.clear()
 
 
-def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, images: list[Path]) -> None:
+def test_a_service_with_a_token_asks_for_it(page: Page, photo_scorer: Scorer, images: list[Path]) -> None:
     with running(photo_scorer, Settings(token="sesame", keep=0.95)) as client:
-        tab.open(str(client.base_url))
-        tab.wait("!el('key').hidden")
-        assert tab.run("document.activeElement.id") == "token"
-        for given, saved_json in (("wrong", "Wrong token."), ("sesame", "")):
-            tab.run(f"el('token').value = {given!r}; el('key').requestSubmit()")
-            tab.wait(
-                f"el('key-problem').innerText === {saved_json!r} && (model !== null) === {str(not saved_json).lower()}"
-            )
-        assert tab.run("el('key').hidden") is True
-        choose(tab, images[:1])
-        assert tab.run("document.querySelectorAll('tr.yes').length") == 2, "as the service decides"
-        assert tab.run("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
+        page.goto(str(client.base_url))
+        token = page.get_by_label("This service requires a token.")
+        token.wait_for()
+        assert page.evaluate("document.activeElement.id") == "token"
+        token.fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").filter(has_text="Wrong token.").wait_for()
+        assert accessibility_faults(page) == []
+        token.fill("sesame")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("About the model").wait_for()
+        assert not token.is_visible()
+        choose(page, images[:1])
+        assert page.locator("tr.yes").count() == 2, "as the service decides"
+        assert (
+            page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
+        )
 
 
-def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) -> None:
-    tab.errors.clear()
-    tab.open(str(client.base_url.join("/docs")))
-    tab.wait("document.querySelectorAll('h2').length > 5")
-    text = tab.run("document.body.innerText")
+def test_the_reference_shows_the_whole_schema(page: Page, client: httpx.Client) -> None:
+    visit(page, client, "/docs")
+    text = page.locator("body").inner_text()
     schema = client.get("/openapi.json").json()
     for path in schema["paths"]:
         assert path in text
-    examples = tab.run("[...document.querySelectorAll('pre')].map((pre) => pre.innerText)")
+    examples = page.locator("pre").all_inner_texts()
     for path, lines in (("score", 3), ("search", 3), ("verify", 2)):
         (example,) = [example for example in examples if f"/v1/{path}" in example]
         assert (example.count("curl"), example.count("a.jpg")) == (lines, lines)
     for name, model in schema["components"]["schemas"].items():
-        assert tab.run(f"document.getElementById({name!r}) !== null")
+        assert page.locator(f"[id={name}]").count() == 1
         assert all(field in text for field in model.get("properties", {}))
-    assert tab.run(
+    assert page.evaluate(
         "[...document.querySelectorAll('a[href^=\"#\"]')].every((a) => document.querySelector(a.hash))"
     )
-    assert tab.errors == []
+    assert accessibility_faults(page) == []
+
+
+def test_nothing_is_asked_of_any_other_place(
+    opened: Page, images: list[Path], requested: list[str], photo_client: httpx.Client
+) -> None:
+    choose(opened, images)
+    own = re.escape(str(photo_client.base_url).rstrip("/"))
+    assert [url for url in requested if not re.match(f"{own}/|blob:{own}/|data:", url)] == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from facerts.detection.detector import AutoDetector
 from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
-from facerts.scoring import Scorer
+from facerts.scoring import Row, Scorer
 from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
 from tests.serving.conftest import Wrapped, crop, photo, post, problem, refused, running
@@ -205,18 +206,22 @@ def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(cli
 
 
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:
-    expected = {
+    part = {
         "name": "bright",
         "sha256": scorer.recognizer.sha256,
+        "description": json.loads(scorer.recognizer.opened.description.to_json()),
+    }
+    expected = {
+        "quality": part,
+        "recognizer": part,
         "detector": "BrightSquares",
-        "has_quality": True,
         "min_quality": -0.5,
         "fmr": None,
         "gallery": None,
         "template": TEMPLATE.tolist(),
         "template_size": 112,
         "limits": {"bytes": 32 << 20, "pixels": 32_000_000, "images": 16, "faces": 3, "seconds": None},
-        "description": json.loads(scorer.recognizer.opened.description.to_json()),
+        "columns": [field.name for field in fields(Row)],
     }
     assert photo_client.get("/v1/model").json() == expected
 
@@ -225,7 +230,7 @@ def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: 
     model = write_description(write_embedder(tmp_path / "plain.onnx", batch=4), quality="none", input_batch=4)
     scorer = facerts.load(model, detector="none")
     with running(scorer, Settings()) as client:
-        assert client.get("/v1/model").json()["has_quality"] is False
+        assert client.get("/v1/model").json()["quality"] is None
         (((face,),),) = [faces(post(client, crop(9), embeddings=True))]
         assert face["quality"] is None
         assert math.isclose(sum(value**2 for value in face["embedding"]), 1, abs_tol=1e-5)

@@ -1,0 +1,1 @@
+"""Faces in the browser: the built files of web/."""
