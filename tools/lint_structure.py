@@ -20,6 +20,7 @@ FLOORS = [
     {"cli"},
     {"__init__"},
     {"integrations", "report", "serving", "training"},
+    {"web"},
     {"losses"},
     {"nn"},
     {"clips", "people"},
