@@ -39,5 +39,5 @@ cpSync("src/LICENSES.txt", `${out}/LICENSES.txt`);
 const types = mkdtempSync(`${tmpdir()}/types-`);
 execFileSync("node_modules/.bin/tsc", ["--declaration", "--emitDeclarationOnly", "--stripInternal", "--outDir", types]);
 const [shared, module] = ["types", "facerts"].map((name) => readFileSync(`${types}/${name}.d.ts`, "utf8"));
-writeFileSync(`${out}/facerts.d.ts`, module.replace(/^(import|export) type .*\n/gm, "").replace(/^\/\*\*.*\n/, (first) => `${first}\n${shared}\n`));
+writeFileSync(`${out}/facerts.d.ts`, `${shared}\n${module.replace(/^(import|export) type .*\n/gm, "")}`);
 rmSync(types, { recursive: true });

@@ -1,5 +1,3 @@
-/** What is loaded, and from where. */
-
 /** What goes in and comes out, with the names that `facerts score` and the service use. */
 /** The description of a model, as far as it is read here; `facerts.onnx.contract.Description` has all of it. */
 export interface Description {
@@ -155,6 +153,7 @@ export interface Scorer {
     verify(first: ImageSource, second: ImageSource, options?: VerifyOptions): Promise<Verification>;
 }
 
+/** What is loaded, and from where. */
 export interface LoadOptions {
     /** The folder that `facerts web` wrote; by default that of this module. */
     base?: string | URL | undefined;
