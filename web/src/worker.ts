@@ -16,12 +16,18 @@ async function open({ base, quality, threads }: Extract<Request, { kind: "load" 
     return response;
   };
   const site = (await (await answer("facerts.json")).json()) as Site;
-  const packed = (await answer(site.runtime.wasm)).body!;
-  const wasm = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  const wasm = await unpacked(await (await answer(site.runtime.wasm)).arrayBuffer());
   startRuntime({ glue: new URL(site.runtime.glue, base).href, wasm, threads });
   const opened = new LocalScorer(site, async (file) => (await answer(file)).arrayBuffer(), quality);
   await opened.warm();
   return opened;
+}
+
+/** Some servers take a name in .gz for an encoding, and the browser has unpacked it already. */
+async function unpacked(content: ArrayBuffer): Promise<ArrayBuffer> {
+  const [first, second] = new Uint8Array(content);
+  if (first !== 0x1f || second !== 0x8b) return content;
+  return new Response(new Blob([content]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
 async function work(request: Exclude<Request, { kind: "cancel" }>, signal: AbortSignal): Promise<unknown> {

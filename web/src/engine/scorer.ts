@@ -5,7 +5,7 @@ import { decode } from "./decode";
 import { type Detection, headPose } from "./detection";
 import { CropModel, Network } from "./network";
 import { PhotoSearch } from "./photo_search";
-import type { Pixels } from "./pixels";
+import { type Pixels, rounded } from "./pixels";
 import { cropReasons, detectionReasons, inOrder } from "./reasons";
 import { minQuality, percentile, places, shareOf, shortest, thresholdAt } from "./rows";
 import type { Site, SiteModel } from "./site";
@@ -120,8 +120,8 @@ export class LocalScorer {
     const below = least !== null && quality! < least;
     const level = cutoffs === null || quality === null ? null : +(quality >= cutoffs[0]) + +(quality >= cutoffs[1]);
     return {
-      box: detection && (detection.box.map((side) => places(side, 2)) as Face["box"]),
-      points: detection && detection.points.map(([x, y]) => [places(x, 2), places(y, 2)]),
+      box: detection && (detection.box.map(hundredths) as Face["box"]),
+      points: detection && detection.points.map((point) => point.map(hundredths) as [number, number]),
       rotation: detection && detection.rotation,
       det_score: detection && places(detection.score, 4),
       pose: detection && (headPose(detection, site.head_fit).map((angle) => places(angle, 1)) as Face["pose"]),
@@ -177,5 +177,8 @@ export class LocalScorer {
     return opening;
   }
 }
+
+// As NumPy rounds.
+const hundredths = (value: number): number => rounded(100 * value) / 100;
 
 const nameOf = (image: ImageSource): string | null => (image instanceof File ? image.name : null);
