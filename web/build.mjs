@@ -1,6 +1,8 @@
 // Builds what ships in facerts/web/static: `npm ci && npm run build`, or `make web`.
 import { build } from "esbuild";
-import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { gzipSync } from "node:zlib";
 
 const out = "../facerts/web/static";
@@ -35,3 +37,15 @@ const page = readFileSync("src/page/index.html", "utf8");
 writeFileSync(`${out}/index.html`, page);
 writeFileSync(`${out}/service.html`, page.replace("local.js", "service.js"));
 cpSync("src/page/reference.html", `${out}/reference.html`);
+
+// The runtime, compressed, so that it is a quarter of its size on any server.
+writeFileSync(`${out}/ort.wasm.gz`, gzipSync(readFileSync(`${ort}/dist/ort-wasm-simd-threaded.wasm`), { level: 9 }));
+cpSync(`${ort}/dist/ort-wasm-simd-threaded.mjs`, `${out}/ort.mjs`);
+cpSync("src/LICENSES.txt", `${out}/LICENSES.txt`);
+
+// The types of the module in one file.
+const types = mkdtempSync(`${tmpdir()}/types-`);
+execFileSync("node_modules/.bin/tsc", ["--declaration", "--emitDeclarationOnly", "--stripInternal", "--outDir", types]);
+const [shared, module] = ["types", "facerts"].map((name) => readFileSync(`${types}/${name}.d.ts`, "utf8"));
+writeFileSync(`${out}/facerts.d.ts`, `${shared}\n${module.replace(/^(import|export) type .*\n/gm, "")}`);
+rmSync(types, { recursive: true });

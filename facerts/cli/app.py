@@ -35,6 +35,7 @@ COMMANDS = (
     "compare",
     "report",
     "serve",
+    "web",
     "models",
     "doctor",
 )

@@ -20,7 +20,7 @@ from facerts.images import CROP_SIZE
 MODEL = np.array(
     [[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.574, 0.4], [-0.416, 0.986, 0.03], [0.416, 0.986, 0.03]]
 )
-_FIT = np.linalg.pinv(MODEL - MODEL.mean(axis=0))
+FIT = np.linalg.pinv(MODEL - MODEL.mean(axis=0))
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def head_pose(points: ArrayLike) -> tuple[float, float, float]:
     Source: DeMenthon and Davis, "Model-based object pose in 25 lines of code", IJCV 15, 1995 (its first step, POS).
     """
     landmarks = np.asarray(points, dtype=np.float64)
-    projection = _FIT @ (landmarks - landmarks.mean(axis=0))
+    projection = FIT @ (landmarks - landmarks.mean(axis=0))
     if not projection.any():
         return 0.0, 0.0, 0.0
     left, _, right = np.linalg.svd(projection.T, full_matrices=False)

@@ -26,6 +26,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 STRIDES = (8, 16, 32)
+# The least score of a face.
+THRESHOLD = 0.6
 # Outputs and their values per location: the probabilities of a face and of an object, whose geometric mean is the
 # score; the box; five points.
 COLUMNS = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
@@ -51,7 +53,7 @@ class YuNet:
         self,
         model: str | Path,
         *,
-        threshold: float = 0.6,
+        threshold: float = THRESHOLD,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> None:
