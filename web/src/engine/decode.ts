@@ -8,6 +8,8 @@ export interface Limits {
   max_pixels: number;
 }
 
+const ALWAYS_READ = ["JPEG", "PNG", "WebP", "BMP"];
+
 /** Decode; throws an error that says what is wrong with the image. */
 export async function decode(source: ImageSource, { max_bytes, max_pixels }: Limits): Promise<Pixels> {
   if (source instanceof ImageData) return { width: source.width, height: source.height, data: source.data };
@@ -29,7 +31,7 @@ export async function decode(source: ImageSource, { max_bytes, max_pixels }: Lim
       imageOrientation: format === "WebP" ? "none" : "from-image",
     });
   } catch {
-    throw new Error(width ? "broken image, it cannot be decoded" : `${format} is not read by this browser; convert it to JPEG`);
+    throw new Error(ALWAYS_READ.includes(format) ? "broken image, it cannot be decoded" : `${format} is not read by this browser; convert it to JPEG`);
   }
   try {
     checkSize(bitmap.width, bitmap.height, max_pixels);

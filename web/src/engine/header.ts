@@ -10,7 +10,7 @@ export interface Header {
   orientation: number;
 }
 
-const AMONG_BROWSERS: Record<string, string> = { II: "TIFF", MM: "TIFF", GI: "GIF" };
+const OTHERS: Record<string, string> = { II: "TIFF", MM: "TIFF", GI: "GIF" };
 
 /** The header of a JPEG, PNG, WebP or BMP; of another format only its name, empty if it is no image. */
 export function readHeader(bytes: Uint8Array<ArrayBuffer>): Header {
@@ -29,7 +29,7 @@ export function readHeader(bytes: Uint8Array<ArrayBuffer>): Header {
       return header("WebP", ...webp(view, text));
     }
     if (text(4, 4) === "ftyp") return header(text(8, 4) === "avif" ? "AVIF" : "HEIC");
-    return header(AMONG_BROWSERS[text(0, 2)] ?? "");
+    return header(OTHERS[text(0, 2)] ?? "");
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new Error("broken image, its header is cut off");

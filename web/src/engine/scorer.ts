@@ -142,13 +142,13 @@ export class LocalScorer {
     return [...model.embedding(await model.run(crop))].map(shortest);
   }
 
-  private *tooPoor({ name, faces: [face] }: ImageResult, least: number | null): Generator<string> {
-    if (face!.accepted === null ? !face!.reasons.includes("not_a_face") : face!.accepted) return;
-    if (face!.reasons.includes("not_a_face")) yield `${name}: not a face`;
-    else {
-      const share = face!.percentile === null ? "" : `percentile ${Math.trunc(face!.percentile)}, `;
-      yield `${name}: ${share}quality ${face!.quality!.toFixed(3)} is below the minimum of ${least!.toFixed(3)}`;
-    }
+  /** Why a face cannot be compared; nothing if it can. */
+  private tooPoor({ name, faces: [face] }: ImageResult, least: number | null): string[] {
+    const { accepted, reasons, percentile, quality } = face!;
+    if (accepted === null ? !reasons.includes("not_a_face") : accepted) return [];
+    if (reasons.includes("not_a_face")) return [`${name}: not a face`];
+    const share = percentile === null ? "" : `percentile ${Math.trunc(percentile)}, `;
+    return [`${name}: ${share}quality ${quality!.toFixed(3)} is below the minimum of ${least!.toFixed(3)}`];
   }
 
   private defaultFmr(): number | null {
