@@ -38,9 +38,11 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
             to.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, to)
     (step,) = instructions("RUN")
-    step = re.sub(r"\bpip\b(?= --python)", f"{sys.executable} -m pip", step)
-    step = step.replace("python -m venv", f"{sys.executable} -m venv").replace("/opt", f"{tmp_path}/opt")
-    subprocess.run(step.replace('"/src', f'"{tmp_path}/src'), shell=True, check=True)
+    step = re.sub(r'/opt|(?<=")/src', lambda found: f"{tmp_path}{found[0]}", step)
+    step = step.replace("&& pip", f"&& {sys.executable} -m pip").replace(
+        "python -m", f"{sys.executable} -m", 1
+    )
+    subprocess.run(step, shell=True, check=True)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path / "opt" / "facerts" / "bin"
 

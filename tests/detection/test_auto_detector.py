@@ -44,16 +44,6 @@ def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    """A crop and a photo."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    (folder / "a_crop.png").write_bytes(encode_png(draw_face(0, 0)))
-    (folder / "b_photo.png").write_bytes(encode_png(photo()))
-    return folder
-
-
 def test_crops_are_taken_as_they_are_and_photos_are_searched(model: Path, yunet: Path) -> None:
     scorer = facerts.load(model)
     crop = draw_face(0, 0)
@@ -102,11 +92,11 @@ def test_what_rows_depend_on_is_known_before_the_detector_is_open(model: Path, y
     assert len({scorer.settings()["detector"] for scorer in [opened, *others]}) == 4
 
 
-def test_embeddings_of_crops_and_photos_share_a_file(
-    model: Path, yunet: Path, images: Path, tmp_path: Path
-) -> None:
+def test_embeddings_of_crops_and_photos_share_a_file(model: Path, yunet: Path, tmp_path: Path) -> None:
+    for name, image in {"a_crop": draw_face(0, 0), "b_photo": photo()}.items():
+        (tmp_path / f"{name}.png").write_bytes(encode_png(image))
     out = tmp_path / "e.npz"
-    assert run("embed", images, "--model", model, "--out", out) == 0
+    assert run("embed", tmp_path, "--model", model, "--out", out) == 0
     with np.load(out) as arrays:
         assert len(arrays["embeddings"]) == 2
         assert np.isnan(arrays["det_score"]).tolist() == [True, False]

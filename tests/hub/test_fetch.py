@@ -22,7 +22,6 @@ from facerts.errors import ModelError
 from facerts.hub import catalog, fetch
 from facerts.hub.catalog import catalog_models, in_catalog
 from facerts.hub.fetch import find_file, locate, remove
-from facerts.hub.registry import shipped_models
 from facerts.io.cache import cache_folder
 from facerts.io.files import locked
 from tests.command import printed_json, refused, run
@@ -158,20 +157,6 @@ def pull(name: str, source: str | Path | None = None, mirror: str | None = None)
 def assert_nothing_was_stored() -> None:
     assert not cache_folder().exists() or list(cache_folder().iterdir()) == []
     assert locate(catalog_models()[0]) is None
-
-
-def test_a_model_is_downloaded_once(server: Server) -> None:
-    with pytest.raises(
-        ModelError, match="the model tiny is not on this machine: run facerts models pull tiny"
-    ):
-        find_file("tiny")
-    path = pull("tiny")
-    assert path == cache_folder() / FILE
-    assert path.read_bytes() == CONTENT
-    assert [file.name for file in cache_folder().iterdir()] == [FILE]
-    assert find_file("tiny") == path
-    assert pull("tiny") == path
-    assert server.requests == {"/first": 1}
 
 
 @pytest.mark.parametrize("setting", ["1", "yes"])
@@ -470,12 +455,3 @@ def test_the_commands_download_list_and_find_models(
     assert_nothing_was_stored()
     assert run("models", "remove", "tiny") == 0
     assert "tiny is not on this machine" in capsys.readouterr().err
-
-
-def test_the_catalog_is_pinned() -> None:
-    models = catalog_models()
-    names = [model.name for model in models]
-    assert "yunet" in names
-    assert len(set(names)) == len(names)
-    assert not set(names) & {model.name for model in shipped_models()}
-    assert all(url.startswith("https://") for model in models for url in model.urls)
