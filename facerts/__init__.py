@@ -8,6 +8,7 @@ print(scorer.verify("a.jpg", "b.jpg").decision)
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ __all__ = [
     "load",
     "verify",
 ]
+
+# Before ONNX Runtime is imported, which would otherwise keep an identifier of this machine and report its use.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
 _ELSEWHERE = {

@@ -38,10 +38,6 @@ class ModelError(Error):
     """A model file is missing, broken, or does not match its description."""
 
 
-class MissingModelError(ModelError):
-    """A model that is downloaded when it is needed is not on this machine, and cannot be downloaded now."""
-
-
 class RecipeError(Error):
     """A training recipe that cannot be run; the message names the recipe, and the field or override."""
 

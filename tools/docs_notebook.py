@@ -1,4 +1,4 @@
-"""Writes the tutorial of the losses as a notebook, from its page: docs/tutorials/losses.ipynb.
+"""Writes tutorials as notebooks beside their pages in docs/tutorials.
 
 python tools/docs_notebook.py
 """
@@ -9,13 +9,15 @@ import json
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "losses.md"
-NOTEBOOK = PAGE.with_suffix(".ipynb")
+TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+PAGES = [TUTORIALS / "first-hour.md", TUTORIALS / "losses.md"]
 
 
 def notebook(page: str) -> str:
     """A notebook whose code cells are the Python blocks of a page, and whose text is the rest."""
     cells = []
+    # What shows a figure on the page, which a notebook does by itself.
+    page = re.sub(r'^```python.* html="1"(?:.*\n)*?```\n+', "", page, flags=re.MULTILINE)
     for number, part in enumerate(re.split(r"^```python.*\n((?:.*\n)*?)```\n", page, flags=re.MULTILINE)):
         text = re.sub(r"^(```\w+) .*", r"\1", part, flags=re.MULTILINE).strip()
         cell = {"metadata": {}, "source": text.splitlines(keepends=True)}
@@ -25,4 +27,5 @@ def notebook(page: str) -> str:
 
 
 if __name__ == "__main__":
-    NOTEBOOK.write_text(notebook(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.with_suffix(".ipynb").write_text(notebook(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -14,12 +14,9 @@ from facerts.cli.shared_options import Json, ModelOrDefault
 from facerts.errors import ModelError
 from facerts.version import __version__
 
-PHOTO_DETECTOR = "yunet"
-
 
 def doctor(
     *,
-    fetch: Annotated[bool, typer.Option("--fetch")] = False,
     bench: Annotated[bool, typer.Option("--bench")] = False,
     model: ModelOrDefault = None,
     detector: str = "yunet",
@@ -27,10 +24,9 @@ def doctor(
 ) -> None:
     """Show which packages are installed, which are missing, and how to install them.
 
-    Example: facerts doctor --fetch
+    Example: facerts doctor --bench
 
     Args:
-        fetch: First download what photos need, the detector YuNet (0.2 MB), if it is not on this machine.
         bench: Instead, measure every provider of ONNX Runtime on this machine; auto, the default of --provider, goes
             by what was found.
         detector: Detector for the time of photos; none leaves it out.
@@ -38,12 +34,7 @@ def doctor(
     if bench:
         _bench(model, detector, json=json)
         return
-    if fetch:
-        from facerts.hub.fetch import find_or_download
-
-        find_or_download(PHOTO_DETECTOR)
-    result = examine()
-    print_result(result, json)
+    print_result(examine(), json)
 
 
 def _bench(model: str | None, detector: str, *, json: bool) -> None:
@@ -108,18 +99,7 @@ def examine() -> dict[str, Any]:
         result[module] = next((_version(package) for package in packages if _version(package)), "present")
         if module == "onnxruntime":
             result["providers"] = imported.get_available_providers()
-    return result | _photo_detector() | _default_model()
-
-
-def _photo_detector() -> dict[str, str]:
-    """Where the detector for photos is, or how to get it."""
-    from facerts.hub.catalog import catalog_models
-    from facerts.hub.fetch import locate
-
-    (model,) = [model for model in catalog_models() if model.name == PHOTO_DETECTOR]
-    found = locate(model)
-    missing = "missing, for photos: facerts doctor --fetch downloads it (0.2 MB)"
-    return {PHOTO_DETECTOR: missing if found is None else str(found)}
+    return result | _default_model()
 
 
 def _default_model() -> dict[str, str]:

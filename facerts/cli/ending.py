@@ -27,7 +27,7 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
             "onnxruntime",
             *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm")),
         ),
-        "cpu or gpu",
+        "cpu",
     ),
     "PIL": (("pillow",), "use"),
     "pillow_heif": (("pillow-heif",), "use"),

@@ -58,7 +58,7 @@ def list_models(
     ]
     if not listed:
         warn("no model is like that")
-    if not any(entry["ships"] for entry in entries):
+    if not any(entry["ships"] and entry["kind"] != "detector" for entry in entries):
         warn(NO_MODELS)
     print_result({}, json, listed, _columns(), name="models")
     if not json:
@@ -93,11 +93,10 @@ def verify(json: Json = False) -> None:
     """
     from facerts.embedding.shipped import verify_installed, verify_shipped
 
-    shipped, pulled = verify_shipped(), verify_installed()
-    problems = {**shipped, **pulled}
+    shipped = verify_shipped()
+    problems = {**shipped, **verify_installed()}
     rows = [{"name": name, "ok": not found, "problems": found} for name, found in problems.items()]
-    intact = {name: "as shipped" if name in shipped else "as pulled" for name in problems}
-    state = ("state", lambda row: f"{'' if row['ok'] else 'not '}{intact[row['name']]}")
+    state = ("state", lambda row: "intact" if row["ok"] else "broken")
     print_result({}, json, rows, ["name", state], name="models")
     if not shipped:
         warn(NO_MODELS)
@@ -183,11 +182,11 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
         name: Name of the model; by default the default model.
     """
     from facerts.hub.catalog import catalog_models
-    from facerts.hub.fetch import find_downloaded
+    from facerts.hub.fetch import find_file
     from facerts.hub.find import find_model
 
     if name in {model.name for model in catalog_models() if model.kind == "detector"}:
-        print_raw(find_downloaded(str(name)))
+        print_raw(find_file(str(name)))
     else:
         print_raw(find_model(name))
 
@@ -214,20 +213,20 @@ def _entries() -> list[dict[str, Any]]:
         for model in shipped_models()
     ]
     for entry in catalog_models():
-        file = installed_file(entry)
-        where = "pulled" if file else "to pull" if entry.urls else "--from FILE"
+        file, ships = installed_file(entry), entry.packaged.is_file()
+        where = "ships" if ships else "pulled" if file else "to pull" if entry.urls else "--from FILE"
         entries.append(
             {
                 **entry.model_dump(mode="json", by_alias=True),
                 "size": entry.size,
-                "ships": False,
+                "ships": ships,
                 "default": entry.name == default,
                 "where": where,
                 "path": None if file is None else str(file),
             }
         )
     return sorted(
-        entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["path"] is None)
+        entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["where"] != "pulled")
     )
 
 

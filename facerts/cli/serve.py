@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out.
 
-    Example: facerts serve --detector yunet.onnx --port 8000
+    Example: facerts serve --port 8000
 
     Args:
         host: Address to listen on; the default is reachable only from this machine.

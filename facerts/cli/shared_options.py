@@ -29,10 +29,9 @@ Detector = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE",
-        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed "
-        "unless FACERTS_OFFLINE=1 is set, or the path of an .onnx file of YuNet or SCRFD, or of an insightface model "
-        "pack. auto: yunet, for images that are not 112 x 112, the size of an aligned crop; none: every image is an "
-        "aligned crop, a square of any size.",
+        help="Detector that finds the faces in photos: yunet, or the path of an .onnx file of YuNet or SCRFD, or of "
+        "an insightface model pack. auto: yunet, for images that are not 112 x 112, the size of an aligned crop; none: "
+        "every image is an aligned crop, a square of any size.",
     ),
 ]
 

@@ -14,9 +14,9 @@ from facerts.detection.detector import AutoDetector, Detection, FaceFinder, Lazy
 from facerts.detection.photo_search import DetSize, Network, PhotoSearch, check_size
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
-from facerts.errors import Error, ModelError, did_you_mean
+from facerts.errors import Error, did_you_mean
 from facerts.hub.catalog import catalog_models
-from facerts.hub.fetch import find_or_download
+from facerts.hub.fetch import find_file
 from facerts.onnx.model_pack import is_pack, read_signature
 
 __all__ = [
@@ -51,23 +51,20 @@ def open_detector(
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
-        detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
-            SCRFD, or of a model pack.
+        detector: "yunet", which ships with facerts, or the path of an .onnx file of YuNet or SCRFD, or of a model
+            pack.
         threshold: minimum score of a face; None for the detector's default.
         size, rotate: see ``photo_search.PhotoSearch``.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
-
-    Raises:
-        MissingModelError: the model is not on this machine and cannot be downloaded.
     """
     _check_settings(threshold, size)
-    if detector in DETECTORS:
-        name, model = str(detector), _downloaded_model(str(detector))
+    if detector == DEFAULT_DETECTOR:
+        name, model = DEFAULT_DETECTOR, find_file(DEFAULT_DETECTOR)
     else:
         model = Path(detector)
         if not model.exists():
-            hint = did_you_mean(str(detector), DETECTORS)
+            hint = did_you_mean(str(detector), [DEFAULT_DETECTOR])
             raise Error(f"{detector}: no such detector or file{hint}; give yunet or {EXPECTED}")
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
     options = {} if threshold is None else {"threshold": threshold}
@@ -116,8 +113,8 @@ def open_face_finder(
 
     Args:
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
-            which is opened, and downloaded if necessary, when the first photo comes; "none" takes every image as an
-            aligned crop; everything else finds faces in every image, see ``open_detector``.
+            which is opened when the first photo comes; "none" takes every image as an aligned crop; everything else
+            finds faces in every image, see ``open_detector``.
         threshold, size, rotate, providers, threads: as in ``open_detector``.
 
     Returns:
@@ -144,12 +141,3 @@ def _check_settings(threshold: float | None, size: DetSize) -> None:
     check_size(size)
     if threshold is not None and not 0 <= threshold <= 1:
         raise Error(f"--det-threshold (det_threshold) must be from 0 to 1, not {threshold:g}")
-
-
-def _downloaded_model(name: str) -> Path:
-    if name not in {model.name for model in catalog_models() if model.kind == "detector"}:
-        raise ModelError(f"{name} has no model to download; give {EXPECTED} as --detector")
-    return find_or_download(
-        name,
-        otherwise="; --detector FILE takes it from anywhere, and --detector none scores aligned crops without it",
-    )

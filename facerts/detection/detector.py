@@ -113,7 +113,7 @@ def largest_first(faces: Iterable[Detection]) -> list[Detection]:
 
 
 class LazyDetector:
-    """A detector that is opened, and whose model is perhaps downloaded, when it is first used."""
+    """A detector that is opened when it is first used."""
 
     def __init__(self, open_detector: Callable[[], OpenDetector]) -> None:
         self._open_detector = open_detector

@@ -1,4 +1,4 @@
-"""The catalog: models that do not ship, where they come from, what they take, and what may be done with them.
+"""The catalog: models of others, where they come from, what they take, and what may be done with them.
 
 ``catalog.json`` lists them. A file is known by its SHA-256, and so are its terms: a repository may hold files under
 other terms than its own. Only files whose hash stands in their publisher's own code or pointer have addresses.
@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.registry import HashedFile, Name, StrictModel, Text, read_list, shipped_models
+from facerts.hub.registry import HashedFile, Name, StrictModel, Text, models_folder, read_list, shipped_models
 from facerts.onnx.contract import Description
 
 # Encrypted, so that nobody on the way can see the request or change the model.
 SCHEME = "https"
 CATALOG = Path(__file__).with_suffix(".json")
+NOTHING_TO_DO = "{} ships with facerts; there is nothing to pull or to remove"
 
 Kind = Literal["recognizer", "quality", "detector", "pack"]
 # Recognizers among other files: what gives embeddings.
@@ -25,7 +26,7 @@ RECOGNIZERS = frozenset({"recognizer", "pack"})
 
 
 class CatalogModel(HashedFile):
-    """A model that does not ship.
+    """A model of others. One whose file lies in the package's folder of models ships; the rest is pulled.
 
     Attributes:
         kind: a pack is a .zip of several networks, one of which is a recognizer.
@@ -62,6 +63,11 @@ class CatalogModel(HashedFile):
         return self
 
     @property
+    def packaged(self) -> Path:
+        """Where the file is if it ships."""
+        return models_folder() / self.file
+
+    @property
     def size(self) -> str:
         """Size of the file, for people."""
         return f"{self.bytes / 1e6:.1f} MB" if self.bytes else f"~{(self.about_bytes or 0) / 1e6:.0f} MB"
@@ -78,7 +84,7 @@ class CatalogModel(HashedFile):
 
 
 class Catalog(StrictModel):
-    """The list of models that do not ship."""
+    """The list of models of others."""
 
     schema_: Literal["facerts.catalog/1"] = Field(alias="schema")
     models: tuple[CatalogModel, ...]
@@ -101,7 +107,7 @@ def in_catalog(name: Name) -> CatalogModel:
     """A model of the catalog."""
     models = {model.name: model for model in catalog_models()}
     if name in {model.name for model in shipped_models()}:
-        raise ModelError(f"{name} ships with facerts; there is nothing to pull or to remove")
+        raise ModelError(NOTHING_TO_DO.format(name))
     if name not in models:
         raise ModelError(
             f"no model {name!r} in the catalog{did_you_mean(name, models)}; facerts models list has all names"

@@ -1,6 +1,7 @@
-"""Downloads of models of the catalog, when they are first needed or by ``facerts models pull``.
+"""Downloads of models of the catalog.
 
-Files are stored in ``$FACERTS_CACHE``, by default the user's cache folder, and are also found in ``$FACERTS_MODELS``.
+Files are stored in ``$FACERTS_CACHE``, by default the user's cache folder, and are also found in ``$FACERTS_MODELS``
+and in the package.
 Nothing is downloaded if ``$FACERTS_OFFLINE`` is set. What an interrupted download has received is kept beside the file
 (``.FILE.part``), and the next one continues there. A file gets its name when its SHA-256 is the catalog's, and is not
 opened before.
@@ -19,7 +20,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from facerts.errors import LockedError, MissingModelError, ModelError, WriteError
+from facerts.errors import LockedError, ModelError, WriteError
 from facerts.hub.catalog import SCHEME, CatalogModel, in_catalog
 from facerts.io.cache import ADVICE, cache_folder
 from facerts.io.console import say
@@ -55,31 +56,16 @@ def locate(model: CatalogModel) -> Path | None:
     return next((path for path in candidates(model) if path.is_file() and not model.mismatch(path)), None)
 
 
-def find_downloaded(name: str) -> Path:
-    """The file of a downloaded model, after checking its hash."""
+def find_file(name: str) -> Path:
+    """The file of a model of the catalog, after checking its hash."""
     model = in_catalog(name)
     path = locate(model)
     if path is None:
-        raise ModelError(
-            f"the model {name} is not downloaded: run facerts models pull {name}{_other_files(model)}"
-        )
+        # Files of its name that are something else.
+        others = "".join(f"; {path}: {model.mismatch(path)}" for path in candidates(model) if path.is_file())
+        advice = "reinstall facerts" if model.packaged.is_file() else f"run facerts models pull {name}"
+        raise ModelError(f"the model {name} is not on this machine: {advice}{others}")
     return path
-
-
-def find_or_download(name: str, *, otherwise: str = "") -> Path:
-    """The file of a model, after checking its hash; downloaded if it is not here. ``otherwise`` is more advice.
-
-    Raises:
-        MissingModelError: the model is not on this machine, and the download failed or is not allowed.
-    """
-    model = in_catalog(name)
-    path = locate(model)
-    if path is not None:
-        return path
-    try:
-        return _fetch(model, progress=False)
-    except (ModelError, WriteError) as error:
-        raise MissingModelError(f"{error}{otherwise}{_other_files(model)}") from error
 
 
 def fetch(model: CatalogModel, source: str | Path | None = None, mirror: str | None = None) -> Path:
@@ -119,7 +105,7 @@ def remove(model: CatalogModel) -> list[Path]:
     return found
 
 
-def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = True) -> Path:
+def _fetch(model: CatalogModel, mirror: str | None = None) -> Path:
     """Download from the first address that works, and say so on standard error."""
     by_hand = f"facerts models pull {model.name} --from FILE"
     if is_offline():
@@ -148,7 +134,7 @@ def _fetch(model: CatalogModel, mirror: str | None = None, *, progress: bool = T
             for attempt in range(ATTEMPTS):
                 time.sleep(attempt * PAUSE_S)
                 try:
-                    continued = _download(url, model, _part(path), progress=progress)
+                    continued = _download(url, model, _part(path))
                     return _finish(model, url, path, continued=continued)
                 except _FetchError as error:
                     problem = error
@@ -199,12 +185,7 @@ def _part(path: Path) -> Path:
 def candidates(model: CatalogModel) -> list[Path]:
     """Where the file of a model may be on this machine, in order."""
     folder = os.environ.get("FACERTS_MODELS")
-    return [downloaded_file(model), *([Path(folder) / model.file] if folder else [])]
-
-
-def _other_files(model: CatalogModel) -> str:
-    """The end of an error message: files of the model's name that are not the model."""
-    return "".join(f"; {path}: {model.mismatch(path)}" for path in candidates(model) if path.is_file())
+    return [downloaded_file(model), *([Path(folder) / model.file] if folder else []), model.packaged]
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -220,7 +201,7 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> bool:
+def _download(url: str, model: CatalogModel, part: Path) -> bool:
     received = part.stat().st_size if part.is_file() else 0
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}", "Accept-Encoding": "identity"})
     if received:
@@ -238,7 +219,7 @@ def _download(url: str, model: CatalogModel, part: Path, *, progress: bool) -> b
             with (
                 writing(part, advice=ADVICE),
                 part.open("ab" if continues else "wb") as file,
-                progress_bar(shown=progress) as bar,
+                progress_bar() as bar,
             ):
                 task = bar.add_task(model.file, total=model.bytes, unit="bytes")
                 bar.advance(task, file.tell())

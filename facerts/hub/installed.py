@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.catalog import RECOGNIZERS, CatalogModel, catalog_models, in_catalog
+from facerts.hub.catalog import NOTHING_TO_DO, RECOGNIZERS, CatalogModel, catalog_models, in_catalog
 from facerts.hub.fetch import candidates, downloaded_file, fetch, remove
 from facerts.hub.registry import Name, shipped_models
 from facerts.io.cache import ADVICE, cache_folder
@@ -44,7 +44,7 @@ def find_installed(name: Name) -> Path | None:
 
 def install(name: Name, source: str | Path | None = None, mirror: str | None = None) -> Path:
     """Get a model of the catalog as ``fetch`` does; its file stays as it is, and a description is written beside it."""
-    model = in_catalog(name)
+    model = _not_packaged(name)
     if source is None and (path := find_installed(name)) is not None:
         return path
     if (description := _description(model)) is not None:
@@ -62,7 +62,7 @@ def install(name: Name, source: str | Path | None = None, mirror: str | None = N
 
 def uninstall(name: Name) -> list[Path]:
     """Delete a model's file and description, and return them; the one that ships is the default again, if it was it."""
-    model = in_catalog(name)
+    model = _not_packaged(name)
     if used_model() == name:
         use_model(None)
     removed = remove(model)
@@ -72,6 +72,13 @@ def uninstall(name: Name) -> list[Path]:
             beside.unlink()
         removed.append(beside)
     return removed
+
+
+def _not_packaged(name: Name) -> CatalogModel:
+    model = in_catalog(name)
+    if model.packaged.is_file():
+        raise ModelError(NOTHING_TO_DO.format(name))
+    return model
 
 
 def used_model() -> Name | None:

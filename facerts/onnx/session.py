@@ -46,7 +46,8 @@ def open_session(
         import onnxruntime
     except ImportError as error:
         raise MissingExtraError(
-            "running a model needs ONNX Runtime: pip install 'facerts[cpu]', or 'facerts[gpu]' with a GPU"
+            "running a model needs ONNX Runtime: pip install onnxruntime, or 'onnxruntime-gpu[cuda,cudnn]' for a GPU; "
+            "uvx and pipx run take --with onnxruntime"
         ) from error
     if content is None and not path.is_file():
         raise ModelError(f"{path}: no such model file")

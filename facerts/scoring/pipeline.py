@@ -50,9 +50,6 @@ def score_images(
         parallel_batches: batches in the model at a time; None for what the model says, or one.
         block_size: no batch crosses a multiple of this many images, so that the scores of a block do not depend on
             the images before it; None for no such limit.
-
-    Raises:
-        MissingModelError: an image needs a detector that cannot be downloaded.
     """
     prepare_image = partial(
         prepare,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import Detection, FaceFinder
-from facerts.errors import Error, MissingModelError
+from facerts.errors import Error
 from facerts.images import as_crop, in_flight
 from facerts.images.align import align
 from facerts.onnx.session import ProviderError
@@ -81,7 +81,6 @@ def prepare(
         min_face_size: leave out the faces of photos whose box has a side below this number of pixels.
 
     Raises:
-        MissingModelError: the image needs a detector that cannot be downloaded.
         ProviderError: the detector's provider does not start.
     """
     path, size = storable(image.path), None
@@ -103,7 +102,7 @@ def prepare(
         return PreparedImage(
             path, crops, [*faces], reasons, found=len(detections), smaller=smaller, size=size
         )
-    except (MissingModelError, ProviderError):
+    except ProviderError:
         # Not the image's fault, and all others would wait for the same detector.
         raise
     except Error as error:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import MissingModelError, ModelError
+from facerts.errors import ModelError
 from facerts.export.parity import Tolerance, check_crops, measure_parity
 from facerts.hub.find import find_or_pull
 from facerts.io.progress import progress_bar
@@ -40,7 +40,7 @@ class ProviderTimes:
 
     Attributes:
         measured: the providers that computed, the CPU last.
-        problems: why others did not, or are not exact, by provider; and why photos were not measured, by "photos".
+        problems: why others did not, or are not exact, by provider.
     """
 
     model: str
@@ -74,12 +74,7 @@ def measure_providers(
 
     problems: dict[str, str] = {}
     path = find_or_pull(model)
-    try:
-        on_cpu = _open(path, detector, CPU, threads)
-    except MissingModelError as error:
-        problems["photos"] = str(error)
-        detector = "none"
-        on_cpu = _open(path, detector, CPU, threads)
+    on_cpu = _open(path, detector, CPU, threads)
     opened: dict[str, _Opened] = {}
     for name in PROVIDERS.values():
         if name in onnxruntime.get_available_providers():

@@ -127,7 +127,6 @@ class Scorer:
         Raises:
             DataError: a folder, or another source of several images, has none.
             ModelError: the model has no threshold for this share, or no quality to accept faces by.
-            MissingModelError: an image is a photo, and the detector is not on this machine and cannot be downloaded.
 
         Examples:
             >>> import facerts
@@ -484,7 +483,6 @@ class Scorer:
             ImageError: an image cannot be read or has no face, or is neither an aligned crop nor, with a detector, a
                 photo.
             ModelError: an array of several crops has another data type.
-            MissingModelError: as in ``score``.
 
         Examples:
             >>> import facerts
@@ -549,9 +547,9 @@ def load(
         recognizer: name or file of the recognizer, or an insightface model pack; None for ``model``, or the default
             one.
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
-            which is opened, and downloaded if necessary, when the first photo comes. "yunet", or the path of an .onnx
-            file of YuNet or SCRFD or of a model pack, finds faces in every image. "none" takes every image as an
-            aligned crop, a square of any size.
+            which is opened when the first photo comes. "yunet", or the path of an .onnx file of YuNet or SCRFD or of
+            a model pack, finds faces in every image. "none" takes every image as an aligned crop, a square of any
+            size.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
         det_size: the longest side in pixels at which photos are searched; "full" for their own, "auto" for what is
             needed for faces that are not too small to use. Large faces are found at any size.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import AutoDetector, Detection
-from facerts.errors import MissingModelError
-from facerts.hub import catalog, fetch
+from facerts.errors import ModelError
+from facerts.hub import catalog
 from facerts.images import encode_png
-from tests.command import refused, run
+from tests.command import run
 from tests.detectors import write_yunet
 from tests.hub.test_fetch import write_downloads
 
@@ -35,38 +34,25 @@ def photo(height: int = 96, width: int = 128) -> Pixels:
 
 @pytest.fixture
 def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stub of YuNet, which the list of downloads pins, outside of the folders where it would be found."""
+    """A stub of YuNet in its place, which the catalog pins."""
     path = write_yunet(tmp_path / "yunet.onnx")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     entry = {"name": "yunet", "file": path.name, "sha256": sha256, "bytes": path.stat().st_size}
     write_downloads(tmp_path / "catalog.json", ["https://127.0.0.1:9/yunet.onnx"], **entry)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
-    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "none"))
+    monkeypatch.setattr(catalog, "models_folder", lambda: tmp_path)
     return path
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    """A crop and a photo."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    (folder / "a_crop.png").write_bytes(encode_png(draw_face(0, 0)))
-    (folder / "b_photo.png").write_bytes(encode_png(photo()))
-    return folder
-
-
-def test_crops_are_taken_as_they_are_and_photos_are_searched(
-    model: Path, yunet: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crops_are_taken_as_they_are_and_photos_are_searched(model: Path, yunet: Path) -> None:
     scorer = facerts.load(model)
     crop = draw_face(0, 0)
+    hidden = yunet.rename(yunet.with_suffix(".hidden"))
     # Neither opening the scorer nor a crop needs the detector.
     assert scorer.score(crop) == facerts.load(model, detector="none").score(crop)
-    with pytest.raises(MissingModelError, match=r"FACERTS_OFFLINE.*facerts models pull yunet"):
-        scorer.score([crop, photo()])
+    assert "yunet is not on this machine" in str(scorer.score(photo())[0].error)
     # The same scorer works once the model is there.
-    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+    hidden.rename(yunet)
     crop_row, photo_row = scorer.score([crop, photo()])
     assert (crop_row.box, crop_row.face) == (None, 0)
     (row,) = facerts.load(model, detector="yunet").score(photo())
@@ -92,12 +78,9 @@ def test_a_detectors_file_is_opened_at_once_and_searches_every_image(model: Path
     assert row.reasons == ("no_face",)
 
 
-def test_what_rows_depend_on_is_known_before_the_detector_is_open(
-    model: Path, yunet: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rows_depend_on_is_known_before_the_detector_is_open(model: Path, yunet: Path) -> None:
     settings = facerts.load(model).settings()
     assert hashlib.sha256(yunet.read_bytes()).hexdigest() in str(settings["detector"])
-    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
     opened = facerts.load(model)
     opened.score(photo())
     assert opened.settings() == settings
@@ -109,40 +92,11 @@ def test_what_rows_depend_on_is_known_before_the_detector_is_open(
     assert len({scorer.settings()["detector"] for scorer in [opened, *others]}) == 4
 
 
-def test_a_run_that_lacked_the_detector_is_continued(
-    model: Path,
-    yunet: Path,
-    images: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    command = ("score", images, "--model", model, "--out", tmp_path / "rows.jsonl")
-    assert "forbids downloading it" in refused(capsys, *command)
-    assert not (tmp_path / "rows.jsonl").exists()
-    assert (tmp_path / "rows.jsonl.parts" / "job.json").exists()
-    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
-    assert run(*command, "--resume") == 0
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert [row["box"] is None for row in rows] == [True, False]
-
-
-def test_nothing_is_downloaded_if_the_variable_forbids_it(
-    model: Path, yunet: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch, "_download", lambda *_, **__: pytest.fail("it downloads"))
-    assert run("embed", images, "--model", model, "--out", tmp_path / "e.npz") == 2
-    assert run("serve", "--model", model) == 2
-    command = ("evaluate", "verification", "--model", model, "--data", images, "--out", tmp_path / "r")
-    assert run(*command, "--detector", "yunet") == 2
-
-
-def test_embeddings_of_crops_and_photos_share_a_file(
-    model: Path, yunet: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+def test_embeddings_of_crops_and_photos_share_a_file(model: Path, yunet: Path, tmp_path: Path) -> None:
+    for name, image in {"a_crop": draw_face(0, 0), "b_photo": photo()}.items():
+        (tmp_path / f"{name}.png").write_bytes(encode_png(image))
     out = tmp_path / "e.npz"
-    assert run("embed", images, "--model", model, "--out", out) == 0
+    assert run("embed", tmp_path, "--model", model, "--out", out) == 0
     with np.load(out) as arrays:
         assert len(arrays["embeddings"]) == 2
         assert np.isnan(arrays["det_score"]).tolist() == [True, False]
@@ -161,7 +115,7 @@ def test_threads_share_one_attempt_to_open_a_detector() -> None:
         attempts.append(1)
         may_end.wait(10)
         if len(attempts) == 1:
-            raise MissingModelError("no network")
+            raise ModelError("no network")
         return found
 
     lazy = AutoDetector(open_detector, "lazy")  # type: ignore[arg-type]
@@ -171,7 +125,7 @@ def test_threads_share_one_attempt_to_open_a_detector() -> None:
         threading.Timer(0.2, may_end.set).start()
         try:
             return str(lazy(photo()))
-        except MissingModelError as error:
+        except ModelError as error:
             return str(error)
 
     with ThreadPoolExecutor(4) as pool:

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 import facerts
 from facerts.detection import SCRFD, PhotoSearch, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
-from facerts.hub.catalog import in_catalog
-from facerts.hub.fetch import fetch
+from facerts.hub import catalog
 from facerts.images import encode_png
 from facerts.scoring.video_tracks import video_detector
-from tests.command import printed_json, run
+from tests.command import printed_json, refused, run
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
@@ -30,24 +29,22 @@ Kind = Callable[..., SCRFD | YuNet]
 KINDS = pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
 
 
-@pytest.fixture(autouse=True)
-def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No downloaded models, in the cache or elsewhere."""
-    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
-
-
-def test_detectors_need_a_model(tmp_path: Path) -> None:
+def test_yunet_ships_and_other_detectors_need_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert open_face_finder("none") is None
-    with pytest.raises(
-        ModelError,
-        match=r"yunet is not on this machine, and FACERTS_OFFLINE .* facerts models pull yunet .* --detector FILE",
-    ):
+    assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1
+    for command in (("pull", "yunet"), ("remove", "yunet")):
+        assert "yunet ships with facerts; there is nothing to pull" in refused(capsys, "models", *command)
+    for name in ("scrfd", tmp_path / "none.onnx"):
+        with pytest.raises(Error, match=r"no such detector or file; give yunet or the path"):
+            open_detector(name)
+    monkeypatch.setattr(catalog, "models_folder", lambda: tmp_path)
+    with pytest.raises(ModelError, match="yunet is not on this machine: run facerts models pull yunet"):
         open_detector("yunet")
-    with pytest.raises(ModelError, match=r"scrfd has no model to download; give the path .* as --detector"):
-        open_detector("scrfd")
-    with pytest.raises(Error, match=r"none\.onnx: no such detector or file"):
-        open_detector(tmp_path / "none.onnx")
+    (tmp_path / YUNET).write_bytes(b"damaged")
+    with pytest.raises(ModelError, match=r"yunet is not on this machine: reinstall facerts; .* SHA-256"):
+        open_detector("yunet")
     with pytest.raises(Error, match="yunett: no such detector or file, did you mean 'yunet'"):
         open_face_finder("yunett")
 
@@ -116,8 +113,6 @@ def test_outputs_that_are_not_finite_are_refused(
 
 
 def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="facerts models pull yunet"):
-        facerts.Detector()(np.zeros((64, 64, 3), dtype=np.uint8))
     file = tmp_path / "m.onnx"
     detector = facerts.Detector(file, threshold=0.3, size=160, threads=1)
     write_scrfd(file)
@@ -182,14 +177,6 @@ def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: 
         assert eyes[:, 1].max() < face.points[2, 1] < mouth[:, 1].min()
     for level, shape in ((128, (200, 300, 3)), (0, (1, 1, 3))):
         assert detector(np.full(shape, level, dtype=np.uint8)) == []
-
-
-def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
-    with pytest.raises(ModelError, match="facerts models pull yunet"):
-        open_detector("yunet")
-    assert isinstance(open_detector(str(reference_models / YUNET)).network, YuNet)
-    fetch(in_catalog("yunet"), reference_models / YUNET)
-    assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1
 
 
 @pytest.mark.parametrize("file", ["scrfd_500m_kps.onnx", YUNET])

@@ -192,7 +192,7 @@ def test_other_networks_are_refused_with_the_expected_interface(
 @pytest.mark.slow
 def test_scrfd_agrees_with_yunet_on_real_photos(reference_models: Path, facerts_data: Path) -> None:
     scrfd = SCRFD(reference_models / "scrfd_500m_kps.onnx", threads=1)
-    yunet = open_detector(reference_models / "face_detection_yunet_2023mar.onnx")
+    yunet = open_detector("yunet")
     source = open_images(facerts_data / "photos" / "lfw")
     distances = []
     for index in range(min(len(source), 40)):

@@ -15,6 +15,7 @@ from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, PhotoSearch, YuNet
 from facerts.errors import ModelError
+from facerts.hub.fetch import find_file
 from facerts.images import decode
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_embedder
@@ -154,14 +155,9 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_networks_are_refused_with_the_expected_interface(tmp_path: Path, name: str) -> None:
     write, words = OTHERS[name]
-    expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* facerts models pull yunet"
+    expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* the one that ships is --detector yunet"
     with pytest.raises(ModelError, match=expected):
         YuNet(write(tmp_path / "m.onnx"))
-
-
-@pytest.fixture(scope="module")
-def published(reference_models: Path) -> Path:
-    return reference_models / "face_detection_yunet_2023mar.onnx"
 
 
 def sample_images() -> Iterator[tuple[str, Image, int]]:
@@ -187,20 +183,19 @@ def sample_images() -> Iterator[tuple[str, Image, int]]:
     [pytest.param(np.ascontiguousarray(image), minimum, id=name) for name, image, minimum in sample_images()],
 )
 def test_the_published_network_gives_the_same_faces_as_opencv(
-    published: Path, image: Image, minimum: int, threshold: float
+    image: Image, minimum: int, threshold: float
 ) -> None:
     if min(image.shape[:2]) <= 32 and cv2.__version__.startswith("4."):
         pytest.skip("OpenCV 4.10 is not deterministic for images with a side of 32 pixels or less")
+    published = find_file("yunet")
     found = YuNet(published, threads=1, threshold=threshold)(image)
     assert assert_as_in_opencv(published, found, image, threshold) >= (minimum if threshold <= 0.6 else 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["lfw", "various"])
-def test_on_real_photos_it_finds_the_same_faces_as_opencv(
-    published: Path, facerts_data: Path, folder: str
-) -> None:
-    source = open_images(facerts_data / "photos" / folder)
+def test_on_real_photos_it_finds_the_same_faces_as_opencv(facerts_data: Path, folder: str) -> None:
+    published, source = find_file("yunet"), open_images(facerts_data / "photos" / folder)
     detector = YuNet(published, threads=1)
     faces = 0
     for index in range(len(source)):

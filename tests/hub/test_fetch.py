@@ -21,8 +21,7 @@ import pytest
 from facerts.errors import ModelError
 from facerts.hub import catalog, fetch
 from facerts.hub.catalog import catalog_models, in_catalog
-from facerts.hub.fetch import find_downloaded, find_or_download, locate, remove
-from facerts.hub.registry import shipped_models
+from facerts.hub.fetch import find_file, locate, remove
 from facerts.io.cache import cache_folder
 from facerts.io.files import locked
 from tests.command import printed_json, refused, run
@@ -160,44 +159,19 @@ def assert_nothing_was_stored() -> None:
     assert locate(catalog_models()[0]) is None
 
 
-def test_a_model_is_downloaded_once(server: Server) -> None:
-    with pytest.raises(ModelError, match="the model tiny is not downloaded: run facerts models pull tiny"):
-        find_downloaded("tiny")
-    path = pull("tiny")
-    assert path == cache_folder() / FILE
-    assert path.read_bytes() == CONTENT
-    assert [file.name for file in cache_folder().iterdir()] == [FILE]
-    assert find_downloaded("tiny") == path
-    assert pull("tiny") == path
-    assert server.requests == {"/first": 1}
-
-
-def test_a_model_is_downloaded_when_it_is_first_needed(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = find_or_download("tiny")
-    assert path.read_bytes() == CONTENT
-    # One line, which says from where and how large, and no progress bar: the caller may be showing its own.
-    assert capsys.readouterr().err == f"downloading tiny (0.2 MB) from {server.url('/first')}\n"
-    assert find_or_download("tiny") == path
-    assert server.requests == {"/first": 1}
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("setting", ["1", "yes"])
 def test_nothing_is_downloaded_offline(
     server: Server, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACERTS_OFFLINE", setting)
-    for get in (find_or_download, pull):
-        with pytest.raises(ModelError, match="tiny is not on this machine, and FACERTS_OFFLINE forbids"):
-            get("tiny")
+    with pytest.raises(ModelError, match="tiny is not on this machine, and FACERTS_OFFLINE forbids"):
+        pull("tiny")
     (tmp_path / "copied").write_bytes(CONTENT)
-    assert pull("tiny", tmp_path / "copied") == find_or_download("tiny") == pull("tiny")
+    assert pull("tiny", tmp_path / "copied") == find_file("tiny") == pull("tiny")
     assert server.requests == {}
     (cache_folder() / FILE).unlink()
     monkeypatch.setenv("FACERTS_OFFLINE", "0")
-    assert find_or_download("tiny").exists()
+    assert pull("tiny").exists()
 
 
 def test_redirects_are_followed(server: Server) -> None:
@@ -420,17 +394,17 @@ def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server: Server
     elsewhere = tmp_path / "elsewhere" / FILE
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(b"other")
-    with pytest.raises(ModelError, match=rf"tiny is not downloaded.*; {elsewhere}: its SHA-256 is"):
-        find_downloaded("tiny")
+    with pytest.raises(ModelError, match=rf"tiny is not on this machine.*; {elsewhere}: its SHA-256 is"):
+        find_file("tiny")
     elsewhere.write_bytes(CONTENT)
-    assert find_downloaded("tiny") == elsewhere
+    assert find_file("tiny") == elsewhere
     # The cache comes first; a broken file in it is ignored and replaced.
     cache_folder().mkdir()
     (cache_folder() / FILE).write_bytes(b"broken")
-    assert find_downloaded("tiny") == pull("tiny") == elsewhere
+    assert find_file("tiny") == pull("tiny") == elsewhere
     elsewhere.unlink()
     assert pull("tiny").read_bytes() == CONTENT
-    assert find_downloaded("tiny") == cache_folder() / FILE
+    assert find_file("tiny") == cache_folder() / FILE
 
 
 def test_a_cache_that_cannot_be_written_is_named(
@@ -464,7 +438,7 @@ def test_the_commands_download_list_and_find_models(
     assert run("models", "list") == 0
     assert re.search(r"tiny +detector +yes +0\.2 MB +not run +to pull", capsys.readouterr().out)
     assert run("models", "path", "tiny") == 2
-    assert "the model tiny is not downloaded: run facerts models pull tiny" in capsys.readouterr().err
+    assert "the model tiny is not on this machine: run facerts models pull tiny" in capsys.readouterr().err
     assert "no model 'other' in the catalog" in refused(capsys, "models", "pull", "other")
     (tmp_path / "copied").write_bytes(CONTENT)
     assert run("models", "pull", "tiny", "--from", tmp_path / "copied") == 0
@@ -473,7 +447,7 @@ def test_the_commands_download_list_and_find_models(
     assert run("models", "pull", "tiny", "--json") == 0
     assert f'"file": "{cache_folder() / FILE}"' in capsys.readouterr().out
     assert server.requests == {"/first": 1}
-    (tiny,) = [entry for entry in printed_json(capsys, "models", "list")["models"] if not entry["ships"]]
+    (tiny,) = [entry for entry in printed_json(capsys, "models", "list")["models"] if entry["name"] == "tiny"]
     assert tiny["path"] == str(cache_folder() / FILE)
     assert run("models", "path", "tiny") == 0
     assert capsys.readouterr().out == f"{cache_folder() / FILE}\n"
@@ -481,12 +455,3 @@ def test_the_commands_download_list_and_find_models(
     assert_nothing_was_stored()
     assert run("models", "remove", "tiny") == 0
     assert "tiny is not on this machine" in capsys.readouterr().err
-
-
-def test_the_catalog_is_pinned() -> None:
-    models = catalog_models()
-    names = [model.name for model in models]
-    assert "yunet" in names
-    assert len(set(names)) == len(names)
-    assert not set(names) & {model.name for model in shipped_models()}
-    assert all(url.startswith("https://") for model in models for url in model.urls)

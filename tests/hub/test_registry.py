@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import configparser
 import hashlib
 import json
 import re
@@ -15,8 +14,10 @@ from facerts.datasets.synthetic import draw_face
 from facerts.embedding.shipped import verify_shipped
 from facerts.errors import ModelError
 from facerts.hub import registry
+from facerts.hub.catalog import catalog_models, in_catalog
 from facerts.hub.find import find_model
 from facerts.hub.registry import read_manifest, shipped_models
+from facerts.io.files import sha256_file
 from tests.command import printed_json, run
 from tests.shipped import write_entry, write_manifest, write_model
 
@@ -179,7 +180,8 @@ def test_the_list_command_shows_the_default_model_first(
     shipped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = [model for model in printed_json(capsys, "models", "list")["models"] if model["ships"]]
-    assert [(model["name"], model["default"]) for model in listed] == [("tiny-small", True), ("large", False)]
+    assert [model["name"] for model in listed if model["default"]] == ["tiny-small"]
+    assert [model["name"] for model in listed] == ["tiny-small", "large", "yunet"]
     assert listed[0]["bytes"] == (shipped / "tiny-small.onnx").stat().st_size
     assert run("models", "list") == 0
     table = capsys.readouterr().out
@@ -199,6 +201,7 @@ def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.Capt
     assert [(model["name"], model["ok"]) for model in json.loads(captured.out)["models"]] == [
         ("large", False),
         ("tiny-small", True),
+        ("yunet", True),
     ]
     assert "large: " in captured.err
 
@@ -209,7 +212,12 @@ def test_the_models_of_this_copy_match_their_manifest() -> None:
     for model in manifest["models"]:
         if model["name"].endswith("-small"):
             assert model["bytes"] <= 12_000_000
-    assert {path.name for path in folder.glob("*.onnx")} == {model["file"] for model in manifest["models"]}
+    detector = in_catalog("yunet")
+    assert sha256_file(detector.packaged) == detector.sha256
+    assert "Copyright (c) 2020 Shiqi Yu" in detector.packaged.with_suffix(".LICENSE").read_text("utf-8")
+    assert not {model.name for model in catalog_models()} & {model["name"] for model in manifest["models"]}
+    ours = {model["file"] for model in manifest["models"]}
+    assert {path.name for path in folder.glob("*.onnx")} == {*ours, detector.file}
     assert {path.name for path in folder.glob("*.md")} == {model["card"] for model in manifest["models"]}
     assert registry.models_folder() == folder
     assert verify_shipped() == {model["name"]: [] for model in manifest["models"]}
@@ -217,8 +225,6 @@ def test_the_models_of_this_copy_match_their_manifest() -> None:
 
 
 def test_the_wheel_contains_the_models() -> None:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    patterns = [pattern.strip() for pattern in config["options.package_data"]["facerts.models"].split(",")]
-    assert {"*.onnx", "*.md", "manifest.json"} == set(patterns)
-    assert "facerts.models = models" in config["options"]["package_dir"]
+    config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    assert "facerts.models = *.onnx, *.md, *.LICENSE, manifest.json\n" in config
+    assert "facerts.models = models\n" in config

@@ -36,7 +36,7 @@ NAMES = {
     "video": ("a.mp4",),
 }
 COMMANDS = (
-    ("models", "pull", "yunet", "--from", "PIPE.onnx"),
+    ("models", "pull", "edgeface-xs", "--from", "PIPE.onnx"),
     ("gallery", "list", "PIPE.npz"),
     ("gallery", "search", "PIPE.npz", "a.jpg"),
     ("verify", "--pairs", "PIPE.csv", "--out", "rows.csv"),

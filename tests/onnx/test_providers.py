@@ -166,17 +166,6 @@ def test_a_provider_that_computes_something_else_is_not_chosen(
     assert {name for name, found in by_name.items() if found.ms_per_photo is None} == {ROCM}
 
 
-def test_photos_are_left_out_where_the_detector_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("FACERTS_MODELS", raising=False)
-    write_description(write_embedder(tmp_path / "m.onnx", batch=1), input_batch=1)
-    times = measure_providers(tmp_path / "m.onnx", rounds=1)
-    assert "yunet is not on this machine" in times.problems["photos"]
-    (found,) = times.measured
-    assert (set(found.ms_per_crop), found.ms_per_photo) == ({1}, None)
-
-
 def test_the_best_batch_size_is_used(tmp_path: Path) -> None:
     write_description(write_embedder(tmp_path / "m.onnx"))
     best = MeasuredProvider(provider=CPU, ms_per_crop={1: 2, 48: 1}, cosine=1, exact=True)
