@@ -18,7 +18,7 @@ from facerts.detection import photo_search, yunet
 from facerts.detection.detector import FIT
 from facerts.embedding import OnnxModel
 from facerts.errors import Error
-from facerts.hub.fetch import find_or_download
+from facerts.hub.fetch import find_file
 from facerts.images.align import TEMPLATE
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS
@@ -56,7 +56,7 @@ def write_site(out: str | Path, recognizer: str | Path | None = None) -> dict[st
     with writing(out):
         if out.exists() and any(out.iterdir()) and not (out / SITE).is_file():
             raise Error(f"{out} has other files; give a new folder, or one that facerts web wrote")
-    detector = find_or_download("yunet")
+    detector = find_file("yunet")
     files = {entry.name: entry.read_bytes() for entry in _built() if entry.name not in NOT_OF_THE_SITE}
     files[detector.name] = make_shape_dynamic(read_file(detector), where=detector)
     parts: list[ModelPart] = [Quality(name) for name in QUALITIES]
