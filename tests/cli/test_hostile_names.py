@@ -160,6 +160,7 @@ COMMANDS: dict[str, Arguments] = {
     "report": lambda world: (world.result, "--out", world.out),
     "score": lambda world: (world.flat, "--model", world.model),
     "serve": lambda world: ("--model", world.flat),
+    "web": lambda world: ("--out", world.out / "site", "--recognizer", world.matcher),
     "train": lambda world: (world.flat,),
     "video": lambda world: (world.flat, "--model", world.matcher, "--out", world.out),
     "verify": lambda world: (*sorted(world.flat.iterdir())[:2], "--model", world.model),
