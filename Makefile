@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 
 INTEGRATIONS := $(VENV)-integrations
 
-.PHONY: demo test test-all test-browser test-integrations test-oldest coverage check docs fuzz bench clean
+.PHONY: demo test test-all test-browser web test-integrations test-oldest coverage check docs fuzz bench clean
 
 # Without a GPU, a particular build of PyTorch can be asked for, such as
 # TORCH_CPU="torch==2.13.0 torchvision==0.28.0 --index-url https://download.pytorch.org/whl/cpu". A torchvision of
@@ -48,6 +48,10 @@ test: $(READY)
 test-all: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
 test-all: $(READY) $(INTEGRATIONS)/.ready
 	$(BIN)/python -m pytest $(DEALT)
+
+# What ships in facerts/web/static, built with Node.
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 # Only those of pages, which need Chromium; with Node, also of their accessibility (cd web && npm ci).
 test-browser: export FACERTS_REQUIRE_BROWSER := 1

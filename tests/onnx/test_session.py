@@ -30,5 +30,7 @@ def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
 
 def test_without_onnx_runtime_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match="pip install onnxruntime, or .* uvx and pipx run take --with onnxruntime"):
+    with pytest.raises(
+        MissingExtraError, match=r"pip install onnxruntime, or .* uvx and pipx run take --with onnxruntime"
+    ):
         open_session(write_embedder(tmp_path / "m.onnx"))
