@@ -24,6 +24,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from facerts.web import write_site
+
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ROOT / "out" / "tutorials"
 COLUMNS = "100"
@@ -49,6 +51,11 @@ BEGAN: dict[str, float] = {}
 INTERVAL = re.compile(r"(?<=\d) \[([^\]\s]+), ([^\]\s]+)\]")
 UNRUN = re.compile(r"exec=(?:\"|&quot;)")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Put the browser page beside the pages, for docs/browser.md's "Try it"."""
+    write_site(Path(config.site_dir) / "try", "facerts-small")
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
