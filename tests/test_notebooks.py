@@ -20,11 +20,8 @@ NOTEBOOKS = {path.stem: path.with_suffix(".ipynb").read_text(encoding="utf-8") f
 
 
 def cells(name: str) -> list[str]:
-    return [
-        "".join(cell["source"])
-        for cell in json.loads(NOTEBOOKS[name])["cells"]
-        if cell["cell_type"] == "code"
-    ]
+    found = json.loads(NOTEBOOKS[name])["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
 
 
 def execute(name: str) -> None:

@@ -29,7 +29,7 @@ export function download(name: string, type: string, text: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-export const number = (value: number | null, digits = 3): string => value === null ? "–" : value.toFixed(digits).replace("-", "−");
+export const number = (value: number | null, digits = 3): string => value === null ? "–" : value.toFixed(digits).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "");
 export const percent = (share: number): string => `${+(100 * share).toPrecision(3)}%`;
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 export const message = (error: unknown): string => error instanceof Error ? error.message : String(error);
