@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from facerts.datasets import open_source
+from tests.browser import CHROMIUM, missing
 from tests.color_people import walk, write_clip
 from tests.detectors import write_yunet
 from tests.foreign import write_description, write_embedder
@@ -77,6 +78,19 @@ def test_galleries_are_measured_in_memory_and_in_a_database(postgres: Server) ->
     assert float(rows[2][3]) >= 0.9
     assert re.search(r"rows [\d.]+ s; index [\d.]+ s; threshold [\d.]+ s, then", done.stdout)
     assert re.search(r"people_template_idx [\d,]+ MiB", done.stdout)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_browser_is_timed_beside_python() -> None:
+    if CHROMIUM is None:
+        missing("no Chromium is installed (Debian: apt install chromium)")
+    done = run_script(TOOLS / "bench_web.py", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"first load: [\d.]+ .* KB compressed\ncrop: facerts-quality, Python, 1 thread", done.stdout
+    )
+    assert len(re.findall(r"ms, [\d.]+ of Python", done.stdout)) == 12
 
 
 def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ def notebook(page: str) -> str:
     page = re.sub(r'^```python.* html="1"(?:.*\n)*?```\n+', "", page, flags=re.MULTILINE)
     for number, part in enumerate(re.split(r"^```python.*\n((?:.*\n)*?)```\n", page, flags=re.MULTILINE)):
         text = re.sub(r"^(```\w+) .*", r"\1", part, flags=re.MULTILINE).strip()
+        if not text:
+            continue
         cell = {"metadata": {}, "source": text.splitlines(keepends=True)}
         code = {"cell_type": "code", "execution_count": None, "outputs": []}
         cells.append({**cell, **(code if number % 2 else {"cell_type": "markdown"})})

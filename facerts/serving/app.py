@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import fields
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -39,6 +38,7 @@ from facerts.serving.settings import Settings
 from facerts.serving.uploads import Noun, read_uploads
 from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
+from facerts.web.site import STATIC
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -108,11 +108,10 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 
 
 def _add_pages(app: FastAPI) -> None:
-    folder = resources.files("facerts.web").joinpath("static")
     for path, name in FILES.items():
         headers = {"Content-Security-Policy": PAGE_POLICY} if path in PAGES else None
         response = Response(
-            folder.joinpath(name).read_bytes(), media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
+            (STATIC / name).read_bytes(), media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
         )
         app.add_api_route(path, lambda response=response: response, include_in_schema=False)
     app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)

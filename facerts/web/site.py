@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import fields
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +27,10 @@ from facerts.scoring.row_builder import NON_FACE, VERDICTS
 from facerts.scoring.verify import IDENTICAL
 from facerts.version import __version__
 
+# What is built from web/.
+STATIC = Path(__file__).with_name("static")
 SCHEMA = "facerts.web/1"
-SITE, SERVICE_WORKER = "facerts.json", "service-worker.js"
+SITE, SERVICE_WORKER, RECOGNIZER = "facerts.json", "service-worker.js", "recognizer.onnx"
 # The first is the default.
 QUALITIES = "facerts-quality", "facerts-quality-int8"
 RUNTIME = {"wasm": "ort.wasm.gz", "glue": "ort.mjs"}
@@ -57,7 +56,9 @@ def write_site(out: str | Path, recognizer: str | Path | None = None) -> dict[st
         if out.exists() and any(out.iterdir()) and not (out / SITE).is_file():
             raise Error(f"{out} has other files; give a new folder, or one that facerts web wrote")
     detector = find_file("yunet")
-    files = {entry.name: entry.read_bytes() for entry in _built() if entry.name not in NOT_OF_THE_SITE}
+    if not STATIC.is_dir():
+        raise Error(f"{STATIC} is missing: reinstall facerts, or build it with make web")
+    files = {path.name: read_file(path) for path in STATIC.iterdir() if path.name not in NOT_OF_THE_SITE}
     files[detector.name] = make_shape_dynamic(read_file(detector), where=detector)
     parts: list[ModelPart] = [Quality(name) for name in QUALITIES]
     parts += [] if recognizer is None else [Recognizer(recognizer)]
@@ -66,8 +67,10 @@ def write_site(out: str | Path, recognizer: str | Path | None = None) -> dict[st
         model = part.opened
         if not isinstance(model, OnnxModel) or part.path.suffix != ".onnx":
             raise Error(f"{part.path}: a browser loads one .onnx file; give one as --recognizer")
-        files[part.path.name] = read_file(part.path)
-        models.append(_model(part))
+        # Of any name, which an address could not have, or which is that of another file here.
+        file = RECOGNIZER if isinstance(part, Recognizer) else part.path.name
+        files[file] = read_file(part.path)
+        models.append(_model(part, file))
     site = {
         "schema": SCHEMA,
         "version": __version__,
@@ -77,28 +80,20 @@ def write_site(out: str | Path, recognizer: str | Path | None = None) -> dict[st
         "detector": _detector(detector.name, files[detector.name]),
         **_rules(),
     }
-    files[SITE] = json.dumps(site, separators=(",", ":"), ensure_ascii=False).encode()
+    files[SITE] = json.dumps(site, separators=(",", ":")).encode()
     files[SERVICE_WORKER] = _service_worker(files)
     # The list of the files comes after them.
     for name in sorted(files, key=lambda name: name in (SITE, SERVICE_WORKER)):
-        with atomic_write(out / name) as file:
-            file.write(files[name])
+        with atomic_write(out / name) as written:
+            written.write(files[name])
     return {name: len(content) for name, content in files.items()}
 
 
-def _built() -> Iterator[Traversable]:
-    """What was built from web/."""
-    folder = resources.files("facerts.web").joinpath("static")
-    if not folder.is_dir():
-        raise Error(f"{folder} is missing: reinstall facerts, or build it with make web")
-    yield from folder.iterdir()
-
-
-def _model(part: ModelPart) -> dict[str, Any]:
+def _model(part: ModelPart, file: str) -> dict[str, Any]:
     return {
         "name": part.name,
         "sha256": part.sha256,
-        "file": part.path.name,
+        "file": file,
         "bytes": part.path.stat().st_size,
         "description": part.description.model_dump(mode="json", by_alias=True),
     }

@@ -320,6 +320,34 @@ def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_sco
     assert saved(opened, "Download CSV") == expected.getvalue()
 
 
+def test_numbers_are_written_as_python_writes_them(
+    opened: Page, images: list[Path], photo_scorer: Scorer
+) -> None:
+    expected, faces = io.StringIO(), []
+    put = put_csv(expected, Row)
+    for face, value in enumerate((1e-5, 1e-4, 1.0, 100.0, 1e16, 123456.5, 0.1000005, 1 / 3, -0.5, -0.0)):
+        scores = dict.fromkeys(("det_score", "percentile", "quality", "uncertainty"), value)
+        lists = {"box": [value] * 4, "pose": [value] * 3}
+        values: dict[str, Any] = {**scores, **lists, "rotation": 90, "accepted": True, "verdict": "good"}
+        points = [[value, float(row)] for row in range(5)]
+        flat = [number for point in points for number in point]
+        put(
+            Row(
+                "two.png",
+                face,
+                points=flat,
+                **values,
+                reasons=("blurred",),
+                model_sha256=photo_scorer.quality.sha256,
+            )
+        )
+        faces.append({**values, "points": points, "reasons": ["blurred"]})
+    image = {"name": "two.png", "width": 9, "height": 9, "found": len(faces), "error": None, "faces": faces}
+    opened.route("**/v1/score*", lambda route: route.fulfill(json={"images": [image]}))
+    choose(opened, images[:1])
+    assert saved(opened, "Download CSV") == expected.getvalue()
+
+
 def test_images_are_sorted_by_their_best_face(opened: Page, images: list[Path], tmp_path: Path) -> None:
     for name, level in (("dark", 140), ("light", 240)):
         (tmp_path / f"{name}.png").write_bytes(encode_png(photo([level])))

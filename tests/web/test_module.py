@@ -303,7 +303,7 @@ def test_the_module_asks_its_own_server_alone(
     open_module(page, served)
     served.photos["photo"] = encode_png(astronaut)
     page.evaluate(READ, ["photo", {"embeddings": True}])
-    assert any(address.endswith("facerts-small.onnx") for address in requested)
+    assert any(address.endswith("recognizer.onnx") for address in requested)
     assert [address for address in requested if not address.startswith(served.address)] == []
 
 

@@ -1,6 +1,6 @@
 /** Models in ONNX Runtime. */
 import * as ort from "onnxruntime-web/wasm";
-import { blank, type Pixels, resizeLinear } from "./pixels";
+import { type Pixels, resizeLinear } from "./pixels";
 import type { Description } from "../types";
 
 /** Where the runtime is, and how it computes. */
@@ -105,6 +105,3 @@ function toInput(crop: Pixels, { input: { size: [height, width], layout, color, 
   }
   return values;
 }
-
-/** A crop with nothing in it, for a first forward pass. */
-export const blackCrop = (size: number): Pixels => blank(size, size);

@@ -61,18 +61,21 @@ function shareOutside({ points }: Detection, width: number, height: number, { te
 
 /** A Gaussian blur whose edges are mirrored, as cv2.GaussianBlur. */
 function blurred(values: Float32Array, width: number, height: number, sigma: number, size: number): Float32Array {
-  const reach = size >> 1, kernel = Array.from({ length: size }, (_, at) => Math.exp(-((at - reach) ** 2) / (2 * sigma * sigma)));
-  const total = kernel.reduce((sum, weight) => sum + weight, 0), between = new Float32Array(values.length), result = new Float32Array(values.length);
+  const reach = size >> 1, weights = Float64Array.from({ length: size }, (_, at) => Math.exp(-((at - reach) ** 2) / (2 * sigma * sigma)));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  weights.forEach((weight, at) => { weights[at] = weight / total; });
+  const between = new Float32Array(values.length), result = new Float32Array(values.length);
   const mirrored = (place: number, length: number) => {
     while (place < 0 || place >= length) place = place < 0 ? -place : 2 * length - 2 - place;
     return place;
   };
   const pass = (from: Float32Array, to: Float32Array, length: number, step: number, lines: number, stride: number) => {
+    const offsets = new Int32Array(size);
     for (let place = 0; place < length; place++) {
-      const taps = kernel.map((weight, at) => [weight / total, step * mirrored(place + at - reach, length)] as const);
+      for (let at = 0; at < size; at++) offsets[at] = step * mirrored(place + at - reach, length);
       for (let line = 0; line < lines; line++) {
         let sum = 0;
-        for (const [weight, offset] of taps) sum += weight * from[offset + line * stride]!;
+        for (let at = 0; at < size; at++) sum += weights[at]! * from[offsets[at]! + line * stride]!;
         to[place * step + line * stride] = sum;
       }
     }

@@ -17,8 +17,13 @@ export function thresholdAt(keep: number, description: Description): number {
   const quantiles = description.calibration?.quantiles ?? [];
   if (!(keep >= 0 && keep <= 1)) throw new Error(`${keep} is no share of the faces; give a number from 0 to 1, such as 0.95`);
   if (!quantiles.length) throw new Error(`${description.name} has no threshold that keeps ${keep} of the faces`);
-  const place = 100 * (1 - keep), index = Math.min(Math.trunc(place), quantiles.length - 2);
-  return quantiles[index]! + (place - index) * (quantiles[index + 1]! - quantiles[index]!);
+  return qualityAt(100 * (1 - keep), quantiles);
+}
+
+/** The quality that a percentage of the calibration faces do not reach. */
+export function qualityAt(percentile: number, quantiles: number[]): number {
+  const index = Math.max(0, Math.min(Math.trunc(percentile), quantiles.length - 2));
+  return quantiles[index]! + (percentile - index) * (quantiles[index + 1]! - quantiles[index]!);
 }
 
 /** A number as the keys of a description write it; undefined if it does not have it. */

@@ -5,7 +5,7 @@ import { decode } from "./decode";
 import { type Detection, headPose } from "./detection";
 import { CropModel, Network } from "./network";
 import { PhotoSearch } from "./photo_search";
-import { type Pixels, rounded } from "./pixels";
+import { blank, type Pixels, rounded } from "./pixels";
 import { cropReasons, detectionReasons, inOrder } from "./reasons";
 import { minQuality, percentile, places, shareOf, shortest, thresholdAt } from "./rows";
 import type { Site, SiteModel } from "./site";
@@ -40,7 +40,7 @@ export class LocalScorer {
 
   /** Open the detector and the quality, and run them once: the first pass is slow. */
   async warm(): Promise<void> {
-    const { template_size: size } = this.site, black = { width: size, height: size, data: new Uint8Array(4 * size * size) };
+    const black = blank(this.site.template_size, this.site.template_size);
     await (await this.qualityModel()).run(black);
     await (await this.search()).find(black, true);
   }

@@ -1,5 +1,5 @@
 /** Facts about the model, its thresholds and its error rates. */
-import { el, make, number, percent, plural, type Child } from "./dom";
+import { el, make, number, percent, plural, table, type Child } from "./dom";
 import { matching, ownQuality, thresholds, type PageModel } from "./model";
 
 export function showAbout(model: PageModel): void {
@@ -50,9 +50,3 @@ function matchTable(model: PageModel): Node[] {
 }
 
 const note = (text: string): Node => make("p", { className: "quiet" }, text);
-
-function table(head: string[], rows: string[][]): Node {
-  const line = (tag: "th" | "td", texts: string[]): Node => make("tr", {}, ...texts.map((text) => make(tag, {}, text)));
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: head.join(", ") },
-    make("table", {}, make("thead", {}, line("th", head)), make("tbody", {}, ...rows.map((texts) => line("td", texts)))));
-}

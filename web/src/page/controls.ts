@@ -1,7 +1,8 @@
 /** Which faces are accepted, and how images are read. */
+import { qualityAt } from "../engine/rows";
 import type { ScoreOptions } from "../types";
 import { el, make, percent } from "./dom";
-import { matching, ownQuality, ownShare, ownThreshold, qualityAt, quantiles, thresholds, type PageModel } from "./model";
+import { matching, ownQuality, ownShare, ownThreshold, quantiles, thresholds, type PageModel } from "./model";
 
 const accept = (): HTMLSelectElement => el<HTMLSelectElement>("accept");
 const minimum = (): HTMLInputElement => el<HTMLInputElement>("min");
@@ -44,7 +45,7 @@ export function threshold(model: PageModel): number | null {
   const value = accept().value;
   if (value !== "min") return value === "" ? ownThreshold(model) : thresholds(model)[value]?.quality ?? null;
   if (minimum().value === "") return ownThreshold(model);
-  return quantiles(model).length ? qualityAt(model, +minimum().value) : +minimum().value;
+  return quantiles(model).length ? qualityAt(+minimum().value, quantiles(model)) : +minimum().value;
 }
 
 /** The share of good faces that the threshold keeps, if it is one of the model's. */

@@ -17,6 +17,13 @@ export function make<T extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
+/** A table that scrolls where it is too wide. */
+export function table(head: string[], rows: Child[][]): Node {
+  const line = (tag: "th" | "td", cells: Child[]): Node => make("tr", {}, ...cells.map((cell) => make(tag, {}, cell)));
+  return make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: head.join(", ") },
+    make("table", {}, make("thead", {}, line("th", head)), make("tbody", {}, ...rows.map((row) => line("td", row)))));
+}
+
 /** The element of the page with an id. */
 export function el<T extends HTMLElement = HTMLElement>(id: string): T {
   return document.getElementById(id) as T;

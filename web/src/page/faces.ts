@@ -1,4 +1,5 @@
 /** The faces of an image: boxes over it, and a table beside it. */
+import { similarityTransform } from "../engine/align";
 import type { Face } from "../types";
 import { keptShare } from "./controls";
 import { make, number, percent } from "./dom";
@@ -127,7 +128,7 @@ export function placeBox(box: HTMLElement, face: Face, width: number, height: nu
   });
 }
 
-/** Draw an aligned crop: the rotation, scale and shift that bring the five points closest to the template. */
+/** Draw an aligned crop. */
 export function drawCrop(canvas: HTMLCanvasElement, image: ImageBitmap | HTMLCanvasElement, face: Face, model: PageModel): void {
   const context = canvas.getContext("2d");
   if (!context) return;
@@ -136,25 +137,9 @@ export function drawCrop(canvas: HTMLCanvasElement, image: ImageBitmap | HTMLCan
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     return;
   }
-  const middle = (points: [number, number][]): [number, number] => {
-    const sum = (axis: 0 | 1): number => points.reduce((total, point) => total + point[axis], 0) / points.length;
-    return [sum(0), sum(1)];
-  };
-  const from = middle(face.points), to = middle(model.template);
-  // As complex numbers.
-  let [real, imaginary, spread] = [0, 0, 0];
-  face.points.forEach((point, index) => {
-    const target = model.template[index] ?? to;
-    const [x, y] = [point[0] - from[0], point[1] - from[1]];
-    const [u, v] = [target[0] - to[0], target[1] - to[1]];
-    real += x * u + y * v;
-    imaginary += x * v - y * u;
-    spread += x * x + y * y;
-  });
-  const [a, b] = [real / spread, imaginary / spread];
+  const { real: a, imaginary: b, x, y } = similarityTransform(face.points, model.template);
   // Points count from the center of the first pixel, canvases from its corner.
-  context.setTransform(a, b, -b, a,
-    to[0] + .5 - a * (from[0] + .5) + b * (from[1] + .5), to[1] + .5 - b * (from[0] + .5) - a * (from[1] + .5));
+  context.setTransform(a, b, -b, a, x + (1 - a + b) / 2, y + (1 - a - b) / 2);
   context.drawImage(image, 0, 0);
   context.resetTransform();
 }

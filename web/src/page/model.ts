@@ -42,14 +42,6 @@ export const ownShare = (model: PageModel): string | undefined =>
 
 export const quantiles = (model: PageModel): number[] => model.quality?.description.calibration?.quantiles ?? [];
 
-/** The quality that a percentage of the calibration faces do not reach. */
-export function qualityAt(model: PageModel, percentile: number): number {
-  const known = quantiles(model);
-  const index = Math.max(0, Math.min(Math.floor(percentile), known.length - 2));
-  const [from = 0, to = 0] = known.slice(index);
-  return from + (percentile - index) * (to - from);
-}
-
 /** The model's match thresholds. */
 export const matching = (model: PageModel) => model.recognizer?.description.calibration?.matching ?? null;
 

@@ -1,5 +1,5 @@
 /** The reference of a service's API, from its OpenAPI schema. */
-import { el, make, message, type Child } from "./dom";
+import { el, make, message, table, type Child } from "./dom";
 
 interface Schema {
   $ref?: string;
@@ -34,12 +34,6 @@ interface OpenApi {
   info: { summary: string; version: string };
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Schema> };
-}
-
-function table(head: string[], rows: Child[][]): Node {
-  const line = (tag: "th" | "td", cells: Child[]): Node => make("tr", {}, ...cells.map((cell) => make(tag, {}, cell)));
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: head.join(", ") },
-    make("table", {}, make("thead", {}, line("th", head)), make("tbody", {}, ...rows.map((row) => line("td", row)))));
 }
 
 /** The type of a schema in a word or two, with links to the schemas described below. */
