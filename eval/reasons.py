@@ -2,14 +2,11 @@
 
 python eval/reasons.py --data held-out.tar --non-faces pets --non-faces-fold '*[!01].jpg' --detector yunet.onnx \\
     --clean lfw --clean aaf --photos photos/lfw
-python eval/reasons.py --fit facerts-quality.onnx --tensors cat --data held-out.tar --non-faces pets \\
-    --non-faces-fold '*[01].jpg' --detector yunet.onnx
 
 Faces of held-out people are degraded by the kinds of eval/degraded_faces.py, at severities drawn uniformly from 0.5 to
 1. Only those count that became poor: the model's quality falls below its threshold that keeps 95% of the faces, or the
-similarity to the same crop before below the match threshold at FMR 0.001. Limits and probes are chosen on the first
-half of the people (--fit), and confirmed on the others, also with kinds that nothing was chosen on. A probe tells pets
-from all these faces by tensors of a model's graph, and is written into the model's file.
+similarity to the same crop before below the match threshold at FMR 0.001. Limits were chosen on the first half of the
+people; the others confirm them, also with kinds that nothing was chosen on.
 
 Beside it stands the lowest component of the quality formula of insightface's server (server/backend/
 insightface_server/inference/quality.py: detector, sharpness, brightness, size, pose). It needs a photo, so crops lie on
@@ -27,8 +24,7 @@ from time import process_time
 import cv2
 import numpy as np
 from common import open_people, parser_of, percent, run
-from degraded_faces import CHOSEN_ON, CONFIRMED_ON, OCCLUDED, Degradation
-from non_face_probe import add_non_face_probe, probe_inputs
+from degraded_faces import CHOSEN_ON, CONFIRMED_ON, Degradation
 from numpy.typing import NDArray
 
 import facerts
@@ -72,10 +68,7 @@ def main() -> None:
     detector = open_detector(options.detector, threshold=options.det_threshold)
     crops, first_half = held_out(options.data, options.images)
     pets = non_faces(options.non_faces, options.non_faces_fold)
-    if options.fit:
-        fit(scorer, crops[first_half], pets, options)
-    else:
-        confirm(scorer, detector, crops[~first_half], pets, options)
+    confirm(scorer, detector, crops[~first_half], pets, options)
 
 
 def arguments() -> argparse.Namespace:
@@ -94,8 +87,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--model", default="facerts-quality")
     parser.add_argument("--detector", type=Path, required=True, help="YuNet or SCRFD.")
-    parser.add_argument("--fit", type=Path, metavar="FILE", help="Fit a probe, and write it into this model.")
-    parser.add_argument("--tensors", nargs="+", help="What the probe reads: tensors of that model's graph.")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."
     )
@@ -142,62 +133,6 @@ def is_poor(
         (outputs.quality < scorer.threshold(KEEP))
         | (cosines < scorer.recognizer.match_threshold(FMR).similarity)
     )
-
-
-# Choosing.
-
-
-def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) -> None:
-    """Fit the probe of a model for non-faces, and print how well it and one for occlusion do on people left out."""
-    from sklearn.model_selection import GroupKFold
-
-    clean = scorer.embed(crops)
-    parts = [("clean", "", crops, np.arange(len(crops)))]
-    for number, (name, (reason, degradation)) in enumerate(CHOSEN_ON.items()):
-        changed = degrade_all(crops, degradation, (options.seed, number, 1))
-        outputs = scorer.embed(changed)
-        poor = np.flatnonzero(is_poor(scorer, outputs, clean))
-        parts.append((name, reason, changed[poor], poor))
-    groups = len(crops) + np.arange(len(pets))
-    parts.append(("non-faces", reasons.NOT_A_FACE, pets, groups))
-    kinds, right, images, groups_of = zip(*parts, strict=True)
-    counts = list(map(len, images))
-    x = probe_inputs(options.fit, options.tensors, np.concatenate(images))
-    group = np.concatenate(groups_of)
-    kind, target = np.repeat(kinds, counts), np.repeat(right, counts)
-    pixels = np.array(["".join(reasons.crop_reasons(crop)[:1]) for part in images for crop in part])
-    folds = list(GroupKFold(5).split(x, groups=group))
-    probed: dict[str, NDArray[np.float64]] = {}
-    for reason, share in ((reasons.NOT_A_FACE, 0.005), (OCCLUDED, 0.02)):
-        scores = np.empty(len(x))
-        for train, test in folds:
-            weights, bias = logistic(x[train], target[train] == reason)
-            scores[test] = x[test] @ weights + bias
-        limit = float(np.quantile(scores[kind == "clean"], 1 - share))
-        probed[reason] = scores - limit
-        if reason == reasons.NOT_A_FACE:
-            weights, bias = logistic(x, target == reason)
-            add_non_face_probe(options.fit, options.fit, options.tensors, weights, bias - limit)
-    first = np.where(probed[reasons.NOT_A_FACE] > 0, reasons.NOT_A_FACE, pixels)
-    first = np.where((first == "") & (probed[OCCLUDED] > 0), OCCLUDED, first)
-    rows = [
-        [name, reason or "none", rate((first == reason)[kind == name])]
-        for name, reason in zip(kinds, right, strict=True)
-        if name in kind
-    ]
-    print(f"First reasons on {len(crops)} crops of the people to choose on; probes in five folds of people\n")
-    print(markdown_table(["kind", "right reason", "right, %"], rows))
-
-
-def logistic(x: NDArray[np.float64], is_target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
-    """Weights and bias of a balanced logistic regression."""
-    from sklearn.linear_model import LogisticRegression
-
-    mean, spread = x.mean(axis=0), x.std(axis=0)
-    model = LogisticRegression(C=0.03, class_weight="balanced", max_iter=500)
-    model.fit((x - mean) / spread, is_target)
-    weights = model.coef_[0] / spread
-    return weights, float(model.intercept_[0] - mean @ weights)
 
 
 # Confirming.

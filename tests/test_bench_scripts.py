@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from facerts.datasets import open_source
 from tests.browser import CHROMIUM, missing
 from tests.color_people import walk, write_clip
 from tests.detectors import write_yunet
@@ -103,19 +101,3 @@ def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch: pytest
     assert taken == {"a": [4, 5], "b": [3, 6]}
     assert bench.ratios(taken["a"], taken["b"]) == [4 / 3, 5 / 6]
     assert bench.spread([3.0, 1.0, 2.5], ".1f") == "2.5 (1.0 to 3.0)"
-
-
-def test_small_pieces_have_every_face_and_at_most_their_size(drawn_faces: Path, tmp_path: Path) -> None:
-    done = run_script(
-        TOOLS / "small_pieces.py", drawn_faces, "--out", tmp_path / "kit", "--megabytes", "0.05"
-    )
-    assert done.returncode == 0, done.stderr
-    sizes = [path.stat().st_size for path in (tmp_path / "kit").iterdir()]
-    assert 2 < len(sizes) < 9
-    assert max(sizes) <= 50_000
-    original, copy = open_source(drawn_faces), open_source(f"{tmp_path}/kit/*.tar")
-    assert copy.labels is not None
-    assert np.array_equal(copy.labels, original.labels)
-    assert copy.identities == original.identities
-    # Encoded again, not exchanged: their color is what it was.
-    assert np.abs(copy.crop(9).mean(axis=(0, 1)) - original.crop(9).mean(axis=(0, 1))).max() < 3

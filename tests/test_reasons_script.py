@@ -1,4 +1,4 @@
-"""eval/reasons.py, degraded_faces.py and non_face_probe.py: what they draw, compare with, and add to a model."""
+"""eval/reasons.py and degraded_faces.py: what they draw and compare with."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
-from facerts.embedding import load_embedder
-from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring.reasons import REASONS
 from tests.detectors import Finds
-from tests.foreign import slow_embedding, write_description, write_embedder
 from tests.scripts import load_script
-from tests.shipped import write_model
 
-kinds, probe, script = map(load_script, ("degraded_faces", "non_face_probe", "reasons"))
+kinds, script = map(load_script, ("degraded_faces", "reasons"))
 EVERY_KIND = {**kinds.CHOSEN_ON, **kinds.CONFIRMED_ON}
 
 
@@ -91,40 +87,3 @@ def test_a_photo_is_cut_and_shrunk_as_it_says() -> None:
         assert max(cut.shape[:2]) == 336
         eyes = 35.24 * script.small_photo(photo, random).shape[0] / 336
         assert 3.9 < eyes < 16.1
-
-
-def test_a_fitted_probe_separates() -> None:
-    random = np.random.default_rng(1)
-    x = random.standard_normal((400, 5))
-    target = x[:, 1] - 0.5 * x[:, 4] > 0.3
-    weights, bias = script.logistic(x, target)
-    assert np.mean((x @ weights + bias > 0) == target) > 0.95
-
-
-def test_the_output_is_the_weighted_sum_of_the_tensors(tmp_path: Path, crops: NDArray[np.uint8]) -> None:
-    model = write_model(tmp_path / "m.onnx")
-    before = load_embedder(model)(crops)
-    x = probe.probe_inputs(model, ["vector", "bright"], crops)
-    brightness = (crops.astype(np.float64).mean(axis=(1, 2, 3)) - 127.5) / 127.5
-    np.testing.assert_allclose(x[:, :-1], slow_embedding(crops), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(x[:, -1], brightness, atol=1e-5)
-    for seed in (0, 1):  # the second replaces the first
-        weights = np.random.default_rng(seed).standard_normal(x.shape[1])
-        probe.add_non_face_probe(model, model, ["vector", "bright"], weights, 0.25)
-        outputs = load_embedder(model)(crops)
-        np.testing.assert_allclose(outputs.extras["not_a_face"], x @ weights + 0.25, rtol=1e-4, atol=1e-4)
-        np.testing.assert_array_equal(outputs.embedding, before.embedding)
-        assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
-    one = load_embedder(model)(crops[:1])
-    assert one.extras["not_a_face"].shape == (1,)
-
-
-def test_models_without_the_tensor_or_a_description_are_refused(
-    tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
-    model = write_model(tmp_path / "m.onnx")
-    with pytest.raises(ModelError, match=r"m\.onnx: its graph computes no tensor 'features'"):
-        probe.probe_inputs(model, ["features"], crops)
-    foreign = write_description(write_embedder(tmp_path / "foreign.onnx"))
-    with pytest.raises(ModelError, match=r"foreign\.onnx: contains no description"):
-        probe.add_non_face_probe(foreign, foreign, ["vector"], np.ones(8), 0.0)

@@ -22,7 +22,6 @@ from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
 from facerts.scoring.score_job import Block, read_block, write_block
 from tests.detectors import Finds
-from tests.scripts import load_script
 from tests.shipped import write_model
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -96,15 +95,13 @@ def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
     assert clean.reasons == broken.reasons == ()
 
 
-def probed(path: Path) -> Path:
-    """A small model with a probe that takes bright images for non-faces."""
-    write_model(path)
-    load_script("non_face_probe").add_non_face_probe(path, path, ["bright"], np.ones(1), 0.0)
-    return path
+def with_non_face_output(path: Path) -> Path:
+    """A small model that takes bright images for non-faces."""
+    return write_model(path, outputs={"embedding": "vector", "quality": "bright", "not_a_face": "bright"})
 
 
 def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path: Path) -> None:
-    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     bright, dark = np.full((112, 112, 3), 200, np.uint8), np.full((112, 112, 3), 90, np.uint8)
     for options, accepted in (
         ({}, (None, None)),
@@ -119,7 +116,7 @@ def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path: 
 
 
 def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
-    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     (row,) = scorer.score(np.full((112, 112, 3), 200, np.uint8), min_quality=1e9)
     assert row.reasons == ("not_a_face", "noisy", "below_threshold")
     assert reasons.in_words(row.reasons, 0.95) == "not a face; noisy"
@@ -139,7 +136,7 @@ def test_reasons_come_in_the_order_of_the_documentation() -> None:
 
 
 def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> None:
-    scorer = facerts.load(probed(tmp_path / "m.onnx"))
+    scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     photo = np.full((300, 300, 3), 200, np.uint8)
     for face, expected in (
         (detection(), ("not_a_face",)),
