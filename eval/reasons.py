@@ -85,7 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--most", type=int, default=1000, help="Maximum number of those crops of each source."
     )
-    parser.add_argument("--model", default="facerts-quality")
+    parser.add_argument("--model", help="Recognizer (default: the default one).")
     parser.add_argument("--detector", type=Path, required=True, help="YuNet or SCRFD.")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."
