@@ -5,7 +5,7 @@ associated with the predicted boxes of all tracks; then unsure ones with those t
 which they continue, but they never begin a track. Two things differ, as frames may be a fifth of a second apart, and
 faces have embeddings. Boxes are enlarged before they are compared (Yang et al., "Hard to track objects with irregular
 motions and similar appearances?", WACV 2023), so that a face which moves by its own width is not lost; and a pair whose
-embeddings are too unlike to be one person is not associated, as after a cut. docs/decisions/video.md says why this is
+embeddings are too unlike to be one person is not associated, as after a cut. docs/decisions/index.md says why this is
 not a package.
 
 Where a box will be is predicted by a Kalman filter of constant velocity. Its state is the box's center, height and
