@@ -113,3 +113,9 @@ def saved(page: Page, button: str) -> str:
     with page.expect_download() as download:
         page.get_by_role("button", name=button).click()
     return Path(download.value.path()).read_text(encoding="utf-8")
+
+
+def of_others(requested: list[str], address: str) -> list[str]:
+    """The requests that went elsewhere than to a server."""
+    own = address.rstrip("/") + "/"
+    return [url for url in requested if not url.startswith((own, f"blob:{own}", "data:"))]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.scoring import Row, Scorer
 from facerts.web import write_site
+from tests.browser import of_others
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -110,8 +111,8 @@ def astronaut() -> NDArray[np.uint8]:
 
 
 @pytest.fixture
-def reading(page: Page, served: SiteServer) -> Callable[..., dict[str, Any]]:
-    """What the module says of an encoded image, by name and content."""
+def reading(page: Page, served: SiteServer, requested: list[str]) -> Iterator[Callable[..., dict[str, Any]]]:
+    """What the module says of an encoded image, by name and content; it asks its own server alone."""
     open_module(page, served)
 
     def read(content: bytes, name: str = "photo", **options: Any) -> dict[str, Any]:
@@ -119,7 +120,8 @@ def reading(page: Page, served: SiteServer) -> Callable[..., dict[str, Any]]:
         found: dict[str, Any] = page.evaluate(READ, [name, options])
         return found
 
-    return read
+    yield read
+    assert of_others(requested, served.address) == []
 
 
 def open_module(page: Page, served: SiteServer, **options: Any) -> None:
