@@ -146,7 +146,6 @@ class _Embeddings:
     ) -> None:
         self._embeddings = embedder.embed(job.source, job.scratch, detector)
         self._thresholds = thresholds
-        self._search = embedder.search
         job.drop_unreadable(self._embeddings.unreadable)
 
     def drop_duplicates(self, job: CurationJob, labels: Labels) -> None:
@@ -158,7 +157,7 @@ class _Embeddings:
             if quality is not None:
                 rows = rows[np.argsort(-quality[rows], kind="stable")]
             subset = EmbeddingSubset(self._embeddings.embedding, rows)
-            duplicates = find_near_duplicates(subset, self._thresholds.threshold, self._search)
+            duplicates = find_near_duplicates(subset, self._thresholds.threshold)
             for position in np.flatnonzero(duplicates.original >= 0).tolist():
                 job.drop(
                     int(rows[position]),
@@ -173,7 +172,7 @@ class _Embeddings:
         embedding, limits = self._embeddings.embedding, self._thresholds
         means = identity_means(embedding, labels, job.kept, len(job.source.identities))
         alike = set[tuple[int, int]]()
-        for block in similar_pairs(means, limits.identity_threshold, "comparing identities", self._search):
+        for block in similar_pairs(means, limits.identity_threshold, "comparing identities"):
             alike |= set(zip(block.first.tolist(), block.second.tolist(), strict=True))
         pairs = self._pairs_across(job, labels) if limits.images_across else ()
         return pair_identities(job.source, job.kept, pairs, alike, means)
@@ -183,7 +182,7 @@ class _Embeddings:
         rows = np.flatnonzero(job.kept)
         subset = EmbeddingSubset(self._embeddings.embedding, rows)
         text = "comparing images of different identities"
-        for block in similar_pairs(subset, self._thresholds.threshold, text, self._search):
+        for block in similar_pairs(subset, self._thresholds.threshold, text):
             first, second = rows[block.first], rows[block.second]
             across = labels[first] != labels[second]
             columns = (first[across], second[across], block.cosine[across])

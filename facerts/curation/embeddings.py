@@ -23,7 +23,6 @@ from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import embed_source
 from facerts.embedding.output_cache import OutputCache
-from facerts.embedding.search import Backend
 from facerts.errors import DataError, Error, WriteError
 from facerts.images import CROP_SIZE
 from facerts.io.console import warn
@@ -62,12 +61,11 @@ class SourceEmbeddings:
 
 @dataclass(frozen=True)
 class SourceEmbedder:
-    """Embeds the images of a source, and says how to search them; without a ``cache`` folder, files are temporary."""
+    """Embeds the images of a source; without a ``cache`` folder, files are temporary."""
 
     embedder: OnnxEmbedder
     flip: bool = False
     cache: Path | None = None
-    search: Backend = "numpy"
 
     def embed(self, source: Source, scratch: Path, detector: FaceFinder | None = None) -> SourceEmbeddings:
         """Embed a source, or take its embeddings from the cache; ``detector`` finds faces in photos, None for crops."""
@@ -99,7 +97,7 @@ class SourceEmbedder:
         """The settings, for a report."""
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
         identity = detector and detector.identity
-        return {"model": model, "flip": self.flip, "search": self.search, "detector": identity}
+        return {"model": model, "flip": self.flip, "detector": identity}
 
 
 def images_sha256(source: Source) -> str:

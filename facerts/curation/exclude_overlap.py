@@ -16,9 +16,9 @@ from facerts.curation.pairwise import check_threshold, identity_means
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.detector import FaceFinder
 from facerts.embedding.aligned import alignment_notes
-from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.io.progress import progress_bar
+from facerts.metrics.identification import search
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # Identities on each side of the threshold that the report shows.
@@ -90,7 +90,7 @@ def exclude_overlap(
         }
         embeddings = embedder.embed(source, job.scratch)
         job.drop_unreadable(embeddings.unreadable)
-        matches = _compare(job, embeddings, gallery, embedder, single_images)
+        matches = _compare(job, embeddings, gallery, single_images)
         _drop_matches(job, benchmark, matches, threshold)
         job.write(out, source, job.kept)
     return job.report
@@ -110,7 +110,6 @@ def _compare(
     job: CurationJob,
     embeddings: SourceEmbeddings,
     benchmark: SourceEmbeddings,
-    embedder: SourceEmbedder,
     single_images: bool,
 ) -> NearestMatches:
     """Compare means, and optionally single images, with all images of the benchmarks."""
@@ -122,11 +121,11 @@ def _compare(
     with_images = np.unique(labels[job.kept])
     means = identity_means(embeddings.embedding, labels, job.kept, people)
     for block in _blocks(with_images, "comparing identities with the benchmark", "identities"):
-        best = find(gallery, means[block], 1, embedder.search)
+        best = search(gallery, means[block], 1)
         matches.add(block, best.scores[:, 0], indices[best.templates[:, 0]], np.full(len(block), -1))
     if single_images:
         for rows in _blocks(np.flatnonzero(job.kept), "comparing images with the benchmark", "images"):
-            best = find(gallery, np.asarray(embeddings.embedding[rows]), 1, embedder.search)
+            best = search(gallery, np.asarray(embeddings.embedding[rows]), 1)
             matches.add(labels[rows], best.scores[:, 0], indices[best.templates[:, 0]], rows)
     return matches
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.search import Backend, find, import_faiss
 from facerts.errors import Error
 from facerts.io.progress import progress_bar, track
+from facerts.metrics.identification import search
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -57,9 +57,7 @@ class EmbeddingSubset:
         return np.asarray(self._embedding[self._rows[part]])
 
 
-def find_near_duplicates(
-    embedding: Floats | EmbeddingSubset, threshold: float, backend: Backend = "numpy"
-) -> NearDuplicates:
+def find_near_duplicates(embedding: Floats | EmbeddingSubset, threshold: float) -> NearDuplicates:
     """Go through unit rows ``(N, d)``, preferred first; keep each whose cosines to kept ones are below a threshold."""
     original = np.full(len(embedding), -1, dtype=np.int64)
     cosine = np.zeros(len(embedding), dtype=np.float32)
@@ -67,7 +65,7 @@ def find_near_duplicates(
     for start in range(0, len(embedding), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(embedding)))
         if len(kept):
-            nearest, products = _nearest(embedding, kept, rows, backend)
+            nearest, products = _nearest(embedding, kept, rows)
             duplicate = products >= threshold
             original[rows[duplicate]], cosine[rows[duplicate]] = nearest[duplicate], products[duplicate]
             rows = rows[~duplicate]
@@ -76,21 +74,15 @@ def find_near_duplicates(
     return NearDuplicates(original, cosine)
 
 
-def similar_pairs(
-    embedding: Floats | EmbeddingSubset, threshold: float, text: str, backend: Backend = "numpy"
-) -> Iterator[SimilarPairs]:
+def similar_pairs(embedding: Floats | EmbeddingSubset, threshold: float, text: str) -> Iterator[SimilarPairs]:
     """All pairs of rows with at least a cosine similarity, exact, block by block, with a progress bar.
 
-    Rows ``(N, d)`` are of unit length, and may be memory-mapped; FAISS loads all of them into memory.
+    Rows ``(N, d)`` are of unit length, and may be memory-mapped.
     """
-    blocks = _by_faiss if backend == "faiss" else _by_numpy
-    with progress_bar() as bar:
-        count = len(embedding)
-        # Progress in pairs is linear in time, because each row is compared with all rows before it.
-        task = bar.add_task(text, total=count * (count - 1) // 2, unit="pairs")
-        for compared, pairs in blocks(embedding, threshold):
-            yield pairs
-            bar.advance(task, compared)
+    for top, left, products in _compared_before(embedding, text):
+        # Ten times faster than np.nonzero of the matrix.
+        row, column = np.divmod(np.flatnonzero(products >= threshold), products.shape[1])
+        yield SimilarPairs(left + column, top + row, products[row, column])
 
 
 def nearest_before(embedding: Floats | EmbeddingSubset, text: str) -> tuple[Rows, Floats]:
@@ -100,21 +92,28 @@ def nearest_before(embedding: Floats | EmbeddingSubset, text: str) -> tuple[Rows
     """
     nearest = np.full(len(embedding), -1, dtype=np.int64)
     best = np.full(len(embedding), -np.inf, dtype=np.float32)
+    for top, left, products in _compared_before(embedding, text):
+        column = products.argmax(axis=1)
+        cosine = products[np.arange(len(products)), column]
+        better = np.flatnonzero(cosine > best[top : top + BLOCK])
+        nearest[top + better], best[top + better] = left + column[better], cosine[better]
+    return nearest, best
+
+
+def _compared_before(embedding: Floats | EmbeddingSubset, text: str) -> Iterator[tuple[int, int, Floats]]:
+    """Blocks of cosines of rows with those before them, from a row and a column; −∞ where a row is not before."""
     with progress_bar() as bar:
-        task = bar.add_task(text, total=len(embedding) * (len(embedding) - 1) // 2, unit="pairs")
-        for top in range(0, len(embedding), BLOCK):
+        count = len(embedding)
+        # Progress in pairs is linear in time, because each row is compared with all rows before it.
+        task = bar.add_task(text, total=count * (count - 1) // 2, unit="pairs")
+        for top in range(0, count, BLOCK):
             rows = np.asarray(embedding[top : top + BLOCK])
-            each = np.arange(len(rows))
             for left in range(0, top + 1, BLOCK):
-                products = rows @ np.asarray(embedding[left : left + BLOCK]).T
+                products = rows @ (rows if left == top else np.asarray(embedding[left : left + BLOCK])).T
                 if left == top:
                     products[np.triu_indices(len(rows))] = -np.inf
-                column = products.argmax(axis=1)
-                cosine = products[each, column]
-                better = np.flatnonzero(cosine > best[top : top + BLOCK])
-                nearest[top + better], best[top + better] = left + column[better], cosine[better]
+                yield top, left, products
                 bar.advance(task, len(rows) * (len(rows) - 1) // 2 if left == top else products.size)
-    return nearest, best
 
 
 def rows_by_label(labels: NDArray[np.int64]) -> Iterator[Rows]:
@@ -154,16 +153,14 @@ def leave_one_out_cosines(vectors: Floats, weights: NDArray[np.floating] | None 
     return np.asarray((own * others).sum(axis=1), dtype=np.float32)
 
 
-def _nearest(
-    embedding: Floats | EmbeddingSubset, kept: Rows, rows: Rows, backend: Backend
-) -> tuple[Rows, Floats]:
+def _nearest(embedding: Floats | EmbeddingSubset, kept: Rows, rows: Rows) -> tuple[Rows, Floats]:
     """The most similar kept row of each row, and the cosine similarity."""
     queries = np.asarray(embedding[rows])
     nearest = np.full(len(rows), -1, dtype=np.int64)
     best = np.full(len(rows), -np.inf, dtype=np.float32)
     for start in range(0, len(kept), MAX_ROWS):
         gallery = kept[start : start + MAX_ROWS]
-        matches = find(embedding[gallery], queries, 1, backend)
+        matches = search(embedding[gallery], queries, 1)
         better = matches.scores[:, 0] > best
         nearest[better], best[better] = gallery[matches.templates[better, 0]], matches.scores[better, 0]
     return nearest, best
@@ -181,38 +178,6 @@ def _mark_duplicates(
         duplicates = np.flatnonzero(close[position, position + 1 :]) + position + 1
         original[rows[duplicates]] = rows[position]
         cosine[rows[duplicates]] = products[position, duplicates]
-
-
-def _by_numpy(embedding: Floats | EmbeddingSubset, threshold: float) -> Iterator[tuple[int, SimilarPairs]]:
-    for top in range(0, len(embedding), BLOCK):
-        rows = np.asarray(embedding[top : top + BLOCK])
-        for left in range(0, top + 1, BLOCK):
-            columns = rows if left == top else np.asarray(embedding[left : left + BLOCK])
-            products = rows @ columns.T
-            # Ten times faster than np.nonzero of the matrix.
-            row, column = np.divmod(np.flatnonzero(products >= threshold), len(columns))
-            if left == top:
-                row, column = row[column < row], column[column < row]
-            yield (
-                len(rows) * (len(rows) - 1) // 2 if left == top else products.size,
-                SimilarPairs(left + column, top + row, products[row, column]),
-            )
-
-
-def _by_faiss(embedding: Floats | EmbeddingSubset, threshold: float) -> Iterator[tuple[int, SimilarPairs]]:
-    index = import_faiss().IndexFlatIP(embedding.shape[1])
-    # FAISS returns only similarities above the limit, not at it.
-    limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
-    for top in range(0, len(embedding), BLOCK):
-        rows = np.ascontiguousarray(embedding[top : top + BLOCK])
-        index.add(rows)
-        ends, cosines, columns = index.range_search(rows, limit)
-        row = top + np.repeat(np.arange(len(rows)), np.diff(ends.astype(np.int64)))
-        earlier = columns < row
-        yield (
-            len(rows) * top + len(rows) * (len(rows) - 1) // 2,
-            SimilarPairs(columns[earlier], row[earlier], cosines[earlier]),
-        )
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,8 +1,6 @@
-"""Near-duplicates and similar pairs, checked against loops over all pairs, for each backend and several block sizes."""
+"""Near-duplicates and similar pairs, checked against loops over all pairs, for several block sizes."""
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 import pytest
@@ -18,10 +16,8 @@ from facerts.curation.pairwise import (
     rows_by_label,
     similar_pairs,
 )
-from facerts.embedding.search import Backend
-from facerts.errors import Error, MissingExtraError
+from facerts.errors import Error
 
-BACKENDS: list[Backend] = ["numpy", "faiss"]
 THRESHOLD = 0.9
 
 
@@ -41,9 +37,8 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("block")
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32], backend: Backend) -> None:
-    duplicates = find_near_duplicates(vectors, THRESHOLD, backend)
+def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32]) -> None:
+    duplicates = find_near_duplicates(vectors, THRESHOLD)
     kept: list[int] = []
     for row, vector in enumerate(vectors):
         if any(float(vector @ vectors[other]) >= THRESHOLD for other in kept):
@@ -59,16 +54,13 @@ def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32], ba
 
 
 @pytest.mark.usefixtures("block")
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("subset", [False, True])
-def test_similar_pairs_are_found_exactly_once(
-    vectors: NDArray[np.float32], backend: Backend, subset: bool
-) -> None:
+def test_similar_pairs_are_found_exactly_once(vectors: NDArray[np.float32], subset: bool) -> None:
     rows = np.random.default_rng(0).permutation(90)[:50] if subset else np.arange(90)
     embedding = EmbeddingSubset(vectors, rows) if subset else vectors
     actual = [
         (int(first), int(second), round(float(cosine), 5))
-        for part in similar_pairs(embedding, THRESHOLD, "", backend)
+        for part in similar_pairs(embedding, THRESHOLD, "")
         for first, second, cosine in zip(*part, strict=True)
     ]
     selected = vectors[rows]
@@ -84,8 +76,7 @@ def test_similar_pairs_are_found_exactly_once(
     assert len(actual) > 10
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_pair_just_below_the_threshold_is_not_found(backend: Backend) -> None:
+def test_a_pair_just_below_the_threshold_is_not_found() -> None:
     at = np.float32(THRESHOLD)
     cosines = np.array([np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))])
     # Each row's cosine to the first is its first entry, exactly; the others are at right angles to each other.
@@ -95,19 +86,11 @@ def test_a_pair_just_below_the_threshold_is_not_found(backend: Backend) -> None:
     rows[1:, 1:] = np.diag(np.sqrt(1 - cosines**2))
     found = [
         (int(first), int(second))
-        for part in similar_pairs(rows, THRESHOLD, "", backend)
+        for part in similar_pairs(rows, THRESHOLD, "")
         for first, second, _ in zip(*part, strict=True)
     ]
     assert sorted(found) == [(0, 2), (0, 3)]
-    assert find_near_duplicates(rows, THRESHOLD, backend).original.tolist() == [-1, -1, 0, 0]
-
-
-def test_without_faiss_the_error_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, vectors: NDArray[np.float32]
-) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"facerts\[use\]"):
-        list(similar_pairs(vectors, THRESHOLD, "", "faiss"))
+    assert find_near_duplicates(rows, THRESHOLD).original.tolist() == [-1, -1, 0, 0]
 
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.01, float("nan")])
