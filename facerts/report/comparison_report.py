@@ -20,7 +20,7 @@ from facerts.report.comparison_tables import differences, side_by_side
 from facerts.report.markdown import write_markdown
 from facerts.report.page import PAGE_FILE, REPORT_EXTRA, write_page
 from facerts.report.page_elements import Figure
-from facerts.report.subject import Subject, by_name, read_log, subject_of, validation_scores
+from facerts.report.subject import Subject, by_name, read_log, subject_of
 from facerts.report.table import rate
 
 # Every method's label and runs.
@@ -188,28 +188,11 @@ def _blur(material: Material) -> list[Figure]:
 def _training(material: Material) -> list[Figure]:
     from facerts.report import figures
 
-    drawn = []
-    if any(run.series("train", "v_p50")[0] for run in material.runs):
-        label = "uncertainty v of the training faces"
-        caption = (
-            "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95%."
-        )
-        svg = figures.percentile_bands(material.subjects, "v", label)
-        drawn.append(Figure(svg, caption, "uncertainty"))
-    # A log of validation faces has no quality: its sign is that of the uncertainty.
-    score = "uncertainty" if material.score == "quality" else material.score
-    degraded = {
-        label: sets
-        for label, runs in material.subjects
-        if (sets := validation_scores([run for run in runs if run.log], score))
-    }
-    if degraded:
-        caption = (
-            f"{score.capitalize()} of the same validation faces, clean and degraded, over the training: median, and "
-            "the band from 5 to 95%. Each method has its own scale."
-        )
-        drawn.append(Figure(figures.quality_panels(degraded, score), caption, "degraded_over_training"))
-    return drawn
+    if not any(run.series("train", "v_p50")[0] for run in material.runs):
+        return []
+    svg = figures.percentile_bands(material.subjects, "v", "uncertainty v of the training faces")
+    caption = "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95%."
+    return [Figure(svg, caption, "uncertainty")]
 
 
 _FIGURES: dict[str, Callable[[Material], list[Figure]]] = {

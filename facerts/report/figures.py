@@ -428,28 +428,3 @@ def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: st
                 draw_line(axes, epochs, middle, band, alpha=alpha, color=color(number), label=text)
                 text = None
     return finish(figure, axes, xlabel="epoch", ylabel=label)
-
-
-def quality_panels(methods: Mapping[str, Mapping[str, Sequence[Curves]]], label: str) -> str:
-    """A score of the same faces, clean and degraded, over training; a panel for each method (the RTS paper's Fig. 4).
-
-    Args:
-        methods: by method and set of faces, ``(4, S)`` of each run: training steps, and the 5th, 50th and 95th
-            percentile of the score at each. Runs share a color; the medians of several are thin. The axis leaves out
-            the last percents of the bands' values at both ends: early in training, a score can be off by powers of ten.
-    """
-    figure, grid = panels(len(methods))
-    for axes, (method, sets) in zip(grid, methods.items(), strict=True):
-        for number, (name, runs) in enumerate(sets.items()):
-            text: str | None = name
-            for steps, low, middle, high in runs:
-                look: Any = {"color": color(number), "linewidth": 1.8 if len(runs) == 1 else 1.0}
-                draw_line(axes, steps, middle, (low, high), alpha=0.2 / len(runs), label=text, **look)
-                text = None
-        ends = np.concatenate([run[[1, 3]].ravel() for runs in sets.values() for run in runs])
-        bottom, top = np.quantile(ends, [0.03, 0.97])
-        space = 0.05 * (top - bottom) or 0.5
-        axes.set(xlabel="training step", xlim=(0, None), ylim=(bottom - space, top + space))
-        title(axes, method)
-    grid[0].set_ylabel(label)
-    return finish_panels(figure, grid)

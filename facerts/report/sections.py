@@ -22,7 +22,7 @@ from facerts.report.result_tables import (
     reject_table,
     verification_table,
 )
-from facerts.report.subject import Section, Subject, by_name, validation_scores
+from facerts.report.subject import Section, Subject, by_name
 from facerts.report.table import Cell, Table, by_number, percent, rate, share
 
 CURVES = {
@@ -180,21 +180,6 @@ def training(subjects: Sequence[Subject]) -> PageSection:
                 once.append(
                     (f"{run.label}: {label}", f"median {middle:.3g}, 5 to 95%: {low:.3g} to {high:.3g}")
                 )
-    degraded = {
-        subject.label: sets for subject in subjects if (sets := validation_scores([subject], "uncertainty"))
-    }
-    if any(run.shape[1] > 1 for sets in degraded.values() for logged in sets.values() for run in logged):
-        caption = "Uncertainty of the same validation faces, clean and degraded: median, and the band from 5 to 95%."
-        drawn.append(Figure(figures.quality_panels(degraded, "uncertainty"), caption))
-    else:
-        once += [
-            (
-                f"{label}: uncertainty, {kind}",
-                f"median {run[2, 0]:.3g}, 5 to 95%: {run[1, 0]:.3g} to {run[3, 0]:.3g}",
-            )
-            for label, sets in degraded.items()
-            for kind, (run,) in sets.items()
-        ]
     if not (drawn or once):
         return PageSection("training", "Training", "Training", [])
     parts = [

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
@@ -87,21 +84,6 @@ def subject_of(saved: SavedResult, label: str) -> Subject:
     """A result that is read already, with the training log of its folder if there is one."""
     path = saved.folder / LOG_FILE
     return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])
-
-
-def validation_scores(runs: Sequence[Subject], score: str) -> dict[str, list[NDArray[np.float64]]]:
-    """By clean faces and kind of degradation, ``(4, S)`` of each run: steps, and percentiles 5, 50 and 95 at each."""
-    fields = ("step", *(f"{score}_p{percent}" for percent in (5, 50, 95)))
-    sets: dict[str, list[NDArray[np.float64]]] = {}
-    for run in runs:
-        by_kind: dict[str, list[list[float]]] = {}
-        for line in run.log:
-            if line["kind"] == "quality" and all(isinstance(line.get(name), int | float) for name in fields):
-                kind = str(line.get("corruption")).partition("/")[0].replace("_", " ")
-                by_kind.setdefault(kind, []).append([line[name] for name in fields])
-        for kind, lines in by_kind.items():
-            sets.setdefault(kind, []).append(np.array(lines, dtype=np.float64).T)
-    return sets
 
 
 def _load(folder: Path) -> Subject:

@@ -1,4 +1,4 @@
-"""Augmentation and corruption of training crops, keyed so that a resumed run draws the same."""
+"""Augmentation of training crops, keyed so that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.images import CROP_SIZE
-from facerts.images.changes import CHANGES, apply_change, gaussian_blur
+from facerts.images.changes import CHANGES, apply_change
 from facerts.images.transforms import read_pipeline
 from facerts.training.recipe import Augmentation
 
@@ -17,8 +17,6 @@ Key = tuple[int, ...]
 # Changes an image by random numbers.
 Transform = Callable[[NDArray[np.uint8], np.random.Generator], NDArray[np.uint8]]
 
-# Separates the random numbers of the corruption from those of the epochs' orders, whose keys are (seed, epoch).
-_CORRUPTION_KEY = 0xB1_0B1E
 # In place of a run's seed, on which kept views do not depend.
 _KEPT_SEED = 1
 # Separates whether a kept view is mirrored from how it was augmented.
@@ -29,25 +27,6 @@ CROP_CENTER = np.full(2, (CROP_SIZE - 1) / 2)
 COVERING = 0.5
 # The order in which changes come in the world: what is worn, how it is lit and taken, how it is stored, cut and framed.
 FAMILIES = "occlusion", "photometric", "quality", "geometric", "framing"
-
-
-class Corruption:
-    """Blurs a fixed share of the training images: unlike augmentation, the same images in every epoch.
-
-    Whether an image is blurred depends only on the run's seed and the image's index. The images of a smaller share are
-    a subset of those of a larger one. ``radius`` is the standard deviation of the Gaussian blur in pixels.
-
-    Source: Shang et al., "Improving Training and Inference of Face Recognition Models via Random Temperature
-    Scaling", AAAI 2023, Table 1.
-    """
-
-    def __init__(self, images: int, *, fraction: float, radius: float, seed: int) -> None:
-        self.corrupted = np.random.default_rng((seed, _CORRUPTION_KEY)).random(images) < fraction
-        self._radius = radius
-
-    def __call__(self, image: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        """The image, blurred if the image of this index is to be corrupted."""
-        return gaussian_blur(image, self._radius) if self.corrupted[index] else image
 
 
 class Augmenter:

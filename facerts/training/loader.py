@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from facerts.datasets import Joined, Source, Subset, open_source
+from facerts.datasets import Joined, Source, open_source
 from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
 from facerts.losses import LOSSES
 from facerts.losses.collectives import Processes
 from facerts.losses.face_heads import NON_FACE, UNCLEAR, UNKNOWN
-from facerts.training.augment import Augmenter, Corruption, KeptViews, build_augmentation
+from facerts.training.augment import Augmenter, KeptViews, build_augmentation
 from facerts.training.batch import Batch
-from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.recipe import Recipe
 
 SAMPLE_SIZE = 256
@@ -53,10 +52,8 @@ class TrainingData:
         processes: processes of the run, each of which loads its share of every batch.
 
     Attributes:
-        source: the labeled images, without augmentation; wrong labels of the recipe's ``label_noise`` included.
+        source: the labeled images, without augmentation.
         unlabeled: the images without identity, or None.
-        left_out: number of labeled images that the recipe leaves out of training.
-        mislabeled: number of images in ``source`` with a wrong label.
         heldout: images of the identities that the recipe holds out, or None.
     """
 
@@ -78,7 +75,6 @@ class TrainingData:
                 f"{source.name}: {self.identities} identity is left to train on, {held_out} are held out; it needs "
                 "at least two to train on, so give more people"
             )
-        source = self._harder(source, recipe)
         if recipe.optim.epochs and len(source) < recipe.labeled_size:
             raise DataError(
                 f"{source.name}: has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
@@ -98,36 +94,8 @@ class TrainingData:
             labels.append(np.full(len(images), label, dtype=np.int64))
         self._images = source if len(sources) == 1 else Joined(sources)
         self._labels = np.concatenate(labels)
-        self._corrupt = Corruption(
-            len(self._images),
-            fraction=recipe.data.corrupt_fraction,
-            radius=recipe.data.corrupt_radius,
-            seed=recipe.seed,
-        )
         self._recipe = recipe
         self._loss = LOSSES[recipe.method["name"]]
-
-    def _harder(self, source: Source, recipe: Recipe) -> Source:
-        """The source with what the recipe leaves out and mislabels; the same one if that is nothing.
-
-        Wrong labels are drawn before images are left out, so that an image has the same label whatever is left out.
-        """
-        assert source.labels is not None
-        kept = kept_images(
-            source.labels,
-            images_per_identity=recipe.data.images_per_identity,
-            imbalance=recipe.data.imbalance,
-            seed=recipe.seed,
-        )
-        share, seed = recipe.data.label_noise, recipe.seed
-        labels = noisy_labels(source.labels, identities=self.identities, share=share, seed=seed)[kept]
-        self.left_out = len(source) - len(kept)
-        self.mislabeled = int((labels != source.labels[kept]).sum())
-        if not self.left_out and not self.mislabeled:
-            return source
-        harder = Subset(source, kept)
-        harder.labels = labels
-        return harder
 
     def __len__(self) -> int:
         return len(self.source)
@@ -154,7 +122,6 @@ class TrainingData:
             CropDataset(
                 self._images,
                 self._labels,
-                self._corrupt,
                 build_augmentation(augmentation),
                 recipe.seed,
                 kept=None if augmentation.views is None else KeptViews(augmentation, recipe.seed),
@@ -261,14 +228,13 @@ def _repeats(images: list[int]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class CropDataset(Dataset[Batch]):
-    """Decoded, corrupted and augmented crops, a whole batch at a time.
+    """Decoded and augmented crops, a whole batch at a time.
 
     ``kept`` are the views that come again; None for a new one in every epoch.
     """
 
     source: Source
     labels: NDArray[np.int64]
-    corrupt: Corruption
     augment: Augmenter
     seed: int
     kept: KeptViews | None = None
@@ -286,7 +252,7 @@ class CropDataset(Dataset[Batch]):
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
             key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
-            image = self.corrupt(self.source.crop(index), index)
+            image = self.source.crop(index)
             # No teacher is asked about non-faces, so they need not come again in the same views.
             if self.kept is not None and self.labels[index] != NON_FACE:
                 crops[row] = self.kept.shown(image, epoch, index, view)

@@ -141,9 +141,6 @@ class _Run:
                     completed=self.step * batch_size,
                     unit="images",
                 )
-            if self.step == 0:
-                with self._meter.paused():
-                    self._measure_degraded()
             if self.pace.is_finished():  # a recipe without steps
                 self._finish_step(stops=False)
             with closing(self._data.batches(self.step, self.step + self.pace.steps_left)) as batches:
@@ -252,7 +249,6 @@ class _Run:
                 self._write("validation", self.step, name=name, **metrics)
                 say(f"step {self.step} {name}: {summarize(metrics)}")
                 self._summary.validation[name] = metrics
-        self._measure_degraded()
 
     def _compare_with_start(self) -> list[str]:
         """Whether the network is better than the weights that it started from, if its embedding can differ."""
@@ -272,12 +268,6 @@ class _Run:
                 else found.verdict
             )
         return verdicts
-
-    def _measure_degraded(self) -> None:
-        degraded = self._validator.degraded
-        if self._processes.first and degraded is not None:
-            for corruption, metrics in degraded.measure(self._learner.embedder()):
-                self._write("quality", self.step, name=degraded.name, corruption=corruption, **metrics)
 
     def _write(self, kind: str, step: int, **fields: Any) -> None:
         if self._log is not None:

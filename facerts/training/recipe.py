@@ -96,13 +96,6 @@ class Data(Section):
         augmentation: see ``Augmentation``.
         workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
-        images_per_identity: maximum number of training images of each identity; null for all.
-        imbalance: share of these images that half of the identities keep; the others keep all.
-        label_noise: share of the training images, after these two, that get a wrong identity.
-        corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
-            augmentation (RTS paper, Table 1).
-        corrupt_radius: standard deviation of that Gaussian blur in pixels of the 112 x 112 crop; the paper does not
-            state its value. 3 is severity 0.6 of the corruption benchmark's blur.
     """
 
     name: str
@@ -116,11 +109,6 @@ class Data(Section):
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
     per_identity: int = Field(4, ge=2)
-    images_per_identity: int | None = Field(None, ge=1)
-    imbalance: float = Field(1.0, gt=0, le=1)
-    label_noise: float = Field(0.0, ge=0, lt=1)
-    corrupt_fraction: float = Field(0.0, ge=0, le=1)
-    corrupt_radius: float = Field(3.0, gt=0)
 
     @field_validator("holdout_identities")
     @classmethod
@@ -139,8 +127,6 @@ class Validation(Section):
         benchmarks: verification sets (.bin files, or folders with pairs.txt).
         every_epochs: epochs between validations; the end of the run is always validated.
         flip: add the embedding of each image's mirror image.
-        degraded: number of images of the first held-out source whose uncertainty is measured, clean and degraded, at
-            every validation and before the first step; 0 measures none.
     """
 
     heldout: Paths = []
@@ -148,7 +134,6 @@ class Validation(Section):
     benchmarks: Paths = []
     every_epochs: float = Field(1.0, gt=0, le=1e6)
     flip: bool = False
-    degraded: int = Field(0, ge=0)
 
 
 class Backbone(Section):
@@ -378,11 +363,6 @@ class Recipe(Section):
     @model_validator(mode="after")
     def batches_fit(self) -> Recipe:
         method, kept = LOSSES[self.method["name"]], self.data.augmentation.views
-        if method.sampler == "identities" and self.data.images_per_identity == 1:
-            raise ValueError(
-                f"{method.name} draws batches of several images per identity, so data.images_per_identity must be at "
-                "least 2"
-            )
         if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
             raise ValueError(
                 f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of an "

@@ -90,12 +90,6 @@ class RunSummary:
         rows["validation"] = ", ".join(validator.names) or "none"
         if self.ramp_steps:
             rows["margin"] = f"rises until step {self.ramp_steps:,}, and the loss with it"
-        if validator.degraded is not None:
-            rows["degraded"] = f"{len(validator.degraded):,} faces of {validator.degraded.name}"
-        if data.left_out:
-            rows["images"] += f", {data.left_out:,} left out"
-        if data.mislabeled:
-            rows["images"] += f", {data.mislabeled:,} with a wrong label"
         if data.unlabeled is not None:
             rows["images"] += f", {len(data.unlabeled):,} without identity"
         if self.started_at:

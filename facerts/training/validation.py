@@ -11,16 +11,13 @@ import os
 from collections.abc import Collection, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, open_benchmark, pairs_from_identities
 from facerts.datasets import Source, open_source
-from facerts.datasets.changed import ChangedCrops
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
 from facerts.evaluation.while_training import measure_pairs
-from facerts.images.changes import DEGRADATIONS, apply_change
 from facerts.io.console import warn
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
@@ -29,16 +26,12 @@ from facerts.training.recipe import Recipe, Validation
 
 # Of the teachers' thresholds, and of the pairs that are rejected at most.
 FMRS, REJECTED = (1e-3, 1e-2, 1e-1), 0.3
-# Of the degraded faces.
-SEVERITY = 0.8
-PERCENTILES = (5, 50, 95)
 
 
 class Validator:
     """Verification on held-out identities and on benchmarks, or how well a quality predicts the teachers' errors there.
 
-    Sets that do not exist are left out: recipes name sets that not everybody has. ``degraded`` are faces of the first
-    held-out source, clean and degraded; None unless the recipe asks for them.
+    Sets that do not exist are left out: recipes name sets that not everybody has.
     """
 
     def __init__(self, recipe: Recipe, heldout: Source | None, *, warns: bool = True) -> None:
@@ -50,13 +43,6 @@ class Validator:
         if paths := heldout_paths(settings):
             sources.append(open_source(paths))
         self.heldout = sources
-        self.degraded = None
-        if settings.degraded:
-            if not sources:
-                raise DataError(
-                    "validation.degraded: no faces are held out; set validation.heldout or data.holdout_identities"
-                )
-            self.degraded = DegradedFaces(sources[0], settings.degraded)
         self._flip = settings.flip
         self._errors = []
         if not recipe.backbone.embedding:
@@ -142,40 +128,3 @@ class TeachersErrors:
             curves = error_versus_reject(pairs, {"quality": quality}, [fmr], replicates=0)[fmr]
             areas[f"area_{name}"] = curves.by["quality"].area[REJECTED].value
         return {"area": float(np.mean(list(areas.values()))), **areas}
-
-
-class DegradedFaces:
-    """Evenly spaced faces as they are and with each kind of corruption, always the same pixels (RTS paper, Fig. 4)."""
-
-    def __init__(self, source: Source, images: int) -> None:
-        self.name = source.name
-        self._indices = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
-        degraded = {f"{kind}/{SEVERITY:g}": _degraded(source, kind) for kind in DEGRADATIONS}
-        self._sets: dict[str, Source] = {"clean": source, **degraded}
-
-    def __len__(self) -> int:
-        """Number of faces, each in every set."""
-        return len(self._indices)
-
-    def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield each set ("clean", or kind and severity: "blur/0.8") with percentiles of uncertainty and norm.
-
-        A score that is not finite for all faces is left out: exponentials can overflow early in training.
-        """
-        for corruption, faces in self._sets.items():
-            outputs = embed_source(embedder, faces, flip=False, indices=self._indices, progress=False)
-            scores = {"uncertainty": outputs.uncertainty, "norm": outputs.norm}
-            percentiles = {
-                f"{name}_p{percent}": float(np.percentile(values, percent))
-                for name, values in scores.items()
-                if values is not None and np.isfinite(values).all()
-                for percent in PERCENTILES
-            }
-            yield corruption, percentiles
-
-
-def _degraded(source: Source, kind: str) -> Source:
-    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        return apply_change(crop, kind, SEVERITY, seed=index)
-
-    return ChangedCrops(source, kind, change)

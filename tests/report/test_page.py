@@ -266,8 +266,6 @@ def write_log(run: Path, lines: int) -> None:
                 "v_p95": 2,
             },
             {"kind": "validation", "epoch": epoch, "name": "lfw", "accuracy": 0.75},
-            {"kind": "quality", "epoch": epoch, "step": epoch, "corruption": "blur/0.5"}
-            | {f"uncertainty_p{rank}": rank / 10 for rank in (5, 50, 95)},
         )
     ]
     (run / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in logged))
@@ -282,12 +280,11 @@ def test_what_was_logged_once_is_said_in_words(tmp_path: Path) -> None:
         ("run: cross-entropy", "12.3 at epoch 1"),
         ("run, lfw: verification accuracy", "75.00% at epoch 1"),
         ("run: uncertainty v of the training faces", "median 1.25, 5 to 95%: 0.5 to 2"),
-        ("run: uncertainty, blur", "median 5, 5 to 95%: 0.5 to 9.5"),
     ):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
     write_log(tmp_path / "run", 2)
     page = page_of(tmp_path / "run")
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 3
     assert "Logged only once" not in page
 
 

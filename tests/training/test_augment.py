@@ -9,24 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.training.conftest import MakeRecipe
-
 pytest.importorskip("torch")
 
 import albumentations
 import cv2
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images.align import TEMPLATE
-from facerts.images.changes import CHANGES, DEGRADATIONS, gaussian_blur
+from facerts.images.changes import CHANGES, DEGRADATIONS
 from facerts.training import augment as module
-from facerts.training.augment import Augmenter, Corruption, Geometry, build_augmentation
-from facerts.training.loader import TrainingData
-from facerts.training.recipe import Augmentation, Recipe
+from facerts.training.augment import Augmenter, Geometry, build_augmentation
+from facerts.training.recipe import Augmentation
 
 FACE = draw_face(3, 0)
 CENTER = np.array([55.5, 55.5])
@@ -229,57 +224,3 @@ def test_a_wrong_pipeline_is_refused_by_name(tmp_path: Path, content: str | None
     with pytest.raises(DataError, match=re.escape(problem)) as caught:
         augmenter(albumentations=str(file))
     assert str(caught.value).startswith(f"{file}: ")
-
-
-def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> NDArray[np.bool_]:
-    return Corruption(images, fraction=fraction, radius=3.0, seed=seed).corrupted
-
-
-def test_the_share_of_corrupted_images_is_the_fraction_and_depends_only_on_seed_and_index() -> None:
-    for fraction in (0.05, 0.2, 0.5):
-        deviation = np.sqrt(fraction * (1 - fraction) / 20_000)
-        shares = [chosen(fraction, seed).mean() for seed in range(20)]
-        assert np.abs(np.array(shares) - fraction).max() < 4 * deviation
-        assert np.std(shares) > deviation / 3
-    assert not chosen(0.0).any()
-    assert chosen(1.0).all()
-    # Independent of the choice with another seed: each contains 0.2 of the other.
-    assert (chosen(0.2) & chosen(0.2, seed=2)).mean() == pytest.approx(0.04, abs=0.006)
-    # More images do not change the choice among the first, and a larger share contains every smaller one.
-    assert np.array_equal(chosen(0.2, images=500), chosen(0.2)[:500])
-    assert (chosen(0.2) <= chosen(0.3)).all()
-
-
-def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
-    """Every training image of an epoch of four batches, by index."""
-    images: dict[int, NDArray[np.uint8]] = {}
-    for crops, _, samples, *_ in TrainingData(recipe).batches(4 * epoch, 4 * (epoch + 1)):
-        images.update(zip(samples.tolist(), crops.numpy(), strict=True))
-    assert sorted(images) == list(range(64))
-    return images
-
-
-def test_the_same_images_are_blurred_in_every_epoch_and_before_they_are_augmented(
-    make_recipe: MakeRecipe, drawn_faces: Path
-) -> None:
-    source, augment = open_source(drawn_faces), augmenter(flip=True, rotation=15)
-    corrupted = Corruption(64, fraction=0.4, radius=5.0, seed=5).corrupted
-    assert 13 <= corrupted.sum() <= 38  # 0.4 of 64, three standard deviations either way
-    recipe = make_recipe(
-        "data.augmentation={flip: true, rotation: 15}", "data.corrupt_fraction=0.4", "data.corrupt_radius=5"
-    )
-    for epoch in (0, 2):
-        for index, crop in images_of(recipe, epoch).items():
-            clean = source.crop(index)
-            image = gaussian_blur(clean, 5.0) if corrupted[index] else clean
-            assert np.array_equal(crop, augment(image, (5, epoch, index)))
-
-
-def test_heldout_people_are_validated_without_corruption(make_recipe: MakeRecipe) -> None:
-    options = ("data.holdout_identities=4", "optim.batch_size=8")
-    heldout = TrainingData(make_recipe("data.corrupt_fraction=1", *options)).heldout
-    same = TrainingData(make_recipe(*options)).heldout
-    assert heldout is not None
-    assert same is not None
-    for index in range(len(heldout)):
-        assert np.array_equal(heldout.crop(index), same.crop(index))

@@ -27,7 +27,7 @@ from facerts.errors import Error, first_line
 from facerts.io.console import say, warn
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
-from facerts.training.augment import Corruption, KeptViews, kinds_of
+from facerts.training.augment import KeptViews, kinds_of
 from facerts.training.distillation.teachers import BATCH, joined
 from facerts.training.recipe import Recipe
 
@@ -111,13 +111,11 @@ class ViewEmbeddings:
         data = self._recipe.data
         augmentation = data.augmentation.model_dump(mode="json", exclude={"views", "flip"})
         augmented = {"augmentation": {**augmentation, "kinds": kinds_of(data.augmentation)}}
-        corrupted = [data.corrupt_fraction, data.corrupt_radius, self._recipe.seed]
         key = {
             "teacher": model.identity,
             "images": sha256,
             "first": start,
             "view": view,
-            "corrupted": corrupted if data.corrupt_fraction else None,
             **(augmented if view else {}),
         }
         return self._cache.path_of(key, ".npy")
@@ -157,14 +155,10 @@ class ViewEmbeddings:
 
     def _view(self, view: int) -> Source:
         """The images as the teachers see them in one view."""
-        recipe = self._recipe
-        data, kept = recipe.data, KeptViews(recipe.data.augmentation, recipe.seed)
-        corrupt = Corruption(
-            len(self._images), fraction=data.corrupt_fraction, radius=data.corrupt_radius, seed=recipe.seed
-        )
+        kept = KeptViews(self._recipe.data.augmentation, self._recipe.seed)
 
         def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-            return kept.view(corrupt(crop, index), view, index)
+            return kept.view(crop, view, index)
 
         return ChangedCrops(self._images, f"view {view}", change)
 

@@ -35,16 +35,21 @@ def teacher_of(folder: Path) -> str:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, make_recipe: MakeRecipe) -> Recipe:
+def recipe(tmp_path: Path, drawn_faces: Path, make_recipe: MakeRecipe) -> Recipe:
     """People with two or eight images, and images without identity."""
     write_synthetic_faces(tmp_path / "unknown", identities=4, images=2, seed=9)
     for image in (tmp_path / "unknown").glob("*/*"):
         image.rename(tmp_path / "unknown" / f"{image.parent.name}_{image.name}")
     for folder in (tmp_path / "unknown").glob("*/"):
         folder.rmdir()
+    for image in drawn_faces.glob("*/*"):
+        if image.parent.name < "person_0004" or image.stem < "0002":
+            copied = tmp_path / "known" / image.parent.name / image.name
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(image.read_bytes())
     return make_recipe(
         teacher_of(tmp_path), AUGMENTATION, f"data.unlabeled={tmp_path / 'unknown'}", "data.name=drawn",
-        "data.terms=none", "data.unlabeled_share=0.25", "data.imbalance=0.25", "optim.batch_size=16",
+        "data.terms=none", "data.unlabeled_share=0.25", f"data.train={tmp_path / 'known'}", "optim.batch_size=16",
         "method={name: crfiqa, target: cosine}",
         "backbone={name: patch8, width: 0.25, embedding_size: 16, embedding: false}",
     )  # fmt: skip
