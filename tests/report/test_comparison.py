@@ -157,7 +157,7 @@ def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
 
 def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], tmp_path: Path) -> None:
     ((_, runs), (_, others)) = subjects_of(methods)
-    assert [len(run.log) for run in runs] == [8, 0]
+    assert [len(run.log) for run in runs] == [4, 0]
     assert others[0].log == []
     (tmp_path / "log.jsonl").write_text(json.dumps(LOG[0]))
     given = [f"A=1={tmp_path}", f"A=1={tmp_path / 'log.jsonl'}", f"B={tmp_path}"]
