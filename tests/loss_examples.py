@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from facerts.losses import FaceLoss, LossValue
 from facerts.losses.face_loss import Noise
 from facerts.losses.noise import keyed_normal
-from facerts.training.batch import Batch
+from facerts.training.loader import Batch
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.losses.margin import additive_angular
-from facerts.losses.partial_fc import PartialFC
-from facerts.losses.row_updates import RowUpdates
+from facerts.losses.partial_fc import PartialFC, RowUpdates
 
 IMPLEMENTATIONS = ("B x C", "a tenth of B x C", "in chunks", "in chunks, gathered", "a tenth in chunks")
 TENTH, CHUNK = 0.1, 16_384

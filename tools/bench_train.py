@@ -37,8 +37,8 @@ from plain_loop import PlainLearner
 
 from facerts.nn.device import AUTOCAST, choose_precision
 from facerts.nn.flops import count_multiply_adds
-from facerts.training.batch import Batch
 from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe, load_recipe
 
 WARM_UP = 3

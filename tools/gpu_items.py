@@ -30,9 +30,9 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.losses import LOSSES
 from facerts.onnx.providers import PROVIDERS
 from facerts.scoring.provider_times import measure_providers
-from facerts.training.batch import Batch
 from facerts.training.checkpoint import FILE
 from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe, load_recipe
 
 PEOPLE = 64
@@ -180,7 +180,6 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
                 torch.cuda.set_sync_debug_mode("warn")
             for step, batch in enumerate(inputs[steps:], steps):
                 learner.step(batch, step, 0.01)
-                learner.reports.take()
             if device == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
         count = sum("synchroniz" in str(warning.message).lower() for warning in caught)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from facerts.losses.margin import additive_angular
 from facerts.nn import build_network
 from facerts.nn.device import AUTOCAST, choose_device, choose_precision
-from facerts.training.batch import Batch
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
 
 

@@ -69,7 +69,7 @@ def export(
         }
         print_result(result, json)
         return
-    from facerts.training.export.from_checkpoint import export_run
+    from facerts.training.export import export_run
 
     exported = export_run(
         run,

@@ -50,7 +50,7 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
     Activations are unsigned with one range per tensor, from the minimum to the maximum value on the given faces;
     weights are signed with one scale per output channel. Weights use 7 of the 8 bits, so that CPUs without VNNI, whose
     products saturate at 16 bits, compute the same as others. The heads' weights are stored as by
-    ``store_weights_as_float16``. The float32 file, from ``facerts.training.export.from_checkpoint``, is changed in
+    ``store_weights_as_float16``. The float32 file, from ``facerts.training.export``, is changed in
     place; faces are ``(N, 112, 112, 3) uint8`` RGB, aligned and representative.
     """
     import onnx

@@ -22,10 +22,9 @@ from facerts.losses.pfe import PFE
 from facerts.losses.relaxed_softmax import RelaxedSoftmax
 from facerts.losses.rts import RTS
 from facerts.losses.spce import SPCE
-from facerts.losses.supcon import SupCon
+from facerts.losses.supcon import SupCon, Tightness
 from facerts.losses.tau import TaU
 from facerts.losses.tempnet import TempNet
-from facerts.losses.tightness import Tightness
 
 # By their names in recipes.
 LOSSES: dict[str, type[FaceLoss]] = {

@@ -12,7 +12,7 @@ The ratio is computed without margin, and no gradient flows through it. r(x) is 
 
 A variant that is not the paper's target cos θ_c itself. FaceQnet (Hernandez-Ortega et al., ICB 2019) learned from
 similarities to a good image of the person in the same way. What teachers make expect of that cosine may be a part of
-the target; see ``distillation.expected_cosine``.
+the target; see ``training.expected_cosine``.
 """
 
 from __future__ import annotations

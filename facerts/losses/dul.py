@@ -18,9 +18,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from facerts.losses.face_loss import ArcMarginLoss, ImageTerms, Noise, NonNegative, Outputs, settings
-from facerts.losses.kl_prior import normal_kl
-from facerts.losses.mls import LOG_VARIANCES, harmonic_mean
+from facerts.losses.pfe import LOG_VARIANCES, harmonic_mean
 from facerts.nn.twin_heads import HeadSpec
+
+
+def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """mean_l ½ (μ_l² + σ_l² − log σ_l² − 1): the mean divergence of N(μ_l, σ_l²) from the prior N(0, 1).
+
+    μ and log σ² ``(B, d)`` to ``(B,)``; 0 at μ = 0, σ = 1. Source: Chang et al., "Data Uncertainty Learning".
+    """
+    return 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).mean(dim=1)
 
 
 @settings

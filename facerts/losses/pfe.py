@@ -3,7 +3,7 @@
 Shi, Jain: "Probabilistic Face Embeddings", ICCV 2019.
 
 The unit embedding of the frozen network is the mean μ of a Gaussian; a head on the same features learns log σ².
-Training maximizes the mutual likelihood score (``mls.mutual_likelihood``, Eq. 3) of the genuine pairs P of a batch:
+Training maximizes the mutual likelihood score (Eq. 3) of the genuine pairs P of a batch:
 
     L = −(1/|P|) Σ_{(i, j) ∈ P} MLS(x_i, x_j)
 
@@ -20,9 +20,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.losses.face_loss import FaceLoss, LossValue, Outputs, settings
-from facerts.losses.mls import LOG_VARIANCES, harmonic_mean, mutual_likelihood
+from facerts.losses.log_bounds import LogBounds
 from facerts.nn.device import to_device
 from facerts.nn.twin_heads import HeadSpec
+
+# Variances are divisors and arguments of logarithms. At 1e-6 the noise is negligible; 1e6 is far from overflow.
+LOG_VARIANCES = LogBounds(math.log(1e-6), math.log(1e6))
+
+
+def harmonic_mean(variance: Tensor) -> Tensor:
+    """Harmonic mean of positive variances, ``(B, d)`` to ``(B,)``: the paper's scalar uncertainty of a face."""
+    return 1.0 / variance.reciprocal().mean(dim=1)
+
+
+def mutual_likelihood(
+    first: Tensor, first_variance: Tensor, second: Tensor, second_variance: Tensor
+) -> Tensor:
+    """Mutual likelihood score: log density at 0 of the difference of two Gaussians (Eq. 3).
+
+        −½ Σ_l [(μ_il − μ_jl)² / (σ²_il + σ²_jl) + log(σ²_il + σ²_jl)] − (d/2) log 2π
+
+    Means and positive variances are ``(P, d)``, the scores ``(P,)``.
+    """
+    variance = first_variance + second_variance
+    terms = (first - second).square() / variance + torch.log(variance)
+    return -0.5 * terms.sum(dim=1) - 0.5 * first.shape[1] * math.log(2.0 * math.pi)
 
 
 def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:

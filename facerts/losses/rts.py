@@ -27,7 +27,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from facerts.losses.face_loss import ArcMarginLoss, ImageTerms, Noise, NonNegative, Outputs, settings
-from facerts.losses.kl_prior import gamma_kl
 from facerts.losses.log_bounds import LogBounds
 from facerts.nn.twin_heads import HeadSpec
 
@@ -48,6 +47,14 @@ def temperature(v: Tensor, noise: Tensor) -> Tensor:
 def mean_temperature(v: Tensor, degrees: int) -> Tensor:
     """E[t] = Σ_i v_i / (δ − 2): scales ``(B, δ)``, or ``(B, 1)`` if shared by δ normals, to ``(B,)``."""
     return v.mean(dim=1) * degrees / (degrees - 2)
+
+
+def gamma_kl(log_scale: Tensor) -> Tensor:
+    """(1/δ) Σ_i ½ (v_i − log v_i − 1): the mean divergence of Γ(½, 1/(2v_i)) from the prior Γ(½, ½).
+
+    Log scales z = log v ``(B, δ)`` to ``(B,)``; 0 at z = 0. Source: Shang et al., "Random Temperature Scaling", Eq. 6.
+    """
+    return 0.5 * (log_scale.exp() - log_scale - 1.0).mean(dim=1)
 
 
 @settings

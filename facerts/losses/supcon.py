@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.losses.contrastive import info_nce, positives, similarities
+from facerts.losses.contrastive import info_nce, positives, similarities, tightness
 from facerts.losses.face_loss import FaceLoss, LossValue, Outputs, Positive, settings
 
 
@@ -74,3 +74,25 @@ class ProjectionNetwork(nn.Module):
     def forward(self, embedding: Tensor) -> Tensor:
         z: Tensor = self.output(F.relu(self.hidden(F.normalize(embedding))))
         return z
+
+
+@settings
+class Tightness(SupCon):
+    """SupCon for the embedding, with a classifier learned from detached embeddings; quality is ‖y‖.
+
+    Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
+    Interpretation", AAAI 2023. The prototypes θ_k are the unit class centers:
+
+        L = L_SupCon − mean_i ẑ_i·θ_{y_i}
+
+    The second term moves only the prototypes, each towards the mean direction of its identity, and is not divided by τ.
+    With ``projection``, L_SupCon contrasts projections; the prototypes stay those of the embedding, as in the paper.
+    """
+
+    name = "tightness"
+    needs_centers = True
+
+    def compute(self, outputs: Outputs, labels: Tensor, **options: Any) -> LossValue:
+        supcon = super().compute(outputs, labels).total
+        tight = tightness(options["centers"].cosines(outputs["embedding"].detach()), labels).mean()
+        return LossValue(supcon + tight, {"supcon": supcon.detach(), "tightness": tight.detach()})

@@ -13,8 +13,17 @@ Here u corresponds to the logits of d2 learned references, and b to the b of the
 networks are trained together: L = mean_i f_i(τ(x_i)).
 
 The mean over C in f is over the images of the batch or, with ``denominator_rate`` below 1, a moving average over the
-batches of the run (``moving_denominators``), as in the paper, which optimizes f as iSogCLR does: for a small rate, the
-gradients of both networks approach those of C as the whole data set.
+batches of the run, as in the paper, which optimizes f as iSogCLR does (Qiu et al., "Not All Semantics are Created
+Equal", ICML 2023) and, with one temperature, SogCLR (Yuan et al., "Provable Stochastic Optimization for Global
+Contrastive Learning", ICML 2022). For the view v of an image with average u:
+
+    g_v = (1/|C|) Σ_{k∈C} exp((L_k − L_+)/τ),   C in the batch
+    u_v = (1 − γ) u + γ g_v,   or g_v in the image's first step
+    u   ← mean of u_v over the views
+    ∇ log of the denominator ≈ ∇g_v / u_v
+
+With γ = 1 this is the gradient of the batch's own log g_v; for a small γ, the gradients of both networks approach those
+of C as the whole data set. All values are kept as logarithms, because (L_k − L_+)/τ reaches thousands.
 
 What the paper compares it with is the same loss with other temperatures. iSogCLR (``temperature: individual``) learns
 one for each image by gradient descent on its own f, and SogCLR (``fixed``) has one for all:
@@ -46,7 +55,6 @@ from torch.nn import functional as F
 
 from facerts.errors import Error
 from facerts.losses.face_loss import FaceLoss, LossValue, NonNegative, Outputs, Positive, settings
-from facerts.losses.moving_denominators import UNSEEN, moved, room_for, with_gradient
 from facerts.losses.robust_loss import log_denominator
 from facerts.nn.device import to_device
 
@@ -62,6 +70,8 @@ MIN_SHARPNESS = 1e-4
 WEIGHT_DECAY = 0.02
 # Bound of the derivatives by which individual temperatures move.
 MAX_SLOPE = 5.0
+# The logarithm of an image's moving denominator before its first step.
+UNSEEN = -math.inf
 
 # Settings that a kind of temperature does not read, without those that recipes set for all of them: ρ and
 # temperature_lr.
@@ -280,6 +290,25 @@ class TempNet(FaceLoss):
                 f"the number of {'views' if batch else 'centers'} an image is contrasted with, or every temperature "
                 f"falls to method.tau_min; lower method.rho, or use {remedy}"
             )
+
+
+def room_for(samples: Tensor, values: Tensor, initial: float) -> Tensor:
+    """A value of each image ``(n,)``, lengthened if need be so that all samples ``(B,) int64`` have a place."""
+    missing = int(samples.max()) + 1 - len(values)
+    return F.pad(values, (0, missing), value=initial) if missing > 0 else values
+
+
+def moved(log_averages: Tensor, log_estimates: Tensor, rate: float) -> Tensor:
+    """log u_v from log u and log g_v, all of one shape; γ is the rate."""
+    keep, add = torch.tensor([1.0 - rate, rate], dtype=torch.float64).log().tolist()
+    log_u = torch.logaddexp(log_averages + keep, log_estimates + add)
+    return torch.where(log_averages == UNSEEN, log_estimates, log_u)
+
+
+def with_gradient(log_averages: Tensor, log_estimates: Tensor) -> Tensor:
+    """log u_v with the gradient ∇g_v/u_v, from log u_v and from log g_v with its gradient."""
+    constant = log_estimates.detach()
+    return log_averages + (constant - log_averages).exp() * (log_estimates - constant)
 
 
 def batch_contrast(embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

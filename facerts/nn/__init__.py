@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from facerts.images import CROP_SIZE
-from facerts.nn.compact import COMPACT_PLANS, Compact
+from facerts.nn.compact import COMPACT_PLANS, Compact, PatchNetwork
 from facerts.nn.from_torchvision import PREFIX, TorchvisionTrunk
 from facerts.nn.inference import for_inference
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
-from facerts.nn.patch import PatchNetwork
 from facerts.nn.residual_block import recompute_activations
 from facerts.nn.twin_heads import FaceNetwork, HeadSpec
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from facerts.errors import ModelError
-from facerts.nn.finite import COUNTER, check_finite
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, STAGE_CHANNELS
 from facerts.nn.twin_heads import FaceNetwork
 
@@ -42,6 +42,21 @@ INSIDE_BLOCKS = {
 WRAPPERS = ("state_dict", "state_dict_backbone")
 PREFIX = "module."
 MAX_LISTED = 3
+# BatchNorm's count of batches, the only integers among weights. Some scripts do not save it; with a fixed momentum it
+# has no effect.
+COUNTER = "num_batches_tracked"
+
+
+def check_finite(weights: Mapping[str, Tensor], where: object) -> None:
+    """Check that all weights are finite floating-point numbers."""
+    for name, values in weights.items():
+        if name.endswith(COUNTER):
+            continue
+        if not values.is_floating_point():
+            kind = str(values.dtype).removeprefix("torch.")
+            raise ModelError(f"{where}: weight {name!r} holds {kind}, not floating-point numbers")
+        if not torch.isfinite(values).all():
+            raise ModelError(f"{where}: weight {name!r} has values that are not finite numbers")
 
 
 @dataclass(frozen=True)

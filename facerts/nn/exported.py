@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.errors import ModelError, first_line
-from facerts.nn.finite import check_finite
+from facerts.nn.arcface_torch import check_finite
 from facerts.nn.twin_heads import FaceNetwork
 from facerts.onnx.contract import Description, find_description
 from facerts.onnx.graph_edit import load_graph

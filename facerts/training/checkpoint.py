@@ -18,7 +18,7 @@ from facerts.io.files import atomic_write, os_errors
 from facerts.io.json_file import parse_json
 from facerts.losses import FaceLoss
 from facerts.nn import FaceNetwork
-from facerts.nn.finite import check_finite
+from facerts.nn.arcface_torch import check_finite
 from facerts.training.recipe import Recipe, explain
 from facerts.training.torch_file import check_torch_file
 

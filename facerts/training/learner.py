@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,18 +19,16 @@ from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.losses import ClassificationLoss, LossValue, PartialFC
 from facerts.losses.collectives import Processes, average_gradients
 from facerts.losses.face_heads import COVERED, NOT_A_FACE, face_losses
-from facerts.losses.row_updates import RowUpdates
+from facerts.losses.partial_fc import RowUpdates
 from facerts.nn import FaceNetwork, recompute_activations
 from facerts.nn.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.nn.exported import refit_norms
 from facerts.training.adapt import adapt_embedding
-from facerts.training.batch import Batch
 from facerts.training.checkpoint import Origin
-from facerts.training.distillation.losses import Distillation
+from facerts.training.distillation import Distillation
 from facerts.training.init_weights import InitialWeights, init_weights
+from facerts.training.loader import Batch
 from facerts.training.recipe import Optim, Recipe
-from facerts.training.step_reports import StepReport, StepReports
-from facerts.training.weight_average import WeightAverage
 
 
 def build_optimizer(
@@ -135,11 +134,10 @@ class Learner:
         keep = recipe.optim.average
         self.average = None if keep is None else WeightAverage(self.network, keep)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
-        self.reports = StepReports(self.processes)
         self._last_total: Tensor | None = None
 
     def step(self, batch: Batch, step: int, learning_rate: float, ramp: float = 1.0) -> LossValue:
-        """Forward, backward and optimizer for this process's images; ``reports`` gets a report.
+        """Forward, backward and optimizer for this process's images; the loss stays on the device.
 
         The step counts from 0, and ``ramp`` is the share of the margin.
         """
@@ -169,7 +167,6 @@ class Learner:
         self.scaler.update()
         if self.average is not None:
             self.average.update(self.network)
-        self.reports.add(StepReport(step, learning_rate, ramp, loss))
         return loss
 
     def _clip(self, max_norm: float) -> Tensor:
@@ -397,3 +394,39 @@ def compiled(network: FaceNetwork) -> Callable[[Tensor], dict[str, Tensor]]:
         return outputs
 
     return forward
+
+
+class WeightAverage:
+    """An exponential moving average of weights and buffers, which starts at those after the first step.
+
+    Unlike ``torch.optim.swa_utils.AveragedModel``, an update waits for no device. ``keep`` is the weight of the old
+    average in each update; ``module`` is a copy of the network with the averaged weights.
+    """
+
+    def __init__(self, network: nn.Module, keep: float) -> None:
+        self.module = deepcopy(network).requires_grad_(False)
+        self._keep = keep
+        self._empty = True
+
+    @torch.no_grad()
+    def update(self, network: nn.Module) -> None:
+        """Move the average towards the network's weights."""
+        pairs = list(zip(_tensors(self.module), _tensors(network), strict=True))
+        lerped = [pair for pair in pairs if pair[0].is_floating_point() and not self._empty]
+        if lerped:
+            averages, weights = map(list, zip(*lerped, strict=True))
+            torch._foreach_lerp_(averages, weights, 1.0 - self._keep)
+        for average, weight in pairs:
+            # Counts are not averaged.
+            if self._empty or not average.is_floating_point():
+                average.copy_(weight)
+        self._empty = False
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from the ``module.state_dict()`` of an average that was updated before."""
+        self.module.load_state_dict(state)
+        self._empty = False
+
+
+def _tensors(network: nn.Module) -> list[Tensor]:
+    return [tensor.detach() for tensor in (*network.parameters(), *network.buffers())]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -24,14 +24,74 @@ from facerts.images import CROP_SIZE
 from facerts.losses import LOSSES
 from facerts.losses.collectives import Processes
 from facerts.losses.face_heads import NON_FACE, UNCLEAR, UNKNOWN
+from facerts.nn.device import to_device
 from facerts.training.augment import Augmenter, KeptViews, build_augmentation
-from facerts.training.batch import Batch
 from facerts.training.recipe import Recipe
 
 SAMPLE_SIZE = 256
 
 # (epoch, index, view of a method with several): identifies an image and its augmentation.
 SampleKey = tuple[int, int, int]
+
+
+class Batch(NamedTuple):
+    """The images of one step. With V views of N images, B = V·N, and row v·N + i is view v of image i.
+
+    Attributes:
+        crops: ``(B, 112, 112, 3) uint8`` RGB.
+        labels: ``(B,) int64``.
+        samples: ``(B,) int64``, numbers in the data set.
+        views: ``(B,) int64``, which of the recipe's keyed views the crops are; without these the epochs.
+        covered: ``(B,) int64``, whether something covers the face; see ``facerts.losses.face_heads``.
+    """
+
+    crops: Tensor
+    labels: Tensor
+    samples: Tensor
+    views: Tensor
+    covered: Tensor
+
+    @classmethod
+    def of(cls, crops: Tensor, labels: Tensor, samples: Tensor) -> Batch:
+        """Images as they are, with nothing that covers a face."""
+        return cls(crops, labels, samples, torch.zeros_like(samples), torch.zeros_like(samples))
+
+    def rows(self, rows: slice) -> Batch:
+        """Some of the rows."""
+        return Batch(*(values[rows] for values in self))
+
+    def split(self, parts: int) -> list[Batch]:
+        """Equal parts, one after the other."""
+        return [Batch(*part) for part in zip(*(values.chunk(parts) for values in self), strict=True)]
+
+
+def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """Batches with crops and labels on the device, each copied while the step before it runs.
+
+    The others stay on the host, which computes the losses' noise from them and finds embeddings by them.
+    """
+    if device.type != "cuda":
+        yield from batches
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def copied(batch: Batch) -> Batch:
+        with torch.cuda.stream(stream):
+            return batch._replace(
+                crops=to_device(batch.crops, device), labels=to_device(batch.labels, device)
+            )
+
+    iterator = iter(batches)
+    upcoming = next(iterator, None)
+    ahead = None if upcoming is None else copied(upcoming)
+    while ahead is not None:
+        torch.cuda.current_stream(device).wait_stream(stream)
+        for tensor in (ahead.crops, ahead.labels):
+            # Its memory must not be used for another copy before this step has read it.
+            tensor.record_stream(torch.cuda.current_stream(device))
+        yield ahead
+        upcoming = next(iterator, None)
+        ahead = None if upcoming is None else copied(upcoming)
 
 
 def open_identified(data: str | Path | Sequence[str | Path], purpose: str) -> Source:

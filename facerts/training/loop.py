@@ -22,16 +22,13 @@ from facerts.io.progress import duration, progress_bar
 from facerts.losses.collectives import Processes, connected
 from facerts.nn.device import to_device
 from facerts.training import checkpoint
-from facerts.training.batch import Batch, on_device
-from facerts.training.distillation.losses import open_distillation
+from facerts.training.distillation import open_distillation
 from facerts.training.learner import Learner
-from facerts.training.loader import TrainingData
+from facerts.training.loader import Batch, TrainingData, on_device
 from facerts.training.recipe import Recipe, changed_fields, require_values
-from facerts.training.run_summary import Meter, RunLog, RunSummary, summarize
-from facerts.training.schedule import MARGIN, Pace, learning_rate, margin_ramp
-from facerts.training.start_comparison import compare_with_start
-from facerts.training.step_reports import GROUP, StepReport
-from facerts.training.validation import Validator
+from facerts.training.run_summary import Meter, RunLog, RunSummary, TrainedStep, summarize
+from facerts.training.schedule import AGREED_EVERY, MARGIN, Pace, learning_rate, margin_ramp
+from facerts.training.validation import Validator, compare_with_start
 
 # Training takes aligned crops; this makes them of photos, and keeps the folders of the people.
 ALIGN = "align them first: facerts score PHOTOS/ --largest --save-crops PEOPLE/ --out crops.csv"
@@ -103,8 +100,8 @@ class _Run:
             self._summary.total,
             position,
             processes,
-            # Reports bound how far the host is ahead of the device.
-            lead=0 if self._learner.device.type == "cpu" else GROUP,
+            # Reading the losses bounds how far the host is ahead of the device.
+            lead=0 if self._learner.device.type == "cpu" else recipe.logging.every_steps,
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)
@@ -148,8 +145,7 @@ class _Run:
                 on_host = self._learner.teacher is not None
                 for batch in batches if on_host else on_device(batches, self._learner.device):
                     self._train_step(batch)
-                    # Asking all processes is as much of a wait as reading a number.
-                    asks = self._learner.device.type == "cpu" or self.step % GROUP == 0
+                    asks = processes.count == 1 or self.step % AGREED_EVERY == 0
                     self._finish_step(stops=asks and processes.any(interrupted()))
                     if self.pace.is_finished():
                         break
@@ -191,7 +187,8 @@ class _Run:
         )
         ramp = margin_ramp(position, self.pace.total, optim.margin_ramp)
         batch = batch._replace(labels=to_device(batch.labels, self._learner.device))
-        self._learner.step(batch, self.step, rate, ramp)
+        loss = self._learner.step(batch, self.step, rate, ramp)
+        self._meter.add(TrainedStep(self.step, rate, ramp, loss), self._rows)
         self.step += 1
         self.pace.advance(self.step)
         steps = self.step + self.pace.steps_at_this_speed(self.step - self._summary.started_at)
@@ -204,9 +201,12 @@ class _Run:
         validate_every = max(1, round(recipe.validation.every_epochs * self._summary.steps_per_epoch))
         validates = finished or step % validate_every == 0
         saves = finished or step % recipe.logging.checkpoint_steps == 0
+        logs = finished or step % recipe.logging.every_steps == 0
         # What is written must come from steps whose losses are known to be finite.
-        for report in self._learner.reports.take(wait=validates or saves or stops):
-            self._note(report, last=finished and report.step + 1 == step)
+        if logs or validates or saves or stops:
+            self._meter.check()
+        if logs and self._meter.last is not None:
+            self._log_losses(self._meter.last)
         if validates:
             # Only the first process validates; the others wait for it in the next step.
             with self._meter.paused():
@@ -221,18 +221,14 @@ class _Run:
                 say(f"saved step {step} in {self._file}; --resume continues from it")
             raise KeyboardInterrupt
 
-    def _note(self, report: StepReport, *, last: bool) -> None:
-        summary, step, loss = self._summary, report.step + 1, report.loss
-        description = f"{self._recipe.name} {summary.epoch_of(report.step)} loss {loss.total.item():.3f}"
+    def _log_losses(self, last: TrainedStep) -> None:
+        summary, values = self._summary, self._meter.read()
+        summary.losses = {name: values[name] for name in ("loss", *last.loss.parts)}
+        summary.losses |= {name: values[f"{name}_mean"] for name in last.loss.per_image}
+        description = f"{self._recipe.name} {summary.epoch_of(last.step)} loss {values['loss']:.3f}"
         self._bar.update(self._task, description=description)
-        self._meter.add(loss, self._rows)
-        if last or step % self._recipe.logging.every_steps == 0:
-            values = self._meter.read()
-            summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
-            summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
-            fields = {"lr": report.learning_rate, "ramp": report.ramp, **values}
-            self._write("train", step, **fields)
-            self._warn_if_diverged(step, values.get("cross_entropy", 0.0))
+        self._write("train", self.step, lr=last.learning_rate, ramp=last.ramp, **values)
+        self._warn_if_diverged(self.step, values.get("cross_entropy", 0.0))
 
     def _warn_if_diverged(self, step: int, cross_entropy: float) -> None:
         """Warn once of a loss that is finite but beyond what a network can recover from."""

@@ -214,7 +214,7 @@ class Teacher(Section):
             that of the "teachers" for the augmented view, which trains only the method's other heads.
         expected_weight: for ``crfiqa`` with ``target: cosine``, the number of other images of a person that weigh as
             much as what the teachers' answers make expect of a view's cosine to the own center; see
-            ``facerts.training.distillation.expected_cosine``. null for the cosine alone.
+            ``facerts.training.expected_cosine``. null for the cosine alone.
         qualities: models whose quality of each view is one of these answers.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """

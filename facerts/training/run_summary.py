@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
+from facerts.errors import NonFiniteLossError
 from facerts.io.console import say
 from facerts.io.files import atomic_write, refuse_link, writing
 from facerts.io.progress import duration, shown_rate
@@ -220,8 +222,31 @@ def _before(line: str, step: int) -> bool:
     return isinstance(logged, int | float) and logged <= step
 
 
+@dataclass(frozen=True)
+class TrainedStep:
+    """A step, counted from 0, and its detached loss in this process."""
+
+    step: int
+    learning_rate: float
+    ramp: float
+    loss: LossValue
+
+    def cause(self) -> str:
+        """Where the loss stopped being finite, and what to do."""
+        parts = ", ".join(f"{name} {value.item():.4g}" for name, value in self.loss.parts.items())
+        return (
+            f"the loss is {self.loss.item()} at step {self.step}: {parts}; learning rate {self.learning_rate:g}, "
+            f"margin ramp {self.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 instead of fp16; --resume "
+            "continues from the last checkpoint"
+        )
+
+
 class Meter:
-    """Aggregates the losses of the steps since the last log line, over all processes."""
+    """The steps since the last log line. Their losses stay on the device until they are read.
+
+    To read a number, the host must wait until the device has done all work that was queued before, and the device then
+    has nothing to do until the host has queued more. All processes must check and read together.
+    """
 
     def __init__(self, processes: Processes | None = None) -> None:
         self._processes = processes or Processes()
@@ -231,16 +256,17 @@ class Meter:
         self._started = time.monotonic()
         self._pauses = 0.0
         self._images = 0
-        self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
-        self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._steps: list[TrainedStep] = []
 
-    def add(self, loss: LossValue, images: int) -> None:
-        """Add the loss of a step with this many images; its tensors are on the host."""
+    @property
+    def last(self) -> TrainedStep | None:
+        """The last step since the last log line."""
+        return self._steps[-1] if self._steps else None
+
+    def add(self, step: TrainedStep, images: int) -> None:
+        """Add a step with this many images."""
+        self._steps.append(step)
         self._images += images
-        for name, value in {"loss": loss.total, **loss.parts}.items():
-            self._parts[name].append(value)
-        for name, value in loss.per_image.items():
-            self._per_image[name].append(value)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -249,26 +275,45 @@ class Meter:
         yield
         self._pauses += time.monotonic() - start
 
-    def read(self) -> dict[str, float]:
-        """The values since the last call: means, sums of integer parts, and percentiles of values per image.
+    def check(self) -> None:
+        """Check that all losses are finite, in all processes.
 
-        All processes must call it together.
+        Raises:
+            NonFiniteLossError: names the first step whose loss is not.
         """
-        seconds = time.monotonic() - self._started - self._pauses
+        totals = (
+            torch.stack([step.loss.total for step in self._steps]).cpu() if self._steps else torch.empty(0)
+        )
+        broken = (~totals.isfinite()).nonzero().flatten().tolist()
+        causes = self._processes.all_gather_object(self._steps[broken[0]].cause() if broken else None)
+        several = len(causes) > 1
+        if stated := [f"process {n}: {text}" if several else text for n, text in enumerate(causes) if text]:
+            raise NonFiniteLossError("; ".join(stated))
+
+    def read(self) -> dict[str, float]:
+        """The values since the last call: means, sums of integer parts, and percentiles of values per image."""
+        parts: dict[str, list[Tensor]] = defaultdict(list)
+        per_image: dict[str, list[Tensor]] = defaultdict(list)
+        for step in self._steps:
+            for name, value in {"loss": step.loss.total, **step.loss.parts}.items():
+                parts[name].append(value)
+            for name, value in step.loss.per_image.items():
+                per_image[name].append(value)
         aggregated: dict[str, float] = {}
-        for name, values in self._parts.items():
+        for name, values in parts.items():
             stacked = self._gathered(torch.stack(values))
             aggregated[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
-        for name, values in self._per_image.items():
+        for name, values in per_image.items():
             stacked = self._gathered(torch.cat(values).float())
             aggregated[f"{name}_mean"] = stacked.mean().item()
             for percent in (5, 50, 95):
                 aggregated[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
+        seconds = time.monotonic() - self._started - self._pauses
         aggregated["images_per_second"] = round(self._processes.count * self._images / max(seconds, 1e-9), 2)
         aggregated["seconds"] = round(seconds, 3)
         self._clear()
         return aggregated
 
-    def _gathered(self, values: torch.Tensor) -> torch.Tensor:
-        """The values of all processes. As objects, because NCCL sends no tensors of the host."""
-        return torch.cat(self._processes.all_gather_object(values))
+    def _gathered(self, values: Tensor) -> Tensor:
+        """The values of all processes, on the host: NCCL sends no tensors of the host, but objects."""
+        return torch.cat(self._processes.all_gather_object(values.cpu()))

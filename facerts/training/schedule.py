@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from facerts.losses.collectives import Processes
-from facerts.training.step_reports import GROUP
 
 Schedule = Literal["step", "cosine"]
 
 # Share of the measured time of the last validation and checkpoint that is added to it.
 MARGIN = 0.25
+# Steps from one agreement of several processes to the next, on the time and on interrupts: each is a wait.
+AGREED_EVERY = 10
 
 
 def learning_rate(
@@ -98,7 +99,7 @@ class Pace:
             self.position = own
             return
         # Between the steps at which the processes agree on the time, they move by 1, which needs no agreement.
-        if self._processes.count > 1 and step % GROUP:
+        if self._processes.count > 1 and step % AGREED_EVERY:
             self.position = own
             return
         self.position = self._processes.all_gather_object(max(own, self._due(step, own)))[0]

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.training.checkpoint import FILE, read_file, save_checkpoint
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe
 

@@ -20,9 +20,9 @@ from facerts.errors import DataError, ModelError
 from facerts.export.parity import Parity, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.onnx.contract import InputSpec
+from facerts.training import export as export_module
 from facerts.training.checkpoint import load_network
-from facerts.training.export import from_checkpoint as export_module
-from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
+from facerts.training.export import TOLERANCES, check_parity, export_run
 from tests.command import printed_json
 from tests.foreign import write_embedder
 

@@ -536,7 +536,7 @@ def _checkpoints() -> list[Files]:
 @lru_cache
 def _exported_files() -> list[Files]:
     from facerts.training.checkpoint import FILE
-    from facerts.training.export.from_checkpoint import export_run
+    from facerts.training.export import export_run
 
     with TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "a.onnx"

@@ -25,8 +25,8 @@ from facerts.losses.face_heads import (
     face_losses,
 )
 from facerts.nn import FaceNetwork
-from facerts.nn.patch import PatchNetwork
-from facerts.training.export.from_checkpoint import export_run
+from facerts.nn.compact import PatchNetwork
+from facerts.training.export import export_run
 from facerts.training.init_weights import init_weights
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
@@ -106,7 +106,7 @@ def test_the_losses_are_cross_entropies_over_what_is_known() -> None:
 def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(
     options: tuple[str, ...], make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    from facerts.training.distillation.losses import open_distillation
+    from facerts.training.distillation import open_distillation
 
     recipe = make_recipe(*options)
     data = TrainingData(recipe)

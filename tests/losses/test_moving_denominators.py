@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.errors import Error, ModelError
-from facerts.losses.moving_denominators import UNSEEN, moved, with_gradient
 from facerts.losses.partial_fc import PartialFC
-from facerts.losses.tempnet import TempNet
+from facerts.losses.tempnet import UNSEEN, TempNet, moved, with_gradient
 from facerts.training.checkpoint import load_checkpoint, load_network, save_checkpoint
 from facerts.training.learner import Learner
 from tests.loss_examples import Images, batch_for, value_of

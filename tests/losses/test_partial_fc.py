@@ -11,8 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.losses.partial_fc import PartialFC
-from facerts.losses.row_updates import RowUpdates
+from facerts.losses.partial_fc import PartialFC, RowUpdates
 from tests.loss_examples import slow_softmax
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from facerts.losses import LOSSES, ClassificationLoss
-from facerts.losses.row_updates import RowUpdates
+from facerts.losses.partial_fc import RowUpdates
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe

@@ -11,11 +11,10 @@ from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
 from facerts.losses import face_loss
-from facerts.losses.kl_prior import gamma_kl
 from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.losses.noise import keyed_normal
 from facerts.losses.partial_fc import PartialFC
-from facerts.losses.rts import MIN_TEMPERATURE, RTS, mean_temperature, temperature
+from facerts.losses.rts import MIN_TEMPERATURE, RTS, gamma_kl, mean_temperature, temperature
 from facerts.nn.twin_heads import HeadSpec
 from tests.loss_examples import Images, batch_of, noise_of, value_of
 

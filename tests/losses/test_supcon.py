@@ -17,7 +17,7 @@ from facerts.losses import LOSSES, FaceLoss
 from facerts.losses.contrastive import info_nce, positives, similarities
 from facerts.losses.partial_fc import PartialFC
 from facerts.training.checkpoint import save_checkpoint
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from tests.loss_examples import Images, batch_for, batch_of, dot, slow_info_nce, slow_nt_xent, units, value_of
 from tests.training.conftest import MakeRecipe

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from facerts.losses.partial_fc import PartialFC
 from facerts.losses.tau import TaU, temperature
 from facerts.nn.twin_heads import HeadSpec
-from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.train_heads import HeadSettings, train_heads
+from facerts.training.posthoc_features import Features
+from facerts.training.train_heads import HeadSettings, train_heads
 from tests.loss_examples import Images, batch_of, slow_info_nce, value_of
 
 IMAGES = 5

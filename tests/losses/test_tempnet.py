@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.losses.moving_denominators import UNSEEN
 from facerts.losses.partial_fc import PartialFC
-from facerts.losses.tempnet import TemperatureNetwork, TempNet
+from facerts.losses.tempnet import UNSEEN, TemperatureNetwork, TempNet
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.compose import compose
 from facerts.training.loop import train

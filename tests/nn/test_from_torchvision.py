@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from facerts.embedding.onnx_embedder import load_embedder
 from facerts.errors import Error, MissingExtraError
 from facerts.nn import HeadSpec, build_network
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.loop import train
 from tests.training.conftest import MakeRecipe
 

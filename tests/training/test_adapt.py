@@ -22,7 +22,7 @@ from facerts.metrics.all_pairs import compare_all, tar_estimates
 from facerts.training.adapt import adapt_embedding, adapted_map
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.start_comparison import MIN_PEOPLE, StartComparison
+from facerts.training.validation import MIN_PEOPLE, StartComparison
 from tests.command import run
 from tests.training.conftest import MakeRecipe
 

@@ -17,13 +17,14 @@ from facerts.errors import Error, ModelError
 from facerts.evaluation.baselines import CLASSIFIER_SCORES as RESULT_NAMES
 from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.training.checkpoint import FILE, save_checkpoint
-from facerts.training.classifier import Classifier, load_classifier
 from facerts.training.classifier_scores import (
     CLASSIFIER_SCORES,
     DEFAULT_RATE,
+    Classifier,
     ClassifierEmbedder,
     ensemble_of,
     keyed_masks,
+    load_classifier,
     load_run,
     log_max_softmax,
     max_softmax,

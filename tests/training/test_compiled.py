@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from facerts import nn as networks
-from facerts.training.batch import Batch
 from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
 
 IMAGES, PEOPLE = 8, 4

@@ -19,7 +19,7 @@ from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import store_description
 from facerts.training.checkpoint import FILE, save_checkpoint
-from facerts.training.export.from_checkpoint import describe, export_run
+from facerts.training.export import describe, export_run
 from facerts.training.init_weights import open_network
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData

@@ -18,7 +18,7 @@ from facerts.io.files import sha256_file
 from facerts.losses.collectives import Processes
 from facerts.losses.partial_fc import PartialFC
 from facerts.training.checkpoint import FILE, load_checkpoint
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train

@@ -10,7 +10,7 @@ import torch
 
 from facerts.embedding import load_embedder
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train

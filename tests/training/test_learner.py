@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from facerts.errors import NonFiniteLossError
-from facerts.training.batch import Batch
 from facerts.training.checkpoint import save_checkpoint
 from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from tests.training.conftest import MakeRecipe
 
 

@@ -10,8 +10,7 @@ import torch
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import shuffle
 from facerts.datasets import open_source
-from facerts.training.batch import Batch
-from facerts.training.loader import TrainingData
+from facerts.training.loader import Batch, TrainingData
 from tests.training.conftest import MakeRecipe
 
 Batches = list[Batch]

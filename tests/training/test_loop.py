@@ -17,10 +17,13 @@ from typing import Any
 import pytest
 import torch
 
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
 from facerts.io.files import locked
+from facerts.losses import LossValue
 from facerts.losses.rts import RTS
 from facerts.training import checkpoint
+from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from facerts.training.loop import train
 from tests.command import no_larger_files, run_process
 from tests.training.conftest import MakeRecipe
@@ -284,3 +287,25 @@ def _wait_for_a_step(run: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
         time.sleep(0.05)
+
+
+def test_a_run_whose_loss_is_not_finite_ends_with_its_last_checkpoint(
+    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe("logging.checkpoint_steps=2")
+    original = Learner.step
+
+    def breaks(self: Learner, batch: Batch, step: int, *options: float) -> LossValue:
+        if step == 3:
+            with torch.no_grad():
+                self.network.embedding[0].bias.fill_(float("nan"))
+        return original(self, batch, step, *options)
+
+    monkeypatch.setattr(Learner, "step", breaks)
+    with pytest.raises(NonFiniteLossError, match=r"is nan at step 3: cross_entropy.*kl.*--resume"):
+        train(recipe, tmp_path / "run")
+    monkeypatch.undo()
+    assert checkpoint.load_checkpoint(tmp_path / "run" / checkpoint.FILE)[1]["step"] == 2
+    train(recipe, tmp_path / "run", resume=True)
+    train(recipe, tmp_path / "whole")
+    torch.testing.assert_close(weights(tmp_path / "run"), weights(tmp_path / "whole"), rtol=0, atol=0)

@@ -16,12 +16,12 @@ from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error
 from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.training.checkpoint import load_network
-from facerts.training.distillation.teachers import TeacherEnsemble
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe
+from facerts.training.teachers import TeacherEnsemble
 from facerts.training.validation import TeachersErrors
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe

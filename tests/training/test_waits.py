@@ -9,15 +9,14 @@ import torch
 from torch.fx.experimental import _config as experimental
 
 from facerts.losses import LOSSES
-from facerts.training.batch import Batch
 from facerts.training.init_weights import InitialWeights
 from facerts.training.learner import Learner
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
-from facerts.training.step_reports import GROUP
 from tests.training.conftest import MakeRecipe
 from tests.training.fake_device import META, Waits, use_fake_device
 
-PEOPLE, IMAGES = 1000, 16
+PEOPLE, IMAGES, STEPS = 1000, 16, 3
 # The number of pairs or of people in a batch is known to the device alone.
 WAIT_EACH_STEP = {"pfe", "esupcon", "spce"}
 # The network with the fewest operations.
@@ -39,7 +38,7 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def waits(recipe: Recipe, steps: int) -> list[str]:
-    """The waits of some steps and their reports."""
+    """The waits of some steps."""
     learner = Learner(recipe, PEOPLE)
     views = learner.loss.views
     found = Waits()
@@ -48,17 +47,15 @@ def waits(recipe: Recipe, steps: int) -> list[str]:
             labels = torch.empty(views * IMAGES, dtype=torch.int64, device=META)
             crops = torch.empty((views * IMAGES, 112, 112, 3), dtype=torch.uint8)
             learner.step(Batch.of(crops, labels, torch.arange(IMAGES).repeat(views)), step, 0.1)
-            learner.reports.take()
     return found.lines
 
 
 @pytest.mark.usefixtures("fake_device")
 @pytest.mark.parametrize("name", [*FAST, *(slow(name) for name in sorted({*LOSSES} - {*FAST}))])
-def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None:
+def test_steps_do_not_wait(make_recipe: MakeRecipe, name: str) -> None:
     overrides = ["backbone.weights=unused"] if LOSSES[name].trains == "heads" else []
-    found = waits(make_recipe(NETWORK, f"method.name={name}", *overrides), GROUP)
-    # One for the reports.
-    assert len(found) <= (GROUP + 1 if name in WAIT_EACH_STEP else 1), found
+    found = waits(make_recipe(NETWORK, f"method.name={name}", *overrides), STEPS)
+    assert len(found) <= (STEPS if name in WAIT_EACH_STEP else 0), found
 
 
 @pytest.mark.usefixtures("fake_device")
@@ -73,10 +70,8 @@ def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None
         slow(["method.name=rts", "method.margin_gradient=straight"]),
     ],
 )
-def test_no_option_makes_ten_steps_wait_more_often_than_once(
-    make_recipe: MakeRecipe, overrides: list[str]
-) -> None:
-    assert len(waits(make_recipe(NETWORK, *overrides), GROUP)) == 1
+def test_no_option_makes_steps_wait(make_recipe: MakeRecipe, overrides: list[str]) -> None:
+    assert waits(make_recipe(NETWORK, *overrides), STEPS) == []
 
 
 @pytest.mark.usefixtures("fake_device")

@@ -27,19 +27,19 @@ from facerts.losses.face_loss import setting_names
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.wire import replace_entry
+from facerts.training.graft_heads import QualityModule, add_features, graft, tapped
+from facerts.training.head_comparison import HeadComparison, measure_head
 from facerts.training.loader import open_identified
 from facerts.training.plain_yaml import parse_yaml
-from facerts.training.posthoc.features import (
+from facerts.training.posthoc_features import (
     AUGMENTATION,
     DEFAULT_VIEWS,
     Views,
     cached_features,
     features_of,
 )
-from facerts.training.posthoc.graft_heads import QualityModule, add_features, graft, tapped
-from facerts.training.posthoc.measure import HeadComparison, measure_head
-from facerts.training.posthoc.train_heads import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
 from facerts.training.recipe import Augmentation
+from facerts.training.train_heads import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
 from facerts.version import __version__
 
 # The shipped model whose quality a new head is compared with.

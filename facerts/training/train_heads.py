@@ -26,7 +26,7 @@ from facerts.nn import HeadSpec
 from facerts.nn.device import choose_device
 from facerts.nn.twin_heads import FeatureHead
 from facerts.training.loader import SampleKey, StepSampler
-from facerts.training.posthoc.features import Features, Labels
+from facerts.training.posthoc_features import Features, Labels
 
 # Fewer people to measure on would give no useful intervals.
 MIN_MEASURED = 20

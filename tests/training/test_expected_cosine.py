@@ -10,10 +10,10 @@ import torch
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
+from facerts.training import expected_cosine
 from facerts.training.augment import KeptViews
-from facerts.training.distillation import expected_cosine
-from facerts.training.distillation.expected_cosine import FOLDS, ExpectedCosines
-from facerts.training.distillation.losses import open_distillation
+from facerts.training.distillation import open_distillation
+from facerts.training.expected_cosine import FOLDS, ExpectedCosines
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe

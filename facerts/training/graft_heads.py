@@ -20,9 +20,9 @@ from facerts.errors import ModelError
 from facerts.export.merge_graphs import append, same_opset, tensor_names, unused
 from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description
-from facerts.training.export.onnx_file import write_module
-from facerts.training.posthoc.features import TAP, Features
-from facerts.training.posthoc.train_heads import TrainedHeads
+from facerts.training.export import write_module
+from facerts.training.posthoc_features import TAP, Features
+from facerts.training.train_heads import TrainedHeads
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -20,9 +20,9 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
+from facerts.training.head_comparison import HeadComparison, MeasuredArea, measure_head
 from facerts.training.posthoc import posthoc_quality
-from facerts.training.posthoc.features import features_of
-from facerts.training.posthoc.measure import HeadComparison, MeasuredArea, measure_head
+from facerts.training.posthoc_features import features_of
 from tests.command import run as run_command
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_model

@@ -22,7 +22,7 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.training.posthoc import GraftResult, HeadSettings, add_quality, posthoc_quality
-from facerts.training.posthoc.features import Views
+from facerts.training.posthoc_features import Views
 from tests.foreign import SIZE, write_description, write_embedder
 
 SHORT = HeadSettings(hidden=16, epochs=2, batch_size=16, holdout=0.25)
@@ -210,7 +210,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("images were embedded")
 
-    monkeypatch.setattr("facerts.training.posthoc.features.embed_source", refuse)
+    monkeypatch.setattr("facerts.training.posthoc_features.embed_source", refuse)
     assert again().trained.loss == first.trained.loss
     again("rts")
     others: list[dict[str, Any]] = [

@@ -17,9 +17,9 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
 from facerts.evaluation.while_training import NetworkEmbedder
+from facerts.training import export as export_module
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
-from facerts.training.export import from_checkpoint as export_module
-from facerts.training.export.from_checkpoint import check_parity, export_run
+from facerts.training.export import check_parity, export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train

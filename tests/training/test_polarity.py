@@ -20,11 +20,10 @@ from facerts.embedding.output_cache import OutputCache
 from facerts.hub.find import find_model
 from facerts.images.changes import apply_change
 from facerts.metrics.separation import separation
-from facerts.training.posthoc import HeadSettings
-from facerts.training.posthoc.features import Views, cached_features, features_of
-from facerts.training.posthoc.graft_heads import QualityModule
-from facerts.training.posthoc.posthoc_quality import build_loss
-from facerts.training.posthoc.train_heads import train_heads
+from facerts.training.graft_heads import QualityModule
+from facerts.training.posthoc import HeadSettings, build_loss
+from facerts.training.posthoc_features import Views, cached_features, features_of
+from facerts.training.train_heads import train_heads
 
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7

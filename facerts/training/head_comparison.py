@@ -19,7 +19,7 @@ from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import Estimate, Interval
-from facerts.training.posthoc.features import Features, Floats, Labels, features_of
+from facerts.training.posthoc_features import Features, Floats, Labels, features_of
 
 HEAD, NORM = "head", "norm"
 END = 0.3

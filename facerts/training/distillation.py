@@ -34,12 +34,11 @@ from facerts.losses import LossValue
 from facerts.losses.face_loss import Outputs
 from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.nn.device import to_device
-from facerts.training.batch import Batch
-from facerts.training.distillation.expected_cosine import ExpectedCosines
-from facerts.training.distillation.teachers import CACHE, TeacherEnsemble, joined, open_qualities
-from facerts.training.distillation.view_embeddings import ViewEmbeddings
+from facerts.training.expected_cosine import ExpectedCosines
+from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
+from facerts.training.teachers import CACHE, TeacherEnsemble, ViewEmbeddings, joined, open_qualities
 
 
 class Distillation(nn.Module):

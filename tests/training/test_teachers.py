@@ -12,11 +12,10 @@ from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error
 from facerts.images.changes import CHANGES
 from facerts.training.augment import KeptViews
-from facerts.training.distillation import view_embeddings
-from facerts.training.distillation.losses import open_distillation
-from facerts.training.distillation.teachers import TeacherEnsemble
+from facerts.training.distillation import open_distillation
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
+from facerts.training.teachers import TeacherEnsemble
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
 
@@ -112,7 +111,7 @@ def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) 
 def test_interrupted_it_asks_for_what_is_missing_only(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(view_embeddings, "FILE_IMAGES", 24)
+    monkeypatch.setattr("facerts.training.teachers.FILE_IMAGES", 24)
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
     # 64 images, three views, two teachers, two bytes a number.

@@ -32,8 +32,8 @@ from facerts.errors import Error
 from facerts.io.console import say
 from facerts.io.progress import progress_bar
 from facerts.nn.device import to_device
-from facerts.training.batch import Batch
-from facerts.training.distillation.view_embeddings import FILE_IMAGES, STORED, ViewEmbeddings
+from facerts.training.loader import Batch
+from facerts.training.teachers import FILE_IMAGES, STORED, ViewEmbeddings
 
 # Cosines ``(B,)`` of the given views of the given images to their own centers.
 Cosines = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]

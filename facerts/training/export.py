@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from facerts.datasets import Joined, Source, open_source
 from facerts.datasets.sampler import hold_out_identities
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
-from facerts.errors import DataError, Error, ModelError, did_you_mean
+from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean
 from facerts.evaluation.while_training import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_weights_as_float16
@@ -31,7 +33,6 @@ from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import Origin, ScoringNetwork, TrainedNetwork
-from facerts.training.export.onnx_file import write_module
 from facerts.training.init_weights import PretrainedNetwork, open_network
 from facerts.training.validation import heldout_paths
 from facerts.version import __version__
@@ -48,6 +49,7 @@ TOLERANCES = {
 CALIBRATION_FACES, MIN_CALIBRATION_FACES = 256, 16
 # Views of each face on which the outputs about non-faces are calibrated, the face itself among them.
 CALIBRATION_VIEWS = 4
+OPSET = 18
 
 
 @dataclass(frozen=True)
@@ -339,3 +341,48 @@ def _training_images(trained: ScoringNetwork) -> Source | None:
         return open_source(trained.recipe.data.train)
     except DataError:  # synthetic faces are used instead
         return None
+
+
+def write_module(
+    module: nn.Module, examples: Mapping[str, Tensor], outputs: Sequence[str], path: Path
+) -> None:
+    """Export a module with a dynamic batch size.
+
+    ``examples`` are inputs by name, in the order of ``forward``, with two rows each: with a single row, the exporter
+    would treat the batch size as a constant.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("export needs onnx and onnxscript: pip install 'facerts[train]'") from error
+    rows = torch.export.Dim("N")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        # The exporter's warnings are meant for its own developers.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            tuple(examples.values()),
+            str(path),
+            input_names=list(examples),
+            output_names=list(outputs),
+            dynamic_shapes={name: {0: rows} for name in examples},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    _remove_source_locations(path)
+
+
+def _remove_source_locations(path: Path) -> None:
+    """Remove the exporter's metadata of each node, which contains source paths of the exporting machine."""
+    import onnx
+
+    model = onnx.load(str(path))
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.initializer, *graph.input, *graph.output, *graph.value_info):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    onnx.save(model, str(path))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from facerts.errors import DataError
 from facerts.losses import LOSSES, FaceLoss
 from facerts.losses.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.train_heads import (
+from facerts.training.posthoc_features import Features
+from facerts.training.train_heads import (
     HeadSettings,
     QualityHeads,
     _Images,

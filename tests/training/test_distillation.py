@@ -13,14 +13,13 @@ from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.hub.find import find_model
 from facerts.losses import LossValue
-from facerts.training.batch import Batch
 from facerts.training.checkpoint import load_network
-from facerts.training.distillation.losses import Distillation, open_distillation
-from facerts.training.distillation.teachers import TeacherEnsemble
+from facerts.training.distillation import Distillation, open_distillation
 from facerts.training.learner import Learner
-from facerts.training.loader import TrainingData
+from facerts.training.loader import Batch, TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe, Teacher, load_recipe
+from facerts.training.teachers import TeacherEnsemble
 from tests.foreign import write_description, write_embedder
 from tests.training.conftest import MakeRecipe
 
@@ -94,7 +93,7 @@ def test_a_teacher_embeds_each_image_and_its_mirror_once(
     # Another ensemble finds those of this teacher in the cache, where each teacher has a file of its own.
     TeacherEnsemble([str(other_teacher)]).embed_cached(source, cache)
     assert len(list(cache.iterdir())) == 2
-    monkeypatch.setattr("facerts.training.distillation.teachers.embed_source", None)
+    monkeypatch.setattr("facerts.training.teachers.embed_source", None)
     assert np.array_equal(TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache), embeddings)
     (tmp_path / "file").touch()
     with pytest.raises(Error, match="file is a file, but a cache is a folder"):

@@ -1,1 +1,0 @@
-"""Distillation from trained embedders."""
