@@ -21,7 +21,8 @@ import cv2
 import numpy as np
 from bench import alternate, machine, parser_of, ratios, spread
 
-from facerts.curation.pack import pack_records
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.rearrange import pack
 from facerts.datasets import Source, open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.training.loader import TrainingData
@@ -45,7 +46,7 @@ def main() -> None:
         scratch, processes = Path(folder), options.processes
         if not options.data:
             write_synthetic_faces(scratch / "faces", identities=100, images=20)
-        pack_records(open_source(options.data or scratch / "faces"), scratch / "rec", check=False)
+        pack([open_source(options.data or scratch / "faces")], OutputSpec(scratch / "rec"))
         records = open_source(scratch / "rec")
         count = min(options.images, len(records))
         orders = {

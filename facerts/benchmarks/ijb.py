@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.list_rows import numbered_lines
-from facerts.benchmarks.listed import count_notes
+from facerts.benchmarks.listed import check_present, count_notes
 from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.folder import LandmarkedFiles
 from facerts.errors import DataError
@@ -173,12 +173,7 @@ def _check_images(folder: Path, names: list[str], listing: Path) -> None:
     # List the folder once: checking half a million files one by one takes minutes on network disks.
     with os.scandir(folder) as entries:
         present = {entry.name for entry in entries}
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise DataError(
-            f"{folder}: {len(missing)} of {len(names)} images that {listing.name} lists "
-            f"are missing, the first is {missing[0]}"
-        )
+    check_present(names, [name for name in names if name not in present], folder, listing)
 
 
 def _rows(

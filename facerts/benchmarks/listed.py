@@ -1,13 +1,13 @@
-"""Benchmarks from lists of pairs: helpers shared by all layouts, and users' own lists."""
+"""Benchmarks from lists of pairs: what all layouts have in common, and users' own lists."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from facerts.benchmarks.list_rows import ListedPair, read_rows
 from facerts.benchmarks.pair_benchmark import PairBenchmark
@@ -16,6 +16,83 @@ from facerts.errors import DataError
 
 FOLDS = 10
 LIST_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
+
+
+def load_pair_list(
+    path: str | Path, images: str | Path | None = None, *, name: str | None = None
+) -> PairBenchmark:
+    """Load a list of pairs in any of the layouts in docs/evaluation.md.
+
+    Pairs without folds are in ten equal runs, of genuine and of impostor pairs if there are ten of each.
+
+    Args:
+        images: folder that the list's paths are relative to; by default the list's own.
+    """
+    path = Path(path)
+    root = path.parent if images is None else Path(images)
+    if not root.is_dir():
+        raise DataError(f"{root}: not a folder; name the one that the paths in {path.name} are relative to")
+    return build_benchmark(name or path.stem, root, path, *read_labeled(path))
+
+
+def read_labeled(path: Path) -> tuple[list[ListedPair], list[str]]:
+    """The pairs of a list that says which are genuine, and notes on what of it is not used."""
+    rows, unused = read_rows(path, labeled=True)
+    for row in rows:
+        if row.error is not None:
+            raise DataError(row.error)
+    return rows, [f"Columns {', '.join(unused)} of {path.name} are not used."] if unused else []
+
+
+def build_benchmark(
+    name: str,
+    root: Path,
+    listing: Path,
+    rows: Sequence[ListedPair],
+    notes: Sequence[str] = (),
+    *,
+    published: int | None = None,
+) -> PairBenchmark:
+    """A benchmark of the pairs that a list has of images in a folder.
+
+    Notes say if it has another number of pairs than ``published``, and if its labels and its people disagree.
+    """
+    keys = list(dict.fromkeys(key for row in rows for key in (row.first, row.second)))
+    if not keys:
+        raise DataError(f"{listing}: it lists no pairs")
+    check_present(keys, [key for key in keys if not os.path.isfile(root / key)], root, listing)
+    notes = [*notes, *([] if published is None else count_notes(len(rows), published, "pairs"))]
+    same = np.array([row.same is True for row in rows])
+    subjects: dict[str, str] = {}
+    unnamed = sum(row.people is None for row in rows)
+    if not unnamed:
+        subjects = _subjects(listing, rows)
+        contradictions = sum((subjects[row.first] == subjects[row.second]) != row.same for row in rows)
+        if contradictions:
+            notes.append(
+                f"In {contradictions} of {len(rows)} pairs {listing.name} and the subjects' names disagree on whether "
+                "both images are of the same person."
+            )
+    elif unnamed < len(rows):
+        notes.append(f"{unnamed} of {len(rows)} pairs do not name their subjects, so subjects are ignored.")
+    number = {key: row for row, key in enumerate(keys)}
+    return PairBenchmark(
+        name,
+        Files(name, root, keys, [subjects[key] for key in keys] if subjects else None),
+        np.array([(number[row.first], number[row.second]) for row in rows], dtype=np.int64),
+        same,
+        _folds(listing, [row.fold for row in rows], same),
+        tuple(notes),
+    )
+
+
+def check_present(listed: Sequence[str], missing: Sequence[str], folder: Path, listing: Path) -> None:
+    """Refuse a list if images that it names are missing in a folder."""
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(listed)} images that {listing.name} lists are missing, the first is "
+            f"{missing[0]}"
+        )
 
 
 def equal_folds(count: int, where: str) -> NDArray[np.int64]:
@@ -33,114 +110,28 @@ def count_notes(actual: int, published: int, what: str) -> tuple[str, ...]:
     return (f"There are {actual:,} {what} here, but {published:,} in the published benchmark.",)
 
 
-def build_benchmark(
-    name: str,
-    root: Path,
-    pairs: Sequence[tuple[str, str]],
-    same: Sequence[bool],
-    folds: ArrayLike,
-    *,
-    listing: str,
-    subjects: Mapping[str, str] | None = None,
-    notes: Sequence[str] = (),
-) -> PairBenchmark:
-    """Build a benchmark from pairs of image files; a note is added if ``same`` and ``subjects`` disagree."""
-    keys = list(dict.fromkeys(key for pair in pairs for key in pair))
-    if not keys:
-        raise DataError(f"{root}: {listing} lists no pairs")
-    missing = [key for key in keys if not os.path.isfile(root / key)]
-    if missing:
-        raise DataError(
-            f"{root}: {len(missing)} of {len(keys)} images that {listing} lists "
-            f"are missing, the first is {missing[0]}"
-        )
-    notes = list(notes)
-    if subjects is not None:
-        contradictions = sum(
-            (subjects[first] == subjects[second]) != flag
-            for (first, second), flag in zip(pairs, same, strict=True)
-        )
-        if contradictions:
-            notes.append(
-                f"In {contradictions} of {len(pairs)} pairs {listing} and the subjects' names disagree on whether "
-                "both images are of the same person."
-            )
-    number = {key: row for row, key in enumerate(keys)}
-    return PairBenchmark(
-        name,
-        Files(name, root, keys, None if subjects is None else [subjects[key] for key in keys]),
-        np.array([(number[first], number[second]) for first, second in pairs], dtype=np.int64),
-        np.array(same, dtype=bool),
-        np.asarray(folds, dtype=np.int64),
-        tuple(notes),
-    )
-
-
-def load_pair_list(
-    path: str | Path,
-    images: str | Path | None = None,
-    *,
-    name: str | None = None,
-    subject_of: Callable[[str], str] | None = None,
-) -> PairBenchmark:
-    """Load a list of pairs in any of the layouts in docs/evaluation.md.
-
-    Pairs without folds are in ten equal runs, of genuine and of impostor pairs if there are ten of each.
-
-    Args:
-        images: folder that the list's paths are relative to; by default the list's own.
-        subject_of: a path's subject, for lists that do not name subjects.
-    """
-    path = Path(path)
-    root = path.parent if images is None else Path(images)
-    if not root.is_dir():
-        raise DataError(f"{root}: not a folder; name the one that the paths in {path.name} are relative to")
-    rows, unused = read_rows(path, labeled=True)
-    for row in rows:
-        if row.error is not None:
-            raise DataError(row.error)
-    notes = [f"Columns {', '.join(unused)} of {path.name} are not used."] if unused else []
-    subjects: dict[str, str] | None = None
-    unnamed = sum(row.people is None for row in rows)
-    if subject_of is not None:
-        subjects = {key: subject_of(key) for row in rows for key in (row.first, row.second)}
-    elif not unnamed:
-        subjects = _subjects(path, rows)
-    elif unnamed < len(rows):
-        notes.append(f"{unnamed} of {len(rows)} pairs do not name their subjects, so subjects are ignored.")
-    same = [bool(row.same) for row in rows]
-    return build_benchmark(
-        name or path.stem,
-        root,
-        [(row.first, row.second) for row in rows],
-        same,
-        _folds(path, [row.fold for row in rows], np.array(same)),
-        listing=path.name,
-        subjects=subjects,
-        notes=notes,
-    )
-
-
-def _folds(path: Path, listed: Sequence[int | None], same: NDArray[np.bool_]) -> NDArray[np.int64]:
-    if None in listed:
-        folds = equal_folds(len(same), str(path))
-        if min(same.sum(), (~same).sum()) >= FOLDS:
-            for flag in (same, ~same):
-                folds[flag] = equal_folds(int(flag.sum()), str(path))
-        return folds
-    numbers, folds = np.unique(np.array(listed, dtype=np.int64), return_inverse=True)
+def _folds(listing: Path, listed: Sequence[int | None], same: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The fold of each pair, from 0; genuine or impostor pairs without any get equal runs."""
+    folds = np.array([-1 if fold is None else fold for fold in listed], dtype=np.int64)
+    missing = folds < 0
+    if missing.all() and min(same.sum(), (~same).sum()) < FOLDS:
+        return equal_folds(len(folds), str(listing))
+    for of_class in (same, ~same):
+        if missing[of_class].any():
+            folds[of_class] = equal_folds(int(of_class.sum()), str(listing))
+    numbers, folds = np.unique(folds, return_inverse=True)
     if not 2 <= len(numbers) <= FOLDS:
-        raise DataError(f"{path}: the number of folds is {len(numbers)}; use 2 to {FOLDS}, or none")
+        raise DataError(f"{listing}: the number of folds is {len(numbers)}; use 2 to {FOLDS}, or none")
     return folds
 
 
-def _subjects(path: Path, rows: Sequence[ListedPair]) -> dict[str, str]:
+def _subjects(listing: Path, rows: Sequence[ListedPair]) -> dict[str, str]:
     subjects: dict[str, str] = {}
     for row in rows:
         for key, subject in zip((row.first, row.second), row.people or (), strict=True):
             if subjects.setdefault(key, subject) != subject:
                 raise DataError(
-                    f"{path}, line {row.line}: {key} is of {subject} here, but of {subjects[key]} above; "
-                    "fix one of them"
+                    f"{listing}, line {row.line}: {key} is of {subject} here, but of {subjects[key]} above; fix one "
+                    "of them"
                 )
     return subjects

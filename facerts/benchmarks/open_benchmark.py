@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 from facerts.benchmarks.heldout import pairs_of_people
 from facerts.benchmarks.ijb import is_ijb, load_ijb
@@ -18,9 +19,8 @@ from facerts.benchmarks.pair_layouts import (
     is_agedb,
     load_agedb,
     load_bin,
-    load_calfw,
     load_cfp,
-    load_cplfw,
+    load_cross_lfw,
     load_xqlfw,
 )
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
@@ -28,42 +28,46 @@ from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.datasets.open_source import open_source
 from facerts.errors import DataError
 
+Opened = TypeVar("Opened")
 
-class _BenchmarkLayout(NamedTuple):
+
+@dataclass(frozen=True)
+class _Layout(Generic[Opened]):
     """A folder layout: ``mark`` is the file that marks it, or a description of its files."""
 
     name: str
     mark: str
-    fits: Callable[[Path], bool]
-    load: Callable[[Path], list[PairBenchmark]]
+    load: Callable[[Path], Opened]
+    is_marked: Callable[[Path], bool] | None = None
 
-
-def _marked(name: str, mark: str, load: Callable[[Path], PairBenchmark]) -> _BenchmarkLayout:
-    return _BenchmarkLayout(
-        name, mark, lambda folder: (folder / mark).is_file(), lambda folder: [load(folder)]
-    )
+    def fits(self, folder: Path) -> bool:
+        """Whether a folder has this layout."""
+        return (folder / self.mark).is_file() if self.is_marked is None else self.is_marked(folder)
 
 
 # LFW comes last, because AgeDB's list may also be named pairs.txt.
-_LAYOUTS = (
-    _BenchmarkLayout("CFP", FRONTAL, lambda folder: (folder / FRONTAL).is_file(), load_cfp),
-    _marked("CALFW", CALFW_PAIRS, load_calfw),
-    _marked("CPLFW", CPLFW_PAIRS, load_cplfw),
-    _marked("XQLFW", XQLFW_PAIRS, load_xqlfw),
-    _BenchmarkLayout(
-        "AgeDB", "images like 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]
-    ),
-    _marked("LFW", "pairs.txt", lambda folder: load_pair_list(folder / "pairs.txt", name=folder.name)),
+_PAIRS: tuple[_Layout[list[PairBenchmark]], ...] = (
+    _Layout("CFP", FRONTAL, load_cfp),
+    _Layout("CALFW", CALFW_PAIRS, lambda folder: [load_cross_lfw(folder / CALFW_PAIRS)]),
+    _Layout("CPLFW", CPLFW_PAIRS, lambda folder: [load_cross_lfw(folder / CPLFW_PAIRS)]),
+    _Layout("XQLFW", XQLFW_PAIRS, lambda folder: [load_xqlfw(folder)]),
+    _Layout("AgeDB", "images like 16_JohnDoe_45_m.jpg", lambda folder: [load_agedb(folder)], is_agedb),
+    _Layout("LFW", "pairs.txt", lambda folder: [load_pair_list(folder / "pairs.txt", name=folder.name)]),
 )
-_TEMPLATES = (
-    "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt), TinyFace (Gallery_Match and Probe) and SCface "
-    "(surveillance_cameras_distance_1 and mugshots)"
+_TEMPLATES: tuple[_Layout[TemplateBenchmark], ...] = (
+    _Layout("TinyFace", "Gallery_Match and Probe", load_tinyface, is_tinyface),
+    _Layout("SCface", "surveillance_cameras_distance_1 and mugshots", load_scface, is_scface),
+    _Layout("IJB-B and IJB-C", "meta/ijbc_face_tid_mid.txt", load_ijb, is_ijb),
 )
+
+
+def _listed(layouts: Sequence[_Layout[Opened]]) -> str:
+    return ", ".join(f"{layout.name} ({layout.mark})" for layout in layouts)
+
+
 _KNOWN = (
-    "supported are a folder with a subfolder for each person, a .bin set, a list of pairs, folders in "
-    "the layout of "
-    + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
-    + f", and, for templates, {_TEMPLATES}"
+    "supported are a folder with a subfolder for each person, a .bin set, a list of pairs, folders in the layout of "
+    f"{_listed(_PAIRS)}, and, for templates, {_listed(_TEMPLATES)}"
 )
 
 
@@ -77,7 +81,7 @@ def open_benchmarks(path: str | Path, images: str | Path | None = None) -> list[
     """
     path = Path(path)
     if path.is_dir():
-        for layout in _LAYOUTS:
+        for layout in _PAIRS:
             if layout.fits(path):
                 return layout.load(path)
         if is_template_benchmark(path):
@@ -107,19 +111,18 @@ def open_benchmark(path: str | Path, images: str | Path | None = None) -> PairBe
 
 def is_pair_benchmark(path: str | Path) -> bool:
     """Whether a folder is laid out as a verification benchmark."""
-    return any(layout.fits(Path(path)) for layout in _LAYOUTS)
+    return any(layout.fits(Path(path)) for layout in _PAIRS)
 
 
 def is_template_benchmark(path: str | Path) -> bool:
     """Whether a path is to be opened by ``open_templates``."""
-    return any(fits(Path(path)) for fits in (is_ijb, is_tinyface, is_scface))
+    return any(layout.fits(Path(path)) for layout in _TEMPLATES)
 
 
 def open_templates(path: str | Path) -> TemplateBenchmark:
     """Open a benchmark of templates: a folder in the layout of IJB-B, IJB-C, TinyFace or SCface."""
     path = Path(path)
-    if not is_template_benchmark(path):
-        raise DataError(f"{path}: not a benchmark of templates; {_KNOWN}")
-    if is_tinyface(path):
-        return load_tinyface(path)
-    return load_scface(path) if is_scface(path) else load_ijb(path)
+    for layout in _TEMPLATES:
+        if layout.fits(path):
+            return layout.load(path)
+    raise DataError(f"{path}: not a benchmark of templates; {_KNOWN}")

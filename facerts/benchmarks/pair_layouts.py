@@ -21,18 +21,20 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.list_rows import numbered_lines
+from facerts.benchmarks.list_rows import ListedPair, numbered_lines
 from facerts.benchmarks.listed import (
     FOLDS,
     LIST_SUFFIXES,
     build_benchmark,
-    count_notes,
     equal_folds,
     load_pair_list,
+    read_labeled,
 )
 from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.bin_set import BinSet, write_bin
@@ -43,20 +45,15 @@ XQLFW_PAIRS = "xqlfw_pairs.txt"
 # Aligned crops are preferred to photos.
 XQLFW_IMAGES = ("xqlfw_aligned_112", "lfw_original_imgs_min_qual0.85variant11")
 CALFW_PAIRS, CPLFW_PAIRS = "pairs_CALFW.txt", "pairs_CPLFW.txt"
-LFW_IMAGES = "aligned images"
-LFW_PUBLISHED = 6000
-_LFW_LINE = re.compile(r"(?P<image>(?P<subject>.+)_\d+\.\w+)\s+(?P<fold>\d+)")
-
+_CROSS_LINE = re.compile(r"(?P<image>(?P<subject>.+)_\d+\.\w+)\s+(?P<fold>\d+)")
 FRONTAL, PROFILE = "Protocol/Pair_list_F.txt", "Protocol/Pair_list_P.txt"
-CFP_PUBLISHED = 7000
-
-AGEDB = "agedb_30"
 _AGEDB_STEM = re.compile(r"\d+_(?P<person>.+)_\d{1,3}_[mf]", re.IGNORECASE)
+# Published numbers of pairs.
+CROSS_PAIRS, CFP_PAIRS = 6000, 7000
 
 
-def load_xqlfw(folder: str | Path) -> PairBenchmark:
+def load_xqlfw(folder: Path) -> PairBenchmark:
     """Load cross-quality LFW: aligned crops if there are any, or else photos."""
-    folder = Path(folder)
     images = next((name for name in XQLFW_IMAGES if (folder / name).is_dir()), None)
     if images is None:
         raise DataError(
@@ -65,96 +62,68 @@ def load_xqlfw(folder: str | Path) -> PairBenchmark:
     return load_pair_list(folder / XQLFW_PAIRS, folder / images, name="xqlfw")
 
 
-def load_calfw(folder: str | Path) -> PairBenchmark:
-    """Cross-age LFW."""
-    return _load_ages_or_poses(Path(folder), "calfw", CALFW_PAIRS)
-
-
-def load_cplfw(folder: str | Path) -> PairBenchmark:
-    """Cross-pose LFW."""
-    return _load_ages_or_poses(Path(folder), "cplfw", CPLFW_PAIRS)
-
-
-def _load_ages_or_poses(folder: Path, name: str, listing: str) -> PairBenchmark:
-    subjects: dict[str, str] = {}
-    keys: list[str] = []
-    labels: list[int] = []
-    for row, line in numbered_lines(folder / listing):
-        where, match = f"{folder / listing}, line {row}", _LFW_LINE.fullmatch(line)
+def load_cross_lfw(listing: Path) -> PairBenchmark:
+    """Load cross-age or cross-pose LFW by its list."""
+    lines: list[re.Match[str]] = []
+    for number, line in numbered_lines(listing):
+        where, match = f"{listing}, line {number}", _CROSS_LINE.fullmatch(line)
         if match is None or int(match["fold"]) > FOLDS:
             raise DataError(f"{where}: {line!r} is not NAME_0001.jpg and a fold from 0 to {FOLDS}")
-        key, label = f"{LFW_IMAGES}/{match['image']}", int(match["fold"])
-        if len(keys) % 2 and label != labels[-1]:
-            raise DataError(f"{where}: fold {label}, but the pair's first line has {labels[-1]}")
-        subjects[key] = match["subject"]
-        keys.append(key)
-        labels.append(label)
-    if len(keys) % 2:
-        raise DataError(f"{folder / listing}: {len(keys)} lines, but a pair has two; the list is truncated")
-    fold_labels = np.array(labels[::2], dtype=np.int64)
-    genuine = fold_labels > 0
-    notes = list(count_notes(len(fold_labels), LFW_PUBLISHED, "pairs"))
-    folds = fold_labels - 1
-    folds[~genuine] = equal_folds(int((~genuine).sum()), f"{folder / listing}, impostors")
-    if (fold_labels[genuine] == 1).all():
-        folds[genuine] = equal_folds(int(genuine.sum()), f"{folder / listing}, genuine")
-        notes.append(
-            f"{listing} has no folds, so they are ten equal runs of genuine and of impostor pairs in order."
-        )
-    return build_benchmark(
-        name,
-        folder,
-        list(zip(keys[::2], keys[1::2], strict=True)),
-        genuine.tolist(),
-        folds,
-        listing=listing,
-        subjects=subjects,
-        notes=notes,
-    )
+        if len(lines) % 2 and match["fold"] != lines[-1]["fold"]:
+            raise DataError(
+                f"{where}: fold {match['fold']}, but the pair's first line has {lines[-1]['fold']}"
+            )
+        lines.append(match)
+    if len(lines) % 2:
+        raise DataError(f"{listing}: {len(lines)} lines, but a pair has two; the list is truncated")
+    rows = []
+    for first, second in zip(lines[::2], lines[1::2], strict=True):
+        one, other = (f"aligned images/{line['image']}" for line in (first, second))
+        people, fold = (first["subject"], second["subject"]), int(first["fold"])
+        rows.append(ListedPair(0, one, other, fold > 0, fold=fold - 1 if fold else None, people=people))
+    notes = []
+    if not any(row.fold for row in rows):
+        rows = [replace(row, fold=None) for row in rows]
+        notes = [
+            f"{listing.name} has no folds, so they are ten equal runs of genuine and of impostor pairs in order."
+        ]
+    name = listing.stem.removeprefix("pairs_").lower()
+    return build_benchmark(name, listing.parent, listing, rows, notes, published=CROSS_PAIRS)
 
 
-def load_cfp(folder: str | Path) -> list[PairBenchmark]:
-    """CFP as its authors distribute it: ``cfp_ff`` and ``cfp_fp``."""
-    folder = Path(folder)
-    frontal, profile = _numbered_images(folder, FRONTAL), _numbered_images(folder, PROFILE)
-    return [
-        _load_cfp_part(folder, "cfp_ff", "FF", (frontal, frontal), (FRONTAL, FRONTAL)),
-        _load_cfp_part(folder, "cfp_fp", "FP", (frontal, profile), (FRONTAL, PROFILE)),
-    ]
+def load_cfp(folder: Path) -> list[PairBenchmark]:
+    """Load CFP as its authors distribute it: ``cfp_ff`` and ``cfp_fp``."""
+    images = {name: _numbered_images(folder, name) for name in (FRONTAL, PROFILE)}
+    benchmarks = []
+    for part, lists in (("FF", (FRONTAL, FRONTAL)), ("FP", (FRONTAL, PROFILE))):
+        split = folder / "Protocol/Split" / part
+        rows = list(_cfp_rows(split, lists, images))
+        name = f"cfp_{part.lower()}"
+        benchmarks.append(build_benchmark(name, folder, split, rows, published=CFP_PAIRS))
+    return benchmarks
 
 
-def _load_cfp_part(
-    folder: Path, name: str, part: str, images: tuple[dict[str, str], ...], lists: tuple[str, str]
-) -> PairBenchmark:
-    pairs: list[tuple[str, str]] = []
-    same: list[bool] = []
-    folds: list[int] = []
-    split = f"Protocol/Split/{part}"
+def _cfp_rows(
+    split: Path, lists: tuple[str, str], images: Mapping[str, Mapping[str, str]]
+) -> Iterator[ListedPair]:
+    """The pairs of a part; ``lists`` number the images of both sides, and ``images`` are by list and number."""
     for fold in range(FOLDS):
-        for file, flag in (("same.txt", True), ("diff.txt", False)):
-            listing = folder / split / f"{fold + 1:02d}" / file
+        for file, same in (("same.txt", True), ("diff.txt", False)):
+            listing = split / f"{fold + 1:02d}" / file
             for row, line in numbered_lines(listing):
                 numbers = [number.strip() for number in line.split(",")]
                 if len(numbers) != 2:
                     raise DataError(
                         f"{listing}, line {row}: {line!r} is not two numbers separated by a comma"
                     )
-                for number, known, source in zip(numbers, images, lists, strict=True):
-                    if number not in known:
+                keys = []
+                for number, source in zip(numbers, lists, strict=True):
+                    if number not in images[source]:
                         raise DataError(f"{listing}, line {row}: {source} has no image {number!r}")
-                pairs.append((images[0][numbers[0]], images[1][numbers[1]]))
-                same.append(flag)
-                folds.append(fold)
-    return build_benchmark(
-        name,
-        folder,
-        pairs,
-        same,
-        folds,
-        listing=split,
-        subjects={key: key.split("/")[-3] for pair in pairs for key in pair},
-        notes=count_notes(len(pairs), CFP_PUBLISHED, "pairs"),
-    )
+                    keys.append(images[source][number])
+                # A person has a folder, and in it a folder for each view.
+                people = keys[0].split("/")[-3], keys[1].split("/")[-3]
+                yield ListedPair(row, keys[0], keys[1], same=same, fold=fold, people=people)
 
 
 def _numbered_images(folder: Path, name: str) -> dict[str, str]:
@@ -183,13 +152,13 @@ def is_agedb(folder: Path) -> bool:
 
 
 def load_agedb(folder: Path) -> PairBenchmark:
-    """AgeDB's pairs, from the only list in the folder (.txt, .csv or .tsv, see ``load_pair_list``)."""
+    """Load AgeDB's pairs, from the only list in the folder (.txt, .csv or .tsv)."""
     lists = [name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in LIST_SUFFIXES]
     if len(lists) != 1:
         found = f"{len(lists)} lists ({', '.join(lists)})" if lists else "no list of pairs"
         raise DataError(
             f"{folder}: AgeDB's images with {found}; put the list of the 30-year protocol beside them, or use "
-            f"{AGEDB}.bin"
+            "agedb_30.bin"
         )
 
     def person(key: str) -> str:
@@ -200,7 +169,10 @@ def load_agedb(folder: Path) -> PairBenchmark:
             )
         return match["person"]
 
-    return load_pair_list(folder / lists[0], name=AGEDB, subject_of=person)
+    listing = folder / lists[0]
+    rows, notes = read_labeled(listing)
+    named = [replace(row, people=(person(row.first), person(row.second))) for row in rows]
+    return build_benchmark("agedb_30", folder, listing, named, notes)
 
 
 def load_bin(path: str | Path) -> PairBenchmark:

@@ -1,4 +1,4 @@
-"""Commands of ``facerts data`` that make data sets: split, merge, shuffle, dedup, exclude-overlap."""
+"""Commands of ``facerts data`` that make data sets: split, pack, generate, dedup, exclude-overlap."""
 
 from __future__ import annotations
 
@@ -133,35 +133,65 @@ def split(
     _show(result, json)
 
 
-def merge(
+def pack(
     sources: Sources,
     *,
     out: Out,
+    shuffled: Annotated[bool, typer.Option("--shuffle")] = False,
+    seed: Seed = 0,
     prefix_sources: Annotated[bool, typer.Option("--prefix-sources")] = False,
+    check: bool = True,
     writing: WriteOptions,
     json: Json = False,
 ) -> None:
-    """Merge several sources; identities of the same name are merged. A pattern in quotes is one source.
+    """Write the images of one or more sources, unchanged, as a record directory, a tar file or tar shards.
 
-    Example: facerts data merge faces/ more_faces/ --out all_faces
+    Identities of the same name are merged. A pattern in quotes is one source.
+
+    Exits with status 1 if any image could not be read.
+
+    Example: facerts data pack faces/ more_faces/ --out all_faces
 
     Args:
+        shuffled: In random order, so that training can read them sequentially at full speed.
         prefix_sources: Prefix identities with the name of their source, so that none are merged.
+        check: Decode every image, and leave out images that cannot be decoded.
     """
-    from facerts.curation.rearrange import merge as run
+    from facerts.curation.rearrange import pack as run
 
-    _show(run(sources, writing.output(out), prefix_sources=prefix_sources), json)
+    shuffle_seed = seed if shuffled else None
+    result = run(
+        sources, writing.output(out), prefix_sources=prefix_sources, shuffle_seed=shuffle_seed, check=check
+    )
+    _show(result, json)
 
 
-def shuffle(sources: Sources, out: Out, seed: Seed = 0, *, writing: WriteOptions, json: Json = False) -> None:
-    """Write all images in random order, so that training can read them sequentially at full speed.
+def generate(
+    *,
+    out: Out,
+    identities: Annotated[int, typer.Option(min=2)] = 10_575,
+    images: Annotated[int, typer.Option(min=1)] = 4,
+    people: Annotated[int, typer.Option(min=1)] = 1000,
+    seed: Seed = 0,
+    shards: Annotated[int | None, typer.Option(min=1)] = None,
+    json: Json = False,
+) -> None:
+    """Generate synthetic faces of any number of identities, to measure the speed of training without real data.
 
-    Example: facerts data shuffle faces/ --out shuffled --shards 8
+    Example: facerts data generate --identities 181000 --out synthetic
+
+    Args:
+        identities: Number of identities.
+        images: Number of images per identity.
+        people: Number of different faces; further identities repeat the first ones.
+        shards: Write this number of tar shards instead of a record directory.
     """
-    from facerts.curation.rearrange import shuffle as run
-    from facerts.datasets import open_source
+    from facerts.curation.output_spec import OutputSpec
+    from facerts.curation.rearrange import pack as run
+    from facerts.datasets.synthetic import SyntheticSource
 
-    _show(run(open_source(sources), writing.output(out), seed=seed), json)
+    source = SyntheticSource(identities, images, people=people, seed=seed)
+    _show(run([source], OutputSpec(out, shards)), json)
 
 
 def dedup(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,7 +24,7 @@ from facerts.curation.pairwise import (
     rows_by_label,
     similar_pairs,
 )
-from facerts.datasets.encoded_images import read_ahead, row_slices
+from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Relabeled, Source
 from facerts.detection.detector import FaceFinder
 from facerts.io.progress import track
@@ -33,8 +32,6 @@ from facerts.io.progress import track
 QUANTILES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 # Two identities are one person if they share this much of the smaller one; a few shared images may be of either.
 SHARED = 0.5
-# Bytes of the digest that are kept of every image; where these collide, whole digests are compared.
-_PREFIX_BYTES = 8
 
 Labels = NDArray[np.int64]
 
@@ -82,8 +79,8 @@ def dedup(
 
     Without an embedder, images of equal bytes are duplicates, and the first of an identity is kept. With one, images
     of similar embeddings are, and the one with the best quality is kept (the first one if the model has no quality);
-    images that cannot be read are dropped, and those that are far from the mean of the others of their identity, if
-    ``thresholds.min_own_cosine`` is given.
+    images that are far from the mean of the others of their identity are dropped, if ``thresholds.min_own_cosine`` is
+    given. Images that cannot be read are dropped.
 
     Identities that look like one person, by the images that they share or by their means, are reported, and merged or
     dropped by ``identity_action``. Without identities, all images are compared with each other.
@@ -94,7 +91,7 @@ def dedup(
         settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings(detector)}
     with open_job(source, [out], settings) as job:
         key: _Bytes | _Embeddings = (
-            _Bytes(source) if embedder is None else _Embeddings(job, embedder, thresholds, detector)
+            _Bytes(job) if embedder is None else _Embeddings(job, embedder, thresholds, detector)
         )
         labels, written = source.labels, source
         key.drop_duplicates(job, np.zeros(len(source), dtype=np.int64) if labels is None else labels)
@@ -115,22 +112,25 @@ def dedup(
 class _Bytes:
     """Images of equal bytes are duplicates."""
 
-    def __init__(self, source: Source) -> None:
-        self._groups = equal_images(source)
+    def __init__(self, job: CurationJob) -> None:
+        hashed = hash_images(job.source, f"hashing {job.source.name}")
+        job.drop_unreadable(hashed.unreadable)
+        self._first = hashed.first
 
     def drop_duplicates(self, job: CurationJob, labels: Labels) -> None:
         """Drop each image that is a duplicate of a better one with the same label."""
-        for group in self._groups:
-            first: dict[int, int] = {}
-            for index in group:
-                keeper = first.setdefault(int(labels[index]), index)
-                if keeper != index:
-                    job.drop(index, "equal bytes", resembles=job.source.location(keeper))
+        keys = self._first * (labels.max() + 1) + labels
+        _, keepers, of_image = np.unique(keys, return_index=True, return_inverse=True)
+        keeper = keepers[of_image]
+        for index in np.flatnonzero(keeper != np.arange(len(keeper))).tolist():
+            job.drop(index, "equal bytes", resembles=job.source.location(int(keeper[index])))
 
     def identity_pairs(self, job: CurationJob, labels: Labels) -> list[IdentityPair]:
         """The pairs of identities that may be one person."""
-        kept = ([index for index in group if job.kept[index]] for group in self._groups)
-        pairs = ((*pair, 1.0) for group in kept for pair in combinations(group, 2))
+        repeated = np.bincount(self._first) > 1
+        rows = np.flatnonzero(repeated[self._first] & job.kept)
+        groups = (rows[group].tolist() for group in rows_by_label(self._first[rows]))
+        pairs = ((*pair, 1.0) for group in groups for pair in combinations(group, 2))
         return pair_identities(job.source, job.kept, pairs)
 
 
@@ -214,33 +214,6 @@ class _Embeddings:
                 resembles=identity_of(job.source, index),
                 cosine=round(float(own_cosine[index]), 4),
             )
-
-
-def equal_images(source: Source) -> list[list[int]]:
-    """Indices of images of equal bytes, two or more per group, in the order of the source.
-
-    Memory holds three numbers per image.
-    """
-
-    def digest(index: int) -> bytes:
-        return hashlib.sha256(source.read(index)).digest()
-
-    def prefix(index: int) -> int:
-        return int.from_bytes(digest(index)[:_PREFIX_BYTES], "big")
-
-    digests = np.empty(len(source), dtype=np.uint64)
-    for index, value in enumerate(read_ahead(range(len(source)), prefix, f"hashing {source.name}")):
-        digests[index] = value
-    ordered = np.sort(digests)
-    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    del ordered
-    candidates = np.concatenate(
-        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in row_slices(len(digests))]
-    )
-    by_digest: defaultdict[bytes, list[int]] = defaultdict(list)
-    for index in candidates.tolist():
-        by_digest[digest(index)].append(index)
-    return [group for group in by_digest.values() if len(group) > 1]
 
 
 @dataclass(frozen=True)

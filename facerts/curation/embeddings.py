@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
-from facerts.datasets.encoded_images import read_ahead
+from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import WrappedSource
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
@@ -76,7 +75,7 @@ class SourceEmbedder:
             "model": self.embedder.identity,
             "flip": self.flip,
             "detector": detector and detector.identity,
-            "images": images_sha256(source),
+            "images": hash_images(source, f"hashing {source.name}").sha256,
         }
         folder = OutputCache(self.cache).path_of(key, "")
         if not folder.exists():
@@ -98,22 +97,6 @@ class SourceEmbedder:
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
         identity = detector and detector.identity
         return {"model": model, "flip": self.flip, "detector": identity}
-
-
-def images_sha256(source: Source) -> str:
-    """SHA-256 over the names and bytes of all images, in order; an unreadable image counts as its error."""
-
-    def load(index: int) -> bytes:
-        try:
-            data = source.read(index)
-        except Error as error:
-            data = str(error).encode()
-        return f"{source.key(index)}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data
-
-    digest = hashlib.sha256()
-    for data in read_ahead(range(len(source)), load, f"hashing {source.name}"):
-        digest.update(data)
-    return digest.hexdigest()
 
 
 class _BlackIfUnreadable(WrappedSource):

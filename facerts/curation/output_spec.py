@@ -108,11 +108,11 @@ def shard_name(number: int) -> str:
     return f"shard-{number:06d}.tar"
 
 
-def write_records(folder: Path, images: Iterable[EncodedImage]) -> tuple[int, int]:
+def write_records(folder: Path, images: Iterable[EncodedImage]) -> None:
     """Write a record directory in the usual training format: the images, then a record for each identity.
 
     Identities are numbered from 0 in order of appearance. The folder is created if missing; existing files are replaced
-    when the new ones are complete. Returns the number of images and of identities.
+    when the new ones are complete.
     """
     ranges: list[tuple[int, int]] = []
     key, last = 1, -1
@@ -132,7 +132,6 @@ def write_records(folder: Path, images: Iterable[EncodedImage]) -> tuple[int, in
         rec.seek(0)
         write_record(rec, io.StringIO(), 0, pack_labeled((float(key), float(key + len(ranges))), 0, b""))
         prop.write(f"{len(ranges)},{CROP_SIZE},{CROP_SIZE}\n")
-    return key - 1, len(ranges)
 
 
 def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> None:
@@ -167,9 +166,8 @@ def _list_entry(name: str) -> str:
     )
 
 
-def write_shard(path: Path, images: Iterable[EncodedImage]) -> int:
-    """Write one tar file of ``IDENTITY/FILE`` members; returns their number."""
-    count = 0
+def write_shard(path: Path, images: Iterable[EncodedImage]) -> None:
+    """Write one tar file of ``IDENTITY/FILE`` members."""
     with atomic_write(path) as file:
         for image in images:
             member = tarfile.TarInfo(image.name)
@@ -178,10 +176,8 @@ def write_shard(path: Path, images: Iterable[EncodedImage]) -> int:
             file.write(member.tobuf(tarfile.PAX_FORMAT))
             file.write(image.data)
             file.write(bytes(-len(image.data) % tarfile.BLOCKSIZE))
-            count += 1
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
-    return count
 
 
 class CurationJob:
@@ -220,15 +216,14 @@ class CurationJob:
         self,
         output: OutputSpec,
         source: Source,
-        kept: NDArray[np.bool_] | None = None,
+        kept: NDArray[np.bool_],
         order: NDArray[np.integer] | None = None,
     ) -> None:
         """Add a data set to the report, and write it unless this is a dry run.
 
-        ``kept`` ``(N,)`` masks the images to write, grouped by identity; ``order`` ``(N,)`` instead writes all in that
-        order.
+        ``kept`` ``(N,)`` masks the images to write; ``order`` ``(N,)`` is that of all images, None for by identity.
         """
-        count = len(source) if kept is None else int(kept.sum())
+        count = int(kept.sum())
         identities = count_identities(source, kept)
         dry_run = self.report["dry_run"]
         if count or not dry_run:
@@ -238,7 +233,7 @@ class CurationJob:
         )
         if not dry_run:
             shuffled = order is not None
-            order = order_by_identity(source, kept) if order is None else order
+            order = order_by_identity(source, kept) if order is None else order[kept[order]]
             images = encoded_images(source, order, f"writing {output.path.name}")
             output.write(self._temporary[output.path], images, count, shuffled=shuffled)
 

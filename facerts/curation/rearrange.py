@@ -1,4 +1,4 @@
-"""Data sets with the same images as others: split by identity, merged, or in random order."""
+"""Data sets with the same images as others: split by identity, packed (several as one, shuffled), or unpacked."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 
 from facerts.curation.output_spec import OutputSpec, open_job
+from facerts.datasets.encoded_images import encoded_image, read_ahead
 from facerts.datasets.open_source import Joined, open_source
 from facerts.datasets.records import Records
 from facerts.datasets.sampler import sample_identities
 from facerts.datasets.source import Relabeled, Source
 from facerts.errors import DataError, Error
+from facerts.images import decode
+from facerts.io.file_names import safe_path
+from facerts.io.files import writing
+from facerts.io.job import staged
+from facerts.io.progress import track
 
 
 def split(
@@ -45,35 +51,75 @@ def split(
     return job.report
 
 
-def shuffle(source: Source, out: OutputSpec, *, seed: int = 0) -> dict[str, Any]:
-    """Write the images of a source in random order, so that a sequential read is a shuffled read.
-
-    Every order is equally likely, and depends only on the seed and the number of images.
-    """
-    positions = np.random.default_rng(seed).permutation(len(source))
-    with open_job(source, [out], {"seed": seed}) as job:
-        job.write(out, source, order=np.argsort(positions))
-    return job.report
-
-
-def merge(specs: Sequence[str | Path], out: OutputSpec, *, prefix_sources: bool = False) -> dict[str, Any]:
-    """Write the images of several sources, each anything that ``open_source`` accepts, as one data set.
+def pack(
+    sources: Sequence[str | Path | Source],
+    out: OutputSpec,
+    *,
+    prefix_sources: bool = False,
+    shuffle_seed: int | None = None,
+    check: bool = False,
+) -> dict[str, Any]:
+    """Write the images of sources, each anything that ``open_source`` accepts, unchanged, as one data set.
 
     A pattern for several files is one source. Identities of the same name are merged, unless ``prefix_sources``
     prefixes them with the name of their source. Files of an identity that is in several sources are prefixed with the
     name of the source, so that names are unique.
+
+    Args:
+        shuffle_seed: write all images in random order, so that a sequential read is a shuffled read. Every order is
+            equally likely, and depends only on this seed and the number of images. None keeps images of an identity
+            together.
+        check: decode every image, and drop those that cannot be decoded.
     """
-    sources = [open_source(spec) for spec in specs]
-    names = _names(specs, sources)
-    joined = Joined(_relabel(sources, names, prefix_sources))
-    with open_job(joined, [out], {"prefix_sources": prefix_sources}) as job:
+    opened = [source if isinstance(source, Source) else open_source(source) for source in sources]
+    names = _names(sources, opened)
+    relabeled = _relabel(opened, names, prefix_sources) if len(opened) > 1 or prefix_sources else opened
+    joined = relabeled[0] if len(relabeled) == 1 else Joined(relabeled)
+    order = None
+    if shuffle_seed is not None:
+        order = np.argsort(np.random.default_rng(shuffle_seed).permutation(len(joined)))
+    settings = {"prefix_sources": prefix_sources, "seed": shuffle_seed, "check": check}
+    with open_job(joined, [out], settings) as job:
         job.report["sources"] = [
             {"name": name, "images": len(source), "identities": len(source.identities)}
-            for name, source in zip(names, sources, strict=True)
+            for name, source in zip(names, opened, strict=True)
         ]
-        job.report["identities_in_several"] = len(_shared(sources)) if not prefix_sources else 0
-        job.write(out, joined)
+        if check:
+            job.drop_unreadable(_undecodable(joined))
+        job.write(out, joined, job.kept, order)
     return job.report
+
+
+def _undecodable(source: Source) -> dict[int, str]:
+    """The problems of the images that cannot be decoded."""
+
+    def problem(index: int) -> str:
+        try:
+            decode(source.read(index), where=source.location(index))
+        except Error as error:
+            return str(error)
+        return ""
+
+    checked = read_ahead(range(len(source)), problem, f"checking {source.name}")
+    return {index: found for index, found in enumerate(checked) if found}
+
+
+def unpack(source: Source, folder: Path) -> None:
+    """Write every image as a file: ``IDENTITY/NAME``, or ``NAME`` without identities.
+
+    The folder appears only when it is complete.
+    """
+    with staged([folder]) as temporary:
+        part = temporary[folder]
+        for index in track(range(len(source)), f"unpacking {source.name}"):
+            data = source.read(index)
+            identity, _, name = encoded_image(source, index, data).name.rpartition("/")
+            path = part / safe_path([identity, name] if identity else [name])
+            if path.exists():
+                raise DataError(f"{source.name}: two images are called {path.relative_to(part)}")
+            with writing(folder):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
 
 def _relabel(sources: Sequence[Source], names: Sequence[str], prefix: bool) -> list[Source]:
@@ -119,12 +165,12 @@ def _shared(sources: Sequence[Source]) -> set[str]:
     return {identity for identity, count in counts.items() if count > 1}
 
 
-def _names(specs: Sequence[str | Path], sources: Sequence[Source]) -> list[str]:
+def _names(specs: Sequence[str | Path | Source], sources: Sequence[Source]) -> list[str]:
     """A unique name for each source: its own, or the part of its pattern before the ``*``."""
     names: list[str] = []
     for spec, source in zip(specs, sources, strict=True):
         name = source.name
-        if isinstance(source, Joined):
+        if isinstance(source, Joined) and not isinstance(spec, Source):
             path = Path(spec)
             name = path.name.split("*")[0].rstrip("-_.") or path.parent.name or "joined"
         names.append(name)

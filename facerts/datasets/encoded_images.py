@@ -21,8 +21,6 @@ Item = TypeVar("Item")
 
 # Images that a thread reads at a time: few enough for photos, enough to make threading overhead negligible for crops.
 CHUNK = 32
-# Rows of arrays that are processed at a time.
-SLICE = 1 << 18
 THREADS = min(8, os.cpu_count() or 1)
 
 
@@ -68,31 +66,15 @@ def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
     return EncodedImage(label, f"{source.identities[label]}/{name}", data)
 
 
-def order_by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """``(M,)`` indices of a source's images, all or those ``kept``, by identity, otherwise in the source's order."""
-    rows = np.arange(len(source)) if kept is None else np.flatnonzero(kept)
-    labels = source.labels
-    if labels is None or _is_grouped(labels):
-        return rows
-    return rows[np.argsort(labels[rows], kind="stable")]
+def order_by_identity(source: Source, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """``(M,)`` indices of the images of a source that are ``kept``, by identity, otherwise in the source's order."""
+    rows = np.flatnonzero(kept)
+    return rows if source.labels is None else rows[np.argsort(source.labels[rows], kind="stable")]
 
 
-def _is_grouped(labels: NDArray[np.int64]) -> bool:
-    """Whether the images are already grouped by identity, as in most data sets."""
-    return all((np.diff(labels[part.start : part.stop + 1]) >= 0).all() for part in row_slices(len(labels)))
-
-
-def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
-    """Number of identities among a source's images, all or those ``kept``; 0 if identities are unknown."""
-    if source.labels is None:
-        return 0
+def count_identities(source: Source, kept: NDArray[np.bool_]) -> int:
+    """Number of identities among the images of a source that are ``kept``; 0 if identities are unknown."""
     present = np.zeros(len(source.identities), dtype=bool)
-    for part in row_slices(len(source)):
-        labels = source.labels[part]
-        present[labels if kept is None else labels[kept[part]]] = True
+    if source.labels is not None:
+        present[source.labels[kept]] = True
     return int(present.sum())
-
-
-def row_slices(count: int) -> Iterator[slice]:
-    """Slices that together cover ``count`` rows, so that computing on each needs little memory."""
-    return (slice(start, start + SLICE) for start in range(0, count, SLICE))

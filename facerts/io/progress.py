@@ -102,10 +102,10 @@ def progress_bar(*, shown: bool = True) -> ProgressBar:
 
 
 def track(items: Iterable[Item], text: str, total: int | None = None, unit: str = "images") -> Iterator[Item]:
-    """Yield ``items`` with progress on standard error."""
+    """Yield ``items`` with progress on standard error, or without if the text is empty."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    with progress_bar() as bar:
+    with progress_bar(shown=bool(text)) as bar:
         task = bar.add_task(text, total=total, unit=unit)
         for item in items:
             yield item

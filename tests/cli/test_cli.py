@@ -69,13 +69,14 @@ def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> No
 def test_pack_inspect_unpack_by_command(
     capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path
 ) -> None:
-    assert printed_json(capsys, "data", "pack", drawn_faces, "--out", tmp_path / "rec")["images"] == 64
+    packed = printed_json(capsys, "data", "pack", drawn_faces, "--out", tmp_path / "rec")
+    assert packed["written"][0]["images"] == 64
     report = printed_json(capsys, "data", "inspect", tmp_path / "rec", "--all")
     assert (report["images"], report["identities"], report["broken"]) == (64, 8, [])
     assert report["sizes"] == {"112 x 112": 64}
     assert report["images_per_identity"] == {"min": 8, "median": 8, "max": 8}
     assert run("data", "unpack", tmp_path / "rec", "--out", tmp_path / "again") == 0
-    assert run("data", "pack", tmp_path / "again", "--format", "tar", "--out", tmp_path / "tar") == 0
+    assert run("data", "pack", tmp_path / "again", "--shards", "2", "--out", tmp_path / "tar") == 0
     image = next((tmp_path / "again").rglob("*.jpg"))
     image.write_bytes(b"no")
     assert run("data", "inspect", tmp_path / "again", "--all") == 1

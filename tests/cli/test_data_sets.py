@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from facerts.curation.pack import unpack
+from facerts.curation.rearrange import unpack
 from facerts.datasets import open_source
 from tests.command import printed_json, refused, run
 from tests.contents import content, files_in
 
 
-def test_split_and_merge_and_shuffle(
-    drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_split_and_pack(drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = tmp_path / "a", tmp_path / "b.tar"
     assert run("data", "split", drawn_faces, "--out", a, "--held-out", b, "--share", "0.25", "--json") == 0
     report = json.loads(capsys.readouterr().out)
@@ -27,13 +25,13 @@ def test_split_and_merge_and_shuffle(
     command = "facerts data split faces --out a --held-out b.tar --share 0.25 --json"
     assert json.loads(written)["command"] == command.split()
     assert [part["path"] for part in json.loads(written)["written"]] == ["a", "b.tar"]
-    assert run("data", "merge", a, b, "--out", tmp_path / "all.tar") == 0
+    assert run("data", "pack", a, b, "--out", tmp_path / "all.tar") == 0
     assert "64" in capsys.readouterr().out
     assert content(tmp_path / "all.tar") == content(drawn_faces)
     shards = ("--out", tmp_path / "s", "--shards", "3", "--seed", "5")
-    assert run("data", "shuffle", tmp_path / "all.tar", *shards) == 0
+    assert run("data", "pack", tmp_path / "all.tar", "--shuffle", *shards) == 0
     assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_faces)
-    assert run("data", "shuffle", drawn_faces, "--out", tmp_path / "s") == 2
+    assert run("data", "pack", drawn_faces, "--out", tmp_path / "s") == 2
     assert "exists and is not overwritten" in capsys.readouterr().err
 
 

@@ -96,12 +96,12 @@ def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: P
         "rows.parquet": ["score", drawn_faces, "--model", model],
         "embeddings.npz": ["embed", drawn_faces, "--model", model],
         "records": ["data", "pack", drawn_faces],
-        "shards": ["data", "pack", drawn_faces, "--format", "tar"],
+        "shards": ["data", "pack", drawn_faces, "--shards", "2"],
         "folder": ["data", "unpack", drawn_faces],
         "once": ["data", "dedup", drawn_faces],
         "alike": ["data", "dedup", drawn_faces, "--by", "embedding", "--model", model],
         "model.onnx": ["export", model, "--embedding-only"],
-        "shuffled.tar": ["data", "shuffle", drawn_faces],
+        "shuffled.tar": ["data", "pack", drawn_faces, "--shuffle"],
     }.items():
         with no_larger_files(100):
             process = run_process(*command, "--out", tmp_path / out)
@@ -139,9 +139,8 @@ def test_an_unwritable_path_gives_a_message(
         "embeddings.npz": ["embed", drawn_faces, "--model", model],
         "records": ["data", "pack", drawn_faces],
         "folder": ["data", "unpack", drawn_faces],
-        "parts": ["data", "merge", drawn_faces],
         "deep/once": ["data", "dedup", drawn_faces],
-        "set.tar": ["data", "shuffle", drawn_faces],
+        "set.tar": ["data", "pack", drawn_faces, "--shuffle"],
     }.items():
         assert run(*command, "--out", home / out) == 2, out
         message = capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.pack import unpack
+from facerts.curation.rearrange import unpack
 from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.images import decode_crop

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from facerts.curation import dedup as deduplication
 from facerts.curation import embeddings
 from facerts.curation.dedup import (
     DedupThresholds,
@@ -21,14 +20,13 @@ from facerts.curation.dedup import (
     IdentityPair,
     choose_dropped,
     dedup,
-    equal_images,
     merge_labels,
     pair_identities,
 )
 from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.pack import unpack
 from facerts.curation.pairwise import identity_means, similar_pairs
+from facerts.curation.rearrange import unpack
 from facerts.datasets import Subset, open_images, open_source
 from facerts.errors import DataError
 from facerts.images import encode_png, read
@@ -325,19 +323,6 @@ def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def by_bytes(repeated: Path, tmp_path: Path) -> Dedup:
     return partial(dedup, open_source(repeated), OutputSpec(tmp_path / "once.tar"))
-
-
-@pytest.mark.parametrize("short", [8, 1, 0])
-def test_copies_are_those_that_a_comparison_of_all_finds(
-    repeated: Path, short: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Short digests collide; whole ones have to tell such images apart.
-    monkeypatch.setattr(deduplication, "_PREFIX_BYTES", short)
-    source = open_source(repeated)
-    every = [source.read(index) for index in range(len(source))]
-    pairs = {pair for group in equal_images(source) for pair in combinations(group, 2)}
-    assert pairs == {pair for pair in combinations(range(len(source)), 2) if every[pair[0]] == every[pair[1]]}
-    assert len(pairs) == 9
 
 
 def test_within_an_identity_the_first_stays_and_between_identities_all_stay(

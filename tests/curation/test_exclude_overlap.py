@@ -13,7 +13,7 @@ from facerts.benchmarks import pairs_from_identities
 from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.exclude_overlap import NearestMatches, exclude_overlap, open_benchmark_images
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.pack import unpack
+from facerts.curation.rearrange import unpack
 from facerts.datasets import Joined, Subset, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.embedding import load_embedder

@@ -12,7 +12,7 @@ import pytest
 
 from facerts.curation.dedup import dedup
 from facerts.curation.output_spec import OutputSpec, write_shard
-from facerts.curation.rearrange import shuffle, split
+from facerts.curation.rearrange import pack, split
 from facerts.datasets import open_source
 from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.source import Source
@@ -61,7 +61,7 @@ COMMANDS: dict[str, Callable[[Source, Path], object]] = {
         source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
     ),
     "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
-    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2)),
+    "pack": lambda source, folder: pack([source], OutputSpec(folder / "a", 2), shuffle_seed=0),
 }
 
 

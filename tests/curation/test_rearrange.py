@@ -1,9 +1,10 @@
-"""Splitting by identity, joining again, and a random order: nothing is lost, nobody is in both parts."""
+"""Splitting by identity, packing, several sources as one, a random order, unpacking: nothing is lost."""
 
 from __future__ import annotations
 
 import json
 import os
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,7 @@ import pytest
 
 from facerts.curation.dedup import dedup
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.pack import pack_records, unpack
-from facerts.curation.rearrange import merge, shuffle, split
+from facerts.curation.rearrange import pack, split, unpack
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
@@ -100,9 +100,8 @@ def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
     drawn_faces: Path, tmp_path: Path
 ) -> None:
     one, two = parts(drawn_faces, tmp_path)
-    report = merge([one, two], OutputSpec(tmp_path / "all.tar"))
+    report = pack([one, two], OutputSpec(tmp_path / "all.tar"))
     assert content(tmp_path / "all.tar") == content(drawn_faces)
-    assert report["identities_in_several"] == 1
     assert [source["name"] for source in report["sources"]] == ["one", "two"]
     unpack(open_source(tmp_path / "all.tar"), tmp_path / "again")
     assert content(tmp_path / "again") == content(drawn_faces)
@@ -113,7 +112,7 @@ def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
 
 def test_with_prefixes_identities_of_one_name_are_two(drawn_faces: Path, tmp_path: Path) -> None:
     one, two = parts(drawn_faces, tmp_path)
-    merge([one, two], OutputSpec(tmp_path / "all"), prefix_sources=True)
+    pack([one, two], OutputSpec(tmp_path / "all"), prefix_sources=True)
     expected = {(f"{part.name}_{identity}", data) for part in (one, two) for identity, data in content(part)}
     assert set(content(tmp_path / "all")) == expected
     assert len(people(tmp_path / "all")) == 9
@@ -129,22 +128,22 @@ def test_sources_of_one_name_get_different_prefixes(drawn_faces: Path, tmp_path:
             seed=number,
         )
     shards = [str(tmp_path / f"s{number}" / "faces" / "shard-*.tar") for number in (1, 2)]
-    report = merge(shards, OutputSpec(tmp_path / "all.tar"), prefix_sources=True)
+    report = pack(shards, OutputSpec(tmp_path / "all.tar"), prefix_sources=True)
     assert [source["name"] for source in report["sources"]] == ["shard", "shard_2"]
     assert len(people(tmp_path / "all.tar")) == 4
 
 
 def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: Path, tmp_path: Path) -> None:
     for part in ("x", "y"):
-        pack_records(open_source(drawn_faces), tmp_path / part / "set")
+        pack([drawn_faces], OutputSpec(tmp_path / part / "set"))
         (tmp_path / part / "set" / "train.lst").unlink()
     both = [tmp_path / "x" / "set", tmp_path / "y" / "set"]
     with pytest.raises(DataError, match="2 record sets are called set"):
-        merge(both, OutputSpec(tmp_path / "all"))
-    merge(both, OutputSpec(tmp_path / "all"), prefix_sources=True)
+        pack(both, OutputSpec(tmp_path / "all"))
+    pack(both, OutputSpec(tmp_path / "all"), prefix_sources=True)
     assert len(people(tmp_path / "all")) == 16
     # Records without names of files are still found in a tar file, where names decide what is an image.
-    merge([both[0]], OutputSpec(tmp_path / "one.tar"))
+    pack([both[0]], OutputSpec(tmp_path / "one.tar"))
     assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(
         data for *_, data in rows(both[0])
     )
@@ -154,11 +153,11 @@ def test_sources_with_and_without_identities_do_not_mix(
     drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="things has no identities"):
-        merge([drawn_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
+        pack([drawn_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
     with pytest.raises(Error, match="needs identities"):
-        merge([non_faces], OutputSpec(tmp_path / "all"))
-    merge([non_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
-    assert len(open_source(tmp_path / "all.tar")) == 48
+        pack([non_faces], OutputSpec(tmp_path / "all"))
+    pack([non_faces, non_faces], OutputSpec(tmp_path / "all", 2), shuffle_seed=0)
+    assert content(str(tmp_path / "all" / "*.tar")) == content(non_faces) + content(non_faces)
 
 
 def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path: Path) -> None:
@@ -172,7 +171,7 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
                 file.write(image + number)
     source = open_source(tmp_path / "faces")
     for form in ("a", "a.tar"):
-        merge([tmp_path / "faces"], OutputSpec(tmp_path / form, report=tmp_path / f"{form}.json"))
+        pack([tmp_path / "faces"], OutputSpec(tmp_path / form, report=tmp_path / f"{form}.json"))
         read = open_source(tmp_path / form)
         assert sorted(data for *_, data in rows(read)) == sorted(data for *_, data in rows(source))
         assert len(read.identities) == 4
@@ -188,9 +187,9 @@ def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> 
     with pytest.raises(Error, match="is one tar file"):
         OutputSpec(tmp_path / "a.tar", 2)
     with pytest.raises(Error, match="64 images cannot fill 65 shards"):
-        merge([drawn_faces], OutputSpec(tmp_path / "a", 65))
+        pack([drawn_faces], OutputSpec(tmp_path / "a", 65))
     with pytest.raises(Error, match=r"a report is a \.json file"):
-        merge([drawn_faces], OutputSpec(tmp_path / "a", report=tmp_path / "report.txt"))
+        pack([drawn_faces], OutputSpec(tmp_path / "a", report=tmp_path / "report.txt"))
     assert files_in(tmp_path) == []
 
 
@@ -210,22 +209,90 @@ def test_the_order_is_the_seed_s_whatever_the_form(
     drawn_faces: Path, tmp_path: Path, out: str, shards: int | None
 ) -> None:
     source = open_source(drawn_faces)
-    shuffle(source, OutputSpec(tmp_path / out, shards), seed=7)
+    pack([source], OutputSpec(tmp_path / out, shards), shuffle_seed=7)
     read = open_source(str(tmp_path / out / "shard-*.tar") if shards else tmp_path / out)
     assert rows(read) == shuffled(source, 7)
     assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
 
 
-def test_images_without_identities_are_shuffled_too(non_faces: Path, tmp_path: Path) -> None:
-    shuffle(open_source(non_faces), OutputSpec(tmp_path / "s", 2))
-    assert content(str(tmp_path / "s" / "*.tar")) == content(non_faces)
-
-
 def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces: Path, tmp_path: Path) -> None:
     source = open_source(drawn_faces)
-    shuffle(source, OutputSpec(tmp_path / "s"), seed=3)
+    pack([source], OutputSpec(tmp_path / "s"), shuffle_seed=3)
     (tmp_path / "s" / "train.lst").unlink()
     read = open_source(tmp_path / "s")
     assert read.labels is not None
     assert (np.diff(read.labels) < 0).any()  # not grouped
     assert [f"person_{label:04d}" for label in read.labels] == [row[0] for row in shuffled(source, 3)]
+
+
+def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
+    faces = tmp_path / "faces"
+    unpack(open_source(drawn_faces), faces)
+    broken = faces / "person_0003" / "0002.jpg"
+    broken.write_bytes(broken.read_bytes()[:200])
+    (faces / "person_0004" / "loop.jpg").symlink_to("loop.jpg")
+    # An identity of broken images alone leaves no gap.
+    for image in (faces / "person_0005").iterdir():
+        image.write_bytes(b"not an image")
+    report = pack([faces], OutputSpec(tmp_path / "rec"), check=True)
+    dropped = {row["image"]: row["error"] for row in report["dropped"]["list"]}
+    assert len(dropped) == report["dropped"]["by_reason"]["cannot be read"] == 1 + 1 + 8
+    assert "truncated" in dropped[str(broken)]
+    assert "Too many levels of symbolic links" in dropped[str(faces / "person_0004" / "loop.jpg")]
+    records = open_source(tmp_path / "rec")
+    assert len(records) == 64 - 1 - 8
+    assert (tmp_path / "rec" / "property").read_text() == "7,112,112\n"
+    assert "person_0005" not in records.identities
+    assert records.labels is not None
+    assert set(records.labels.tolist()) == set(range(7))
+
+
+def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad" / "a").mkdir(parents=True)
+    (tmp_path / "bad" / "a" / "1.jpg").write_bytes(b"no")
+    with pytest.raises(Error, match="no image is left to write"):
+        pack([tmp_path / "bad"], OutputSpec(tmp_path / "rec"), check=True)
+    assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
+
+
+def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="exists"):
+        unpack(open_source(drawn_faces), tmp_path)
+
+
+def test_a_name_that_points_outside_stays_inside(tmp_path: Path) -> None:
+    class Hostile(Source):
+        name, labels, identities = "hostile", np.zeros(1, dtype=np.int64), ["../../evil"]
+
+        def __len__(self) -> int:
+            return 1
+
+        def key(self, index: int) -> str:
+            return "1.jpg"
+
+        def read(self, index: int) -> bytes:
+            return b"x"
+
+    unpack(Hostile(), tmp_path / "deep" / "down" / "out")
+    (image,) = tmp_path.rglob("*.jpg")
+    assert image.parent.parent == tmp_path / "deep" / "down" / "out"
+
+
+def test_a_hostile_tar_member_stays_inside(tmp_path: Path, drawn_faces: Path) -> None:
+    image = next(drawn_faces.rglob("*.jpg"))
+    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
+        tar.add(image, arcname="../../escaped/x.jpg")
+        tar.add(image, arcname="/absolute/y.jpg")
+    unpack(open_source(tmp_path / "evil.tar"), tmp_path / "deep" / "down" / "out")
+    assert not (tmp_path / "escaped").exists()
+    assert sorted(p.name for p in (tmp_path / "deep" / "down" / "out").rglob("*.jpg")) == ["x.jpg", "y.jpg"]
+
+
+def test_images_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: Path) -> None:
+    first, second = sorted(drawn_faces.rglob("*.jpg"))[:2]
+    with tarfile.open(tmp_path / "twice.tar", "w") as tar:
+        tar.add(first, arcname="a/1.jpg")
+        tar.add(second, arcname="a/1.jpg")
+    with pytest.raises(DataError, match="two images are called a/1"):
+        unpack(open_source(tmp_path / "twice.tar"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

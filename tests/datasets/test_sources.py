@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.curation.pack import pack_records
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.rearrange import pack
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.sampler import hold_out_identities
@@ -201,7 +202,7 @@ def test_every_source_knows_the_files_of_its_images(drawn_faces: Path, tmp_path:
     face = (drawn_faces / "person_0000" / "0000.jpg").read_bytes()
     tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
     write_bin(tmp_path / "b.bin", [face, face], [True])
-    pack_records(open_source(drawn_faces), tmp_path / "rec")
+    pack([drawn_faces], OutputSpec(tmp_path / "rec"))
     (tmp_path / "list.txt").write_text("gone.jpg\nb.bin\n")
     single = drawn_faces / "person_0001" / "0001.jpg"
     for spec, files in (

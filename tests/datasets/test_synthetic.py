@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.curation.pack import pack_records
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.rearrange import pack
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import (
     SyntheticSource,
@@ -65,18 +66,19 @@ def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_pat
     assert source.read(7 * 3 + 1) == source.read(27 * 3 + 1) == encode_jpeg(draw_face(7, 1, seed=4), 90)
     images = {source.read(index) for index in range(150)}
     assert len(images) == 20 * 3
-    packed = open_source(pack_records(source, tmp_path / "packed", check=False).files[0].parent)
+    pack([source], OutputSpec(tmp_path / "packed"))
+    packed = open_source(tmp_path / "packed")
     assert len(packed.identities) == 50
     assert [packed.read(index) for index in range(150)] == [source.read(index) for index in range(150)]
 
 
 def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for layout in ("rec", "tar"):
+    for layout, shards in (("rec", []), ("tar", ["--shards", "2"])):
         out = tmp_path / layout
-        options = ["--identities", "12", "--images", "2", "--people", "5", "--json", "--format"]
-        assert run("data", "generate", "--out", out, *options, layout) == 0
-        summary = json.loads(capsys.readouterr().out)
-        assert (summary["images"], summary["identities"]) == (24, 12)
+        options = ["--identities", "12", "--images", "2", "--people", "5", "--json", *shards]
+        assert run("data", "generate", "--out", out, *options) == 0
+        (written,) = json.loads(capsys.readouterr().out)["written"]
+        assert (written["images"], written["identities"]) == (24, 12)
         source = open_source(out if layout == "rec" else str(out / "*.tar"))
         assert sorted(source.read(i) for i in range(24)) == sorted(
             SyntheticSource(12, 2, people=5).read(i) for i in range(24)

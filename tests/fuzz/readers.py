@@ -27,7 +27,8 @@ import yaml
 from PIL import Image
 
 from facerts.benchmarks.listed import load_pair_list
-from facerts.curation.pack import pack_records
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.rearrange import pack
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.open_source import open_images
@@ -234,8 +235,8 @@ def _core_bitmap() -> bytes:
 @lru_cache
 def _record_sets() -> list[Files]:
     with TemporaryDirectory() as folder:
-        pack_records(SyntheticSource(2, 2), Path(folder))
-        return [{path.name: path.read_bytes() for path in Path(folder).iterdir()}]
+        pack([SyntheticSource(2, 2)], OutputSpec(Path(folder) / "set"))
+        return [{path.name: path.read_bytes() for path in (Path(folder) / "set").iterdir()}]
 
 
 @lru_cache

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.rearrange import shuffle
-from facerts.datasets import open_source
+from facerts.curation.rearrange import pack
 from facerts.training.loader import Batch, TrainingData
 from tests.training.conftest import MakeRecipe
 
@@ -24,8 +23,8 @@ NAMED = ("data.name=drawn", "data.terms=none")
 @pytest.fixture(scope="module")
 def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("shuffled")
-    shuffle(open_source(drawn_faces), OutputSpec(folder / "shards", 3), seed=1)
-    shuffle(open_source(drawn_faces), OutputSpec(folder / "records"), seed=1)
+    pack([drawn_faces], OutputSpec(folder / "shards", 3), shuffle_seed=1)
+    pack([drawn_faces], OutputSpec(folder / "records"), shuffle_seed=1)
     return {"shards": str(folder / "shards" / "shard-*.tar"), "records": str(folder / "records")}
 
 
