@@ -411,7 +411,7 @@ class Scorer:
             fmr=fmr,
             threshold=match.similarity,
             fnmr=errors.fnmr,
-            fnmr_ci95=errors.ci95,
+            fnmr_ci95=None if errors.ci95 is None else [*errors.ci95],
             min_quality=limit,
             model_sha256=recognizer.sha256,
         )
