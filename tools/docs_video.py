@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import facerts
-from facerts.clips.annotated import DrawnTrack, draw_tracks
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.images import encode_jpeg
 from facerts.images.align import TEMPLATE
+from facerts.scoring.annotated_video import DrawnTrack, draw_tracks
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import open_frames
 
@@ -116,17 +116,15 @@ def figure(width: int) -> NDArray[np.uint8]:
     scorer.detector = detector
     source = open_frames(frames)
     boxes = {}
-    with scorer.track(source, TrackOptions(fps=FPS), min_quality=MIN_QUALITY) as run:
-        for number, frame in enumerate(run.frames()):
-            boxes[number] = [
-                (part, face.row.box, face.row.percentile)
-                for part, face in zip(frame.parts, frame.faces, strict=True)
-            ]
-        tracks = {
-            part: DrawnTrack(track.number, not track.too_poor)
-            for track in run.finish()
-            for part in track.parts
-        }
+    run = scorer.track(source, TrackOptions(fps=FPS), min_quality=MIN_QUALITY)
+    for number, frame in enumerate(run.frames()):
+        boxes[number] = [
+            (part, face.row.box, face.row.percentile)
+            for part, face in zip(frame.parts, frame.faces, strict=True)
+        ]
+    tracks = {
+        part: DrawnTrack(track.number, not track.too_poor) for track in run.finish() for part in track.parts
+    }
     return draw_tracks(frames[SHOWN], boxes[SHOWN], tracks)
 
 

@@ -23,7 +23,7 @@ FLOORS = [
     {"web"},
     {"losses"},
     {"nn"},
-    {"clips", "people"},
+    {"people"},
     {"calibration", "galleries"},
     {"curation", "evaluation", "scoring"},
     {"export"},

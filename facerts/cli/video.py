@@ -14,7 +14,7 @@ from facerts.cli.shared_options import Json, ScorerOptions
 from facerts.io.progress import duration, progress_bar
 
 if TYPE_CHECKING:
-    from facerts.clips import TrackSearch
+    from facerts.galleries import TrackSearch
     from facerts.scoring import Scorer
 
 # The columns of the table of tracks.
@@ -86,7 +86,7 @@ def video(
         table: Format of the tables.
         resume: Continue an interrupted run with the first clip that was not done.
     """
-    from facerts.clips import VideoJob, VideoTask, run_videos, video_paths
+    from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_paths
     from facerts.scoring.video_tracks import TrackOptions
 
     scorer = options.open()
@@ -138,8 +138,7 @@ def video(
 
 def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
     """A gallery of this model, as it is now."""
-    from facerts.clips import TrackSearch
-    from facerts.galleries import Gallery
+    from facerts.galleries import Gallery, TrackSearch
 
     gallery = Gallery(Gallery(place).read())
     gallery.check_model(scorer)

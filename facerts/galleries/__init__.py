@@ -3,7 +3,7 @@
 from facerts.galleries.check import Finding, Limits, Listed, Reason, check_images, read_findings
 from facerts.galleries.enroll import Rejected
 from facerts.galleries.enrollments import BestImage, Enrollments, best_images, copy_images
-from facerts.galleries.gallery import Decision, Enrolled, Gallery, Match, Removed
+from facerts.galleries.gallery import Decision, Enrolled, Gallery, Match, Removed, TrackSearch
 from facerts.galleries.store import GallerySummary
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Reason",
     "Rejected",
     "Removed",
+    "TrackSearch",
     "best_images",
     "check_images",
     "copy_images",

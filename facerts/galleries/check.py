@@ -168,21 +168,30 @@ def _suspicious_images(images: Enrollments, limits: Limits) -> list[Finding]:
     rows = np.flatnonzero(poor | unlike)
     person, cosine = images.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
     return [
-        Finding(
-            str(images.person[row]),
-            str(images.path[row]),
+        _finding(
+            images,
+            row,
             Reason.NOT_A_FACE if no_face[row] else Reason.POOR if poor[row] else Reason.ANOTHER_PERSON,
-            _four_digits(alarms[row]),
-            number_or_none(own[row]),
-            str(images.people[other]) if several else None,
-            number_or_none(other_cosine) if several else None,
-            None,
-            number_or_none(images.quality[row]),
-            number_or_none(images.percentile[row]),
-            images.reasons_of(row),
+            own[row],
+            false_alarms=_four_digits(alarms[row]),
+            other_person=str(images.people[other]) if several else None,
+            other_cosine=number_or_none(other_cosine) if several else None,
         )
         for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True)
     ]
+
+
+def _finding(images: Enrollments, row: int, reason: Reason, own_cosine: float, **others: Any) -> Finding:
+    return Finding(
+        str(images.person[row]),
+        str(images.path[row]),
+        reason,
+        own_cosine=number_or_none(own_cosine),
+        quality=number_or_none(images.quality[row]),
+        percentile=number_or_none(images.percentile[row]),
+        reasons=images.reasons_of(row),
+        **others,
+    )
 
 
 def _four_digits(share: float) -> float:
@@ -278,18 +287,15 @@ def _same_image(images: Enrollments, minimum: float) -> list[Finding]:
     # The less like its person is to be removed; an only image has nothing to be like.
     order = np.argsort(-np.nan_to_num(own, nan=-1.0), kind="stable")
     return [
-        Finding(
-            str(images.person[gone]),
-            str(images.path[gone]),
+        _finding(
+            images,
+            gone,
             Reason.SAME_IMAGE,
-            0.0,
-            number_or_none(own[gone]),
-            str(images.person[kept]),
-            number_or_none(cosine),
-            str(images.path[kept]),
-            number_or_none(images.quality[gone]),
-            number_or_none(images.percentile[gone]),
-            images.reasons_of(gone),
+            own[gone],
+            false_alarms=0.0,
+            other_person=str(images.person[kept]),
+            other_cosine=number_or_none(cosine),
+            other_path=str(images.path[kept]),
         )
         for kept, gone, cosine in _alike(images.embedding, order, minimum, "comparing images")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from facerts.scoring.face import Face
 from facerts.scoring.inputs import Color
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
+from facerts.scoring.track import Track
 
 SCHEMES = ("postgresql:", "postgres:")
 
@@ -319,6 +321,31 @@ class Gallery:
             reason for each in new.reasons.tolist() for reason in each.split(SEPARATOR) if reason
         )
         return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
+
+
+@dataclass(frozen=True)
+class TrackSearch:
+    """A gallery in memory, in which the person of each track of a video is searched for.
+
+    Attributes:
+        fpir: share of searches for people who are not in the gallery that may find somebody.
+    """
+
+    gallery: Gallery
+    fpir: float = 0.01
+
+    def columns(self, track: Track) -> dict[str, Any]:
+        """What the row of a track says of its person."""
+        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
+        found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}
+        return {"decision": match.decision.value, "fpir": self.fpir, **found}
+
+    def settings(self) -> list[Any]:
+        """What tells this search from others, as JSON values."""
+        enrolled = self.gallery.read()
+        digest = hashlib.sha256(np.ascontiguousarray(enrolled.templates).tobytes())
+        digest.update("\0".join(enrolled.people.tolist()).encode("utf-8", "surrogatepass"))
+        return [digest.hexdigest(), self.fpir]
 
 
 def _match_of(face: Face, candidates: Sequence[tuple[str, float]], threshold: float) -> Match:

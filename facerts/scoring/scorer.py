@@ -271,10 +271,10 @@ class Scorer:
         source = open_frames(video, color=color, limits=limits, reconnect=reconnect)
         source.report = source.report if report is None else report
         options = TrackOptions(fps, best, min_faces, join, join_seconds)
-        with self.track(source, options, min_quality=min_quality, keep=keep) as tracks:
-            for frame in tracks.frames():
-                yield from frame.tracks
-            yield from tracks.finish()
+        tracks = self.track(source, options, min_quality=min_quality, keep=keep)
+        for frame in tracks.frames():
+            yield from frame.tracks
+        yield from tracks.finish()
 
     def track(
         self,
@@ -411,7 +411,7 @@ class Scorer:
             fmr=fmr,
             threshold=match.similarity,
             fnmr=errors.fnmr,
-            fnmr_ci95=errors.ci95,
+            fnmr_ci95=None if errors.ci95 is None else [*errors.ci95],
             min_quality=limit,
             model_sha256=recognizer.sha256,
         )

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, fields, replace
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.images import CROP_SIZE
-from facerts.io.files import writing
+from facerts.images import decode, encode_png
 from facerts.io.progress import duration as in_words_of_time
 from facerts.metrics.pooling import face_weights
 from facerts.scoring.face import Face, Pose
@@ -26,8 +21,6 @@ Floats = NDArray[np.float64]
 MIN_SECONDS = 2.0
 MIN_DEGREES = 15.0
 FRONTAL = Pose(0, 0, 0)
-# Of a crop, in bytes.
-SIZE = CROP_SIZE * CROP_SIZE * 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +187,7 @@ class TrackBuilder:
         for shot in other.shots:
             add_shot(self.shots, shot, most)
 
-    def as_track(self, path: str, number: int, store: CropStore, model_sha256: str) -> Track:
+    def as_track(self, path: str, number: int, model_sha256: str) -> Track:
         """The finished track."""
         template = self.poor_sum if self.too_poor else self.good_sum
         best = self.top if self.too_poor else self.shots[0].face.row
@@ -206,7 +199,7 @@ class TrackBuilder:
             spans=tuple(self.spans[part] for part in parts),
             faces=self.faces,
             poor_faces=self.poor_faces,
-            best=tuple(store.shot(shot) for shot in self.shots),
+            best=tuple(shot.as_shot() for shot in self.shots),
             template=np.asarray(template / max(float(np.linalg.norm(template)), 1e-12), dtype=np.float32),
             percentile=best.percentile,
             quality=best.quality,
@@ -255,11 +248,11 @@ class Shot(Face):
 
 @dataclass(eq=False)
 class HeldShot:
-    """A shot while its track is followed; its crop may be in a ``CropStore``, under the number ``stored``."""
+    """A shot while its track is followed; afterwards its crop waits as PNG, as a long video has many tracks."""
 
     time: float
     face: Face
-    stored: int | None = None
+    png: bytes | None = None
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -274,45 +267,18 @@ class HeldShot:
         turned = np.subtract(self.face.pose or FRONTAL, other.face.pose or FRONTAL)[:2]
         return bool(np.abs(turned).max() < MIN_DEGREES)
 
+    def compress(self) -> None:
+        """Keep the crop as PNG."""
+        assert self.face.crop is not None
+        self.png = encode_png(self.face.crop)
+        self.face = replace(self.face, crop=None)
 
-class CropStore:
-    """The crops of shots, in a temporary file rather than in memory."""
-
-    def __init__(self) -> None:
-        with self._writing():
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        self._unused = count()
-        self._free: list[int] = []
-
-    def close(self) -> None:
-        """Delete the file."""
-        # Of a write that failed it tries the rest again.
-        with suppress(OSError):
-            self._file.close()
-
-    def put(self, shot: HeldShot) -> None:
-        """Store the crop of a shot; its place is used again when nobody knows the shot any more."""
-        crop = shot.face.crop
-        assert crop is not None
-        number = self._free.pop() if self._free else next(self._unused)
-        with self._writing():
-            self._file.seek(number * SIZE)
-            self._file.write(crop.tobytes())
-            self._file.flush()
-        shot.face, shot.stored = replace(shot.face, crop=None), number
-        weakref.finalize(shot, self._free.append, number)
-
-    def _writing(self) -> AbstractContextManager[None]:
-        return writing(tempfile.gettempdir(), advice="free up space or set TMPDIR to another folder")
-
-    def shot(self, held: HeldShot) -> Shot:
-        """A shot with everything that is known of it."""
-        scored = held.face
-        if held.stored is not None:
-            self._file.seek(held.stored * SIZE)
-            crop = np.frombuffer(self._file.read(SIZE), dtype=np.uint8).copy()
-            scored = replace(scored, crop=crop.reshape(CROP_SIZE, CROP_SIZE, 3))
-        return Shot(**{field.name: getattr(scored, field.name) for field in fields(Face)}, time=held.time)
+    def as_shot(self) -> Shot:
+        """The shot with everything that is known of it."""
+        known = {field.name: getattr(self.face, field.name) for field in fields(Face)}
+        if self.png is not None:
+            known["crop"] = decode(self.png, where="a best shot")
+        return Shot(**known, time=self.time)
 
 
 def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from facerts.scoring.face import Face, cosine
@@ -65,7 +65,7 @@ class MatchRule:
     fmr: float | None
     threshold: float
     fnmr: float | None
-    fnmr_ci95: tuple[float, float] | None
+    fnmr_ci95: list[float] | None
     min_quality: float | None
     model_sha256: str
 
@@ -100,17 +100,7 @@ class MatchRule:
 
     def failed(self, first: str, second: str, error: str | None) -> Verification:
         """The result for two images that cannot be compared."""
-        return Verification(
-            first,
-            second,
-            error=error,
-            fmr=self.fmr,
-            threshold=self.threshold,
-            fnmr=self.fnmr,
-            fnmr_ci95=None if self.fnmr_ci95 is None else [*self.fnmr_ci95],
-            min_quality=self.min_quality,
-            model_sha256=self.model_sha256,
-        )
+        return Verification(first, second, error=error, **asdict(self))
 
     def _too_poor(self, face: Face) -> Iterator[str]:
         row = face.row

@@ -19,7 +19,7 @@ from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import RowBuilder
-from facerts.scoring.track import CropStore, Track, TrackBuilder, joined_best
+from facerts.scoring.track import Track, TrackBuilder, joined_best
 from facerts.video.frames import Frame, FrameSource
 from facerts.video.tracker import SeenBox, Tracker
 
@@ -77,7 +77,7 @@ class TrackedFrame:
 
 
 class VideoTracks:
-    """Follows the faces of one video, within a ``with`` block.
+    """Follows the faces of one video.
 
     Args:
         row_builder: scores faces; those that it rejects are poor.
@@ -130,18 +130,11 @@ class VideoTracks:
         # Two faces are not of one track if their cosine lies as far below the most permissive threshold as the
         # strictest lies above it.
         self._tracker = Tracker(max(0.0, 2 * cosines[-1] - cosines[0]) if cosines else None)
-        self._store = CropStore()
         self.time: float | None = None
         self.frame_count = self.face_count = 0
         self.followed: dict[int, TrackBuilder] = {}
         self.ended: list[TrackBuilder] = []
         self.given = self.left_out = 0
-
-    def __enter__(self) -> VideoTracks:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._store.close()
 
     def frames(self) -> Iterator[TrackedFrame]:
         """The frames that are looked at; ``finish`` gives the remaining tracks."""
@@ -181,7 +174,7 @@ class VideoTracks:
         """Put away a track that has ended, joined with those of the same person."""
         builder, longest = self.followed.pop(number), self._join_seconds
         for shot in builder.shots:
-            self._store.put(shot)
+            shot.compress()
         near = [each for each in self.ended if longest is None or builder.start - each.end <= longest]
         known = None if self._join_cosine is None else joined_best(near, builder, self._join_cosine)
         if known is None:
@@ -210,7 +203,7 @@ class VideoTracks:
                 self.left_out += 1
             else:
                 self.given += 1
-                yield builder.as_track(self._source.name, self.given, self._store, self._recognizer.sha256)
+                yield builder.as_track(self._source.name, self.given, self._recognizer.sha256)
 
 
 def video_detector(detector: FaceFinder | None) -> FaceFinder:

@@ -31,14 +31,11 @@ class _Job:
 class Batcher:
     """Runs a model on the crops of many callers in shared batches; belongs to one event loop.
 
-    Crops that find the model idle are run at once. Those that find it busy wait and share a batch when it is done: at
-    once if they fill it, otherwise after a short wait in which more may arrive.
+    Crops that find the model idle are run at once. Those that find it busy wait and share a batch when it is done.
 
     Args:
         model: crops to outputs, row by row, where a caller names no other; called in threads.
         batch_size: maximum number of crops in a batch. A caller with more gets a batch of its own.
-        wait: seconds that an idle model waits for a batch to fill up, so that callers whose crops were in the last one
-            can come back with their next.
     """
 
     def __init__(
@@ -46,19 +43,16 @@ class Batcher:
         model: Model,
         *,
         batch_size: int,
-        wait: float = 0.0,
         concurrency: int = 1,
         on_batch: Callable[[int], None] | None = None,
     ) -> None:
         self._model = model
         self._batch_size = batch_size
-        self._wait = wait
         self._concurrency = concurrency
         self._on_batch = on_batch
         self._jobs: deque[_Job] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._in_flight = 0  # crops in forward passes
-        self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="network")
 
@@ -72,8 +66,7 @@ class Batcher:
             raise RuntimeError("the batcher is closed")
         job = _Job(crops, model or self._model, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
-        if self._timer is None or self.waiting >= self._batch_size:
-            self._start()
+        self._start()
         return await job.outputs
 
     @property
@@ -91,9 +84,6 @@ class Batcher:
 
     def _start(self) -> None:
         """Start as many batches as there are crops and idle threads for."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         while len(self._running) < self._concurrency and (jobs := self._take()):
             crops = sum(len(job.crops) for job in jobs)
             self._in_flight += crops
@@ -120,10 +110,7 @@ class Batcher:
     def _ended(self, crops: int, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._in_flight -= crops
-        if self.waiting >= self._batch_size or not self._wait or self._closing:
-            self._start()
-        elif self.waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._wait, self._start)
+        self._start()
 
     async def _run_batch(self, jobs: Sequence[_Job]) -> None:
         loop = asyncio.get_running_loop()

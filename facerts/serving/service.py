@@ -84,7 +84,6 @@ class Service:
         self._batcher = Batcher(
             model,
             batch_size=model.batch_size,
-            wait=settings.batch_wait_ms / 1000,
             concurrency=model.parallel_batches,
             on_batch=metrics.batch.observe,
         )

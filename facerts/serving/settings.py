@@ -45,7 +45,6 @@ class Settings:
         queue: Maximum number of requests in progress; further requests get 503.
         timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
         header_timeout: Seconds for a request's headers to arrive.
-        batch_wait_ms: Wait this many milliseconds for a batch that is not full yet.
         allowed_hosts: Another host name or address of the service, besides loopback and the address that a request
             arrives at; may be repeated. * for any.
         allowed_origins: Another origin whose pages may send requests, e.g. https://faces.example, besides the service's
@@ -67,7 +66,6 @@ class Settings:
     queue: int = 64
     timeout: float = 30.0
     header_timeout: float = 10.0
-    batch_wait_ms: float = 0.0
     allowed_hosts: Sequence[str] = ()
     allowed_origins: Sequence[str] = ()
 
@@ -85,8 +83,6 @@ class Settings:
         for name in ("timeout", "header_timeout", "max_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise Error(f"{name} must be a number of seconds above 0, not {getattr(self, name)}")
-        if not 0 <= self.batch_wait_ms < math.inf:
-            raise Error(f"batch_wait_ms must be 0 or more milliseconds, not {self.batch_wait_ms}")
         for host in self.allowed_hosts:
             if not (_NAME.fullmatch(host) or address_of(host)):
                 raise Error(

@@ -72,13 +72,13 @@ class VideoRequests:
         looked_at = TrackOptions(options.fps, options.best, options.min_faces, max_faces=settings.max_faces)
         try:
             seconds = source.duration
-            with scorer.track(
+            run = scorer.track(
                 source, looked_at, min_quality=options.min_quality, keep=options.keep, workers=1
-            ) as run:
-                for _ in run.frames():
-                    if abandoned.is_set():
-                        raise RequestError("timeout", "nobody waits for this response any more")
-                tracks = list(run.finish())
+            )
+            for _ in run.frames():
+                if abandoned.is_set():
+                    raise RequestError("timeout", "nobody waits for this response any more")
+            tracks = list(run.finish())
         except VideoError as error:
             raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         report = source.report

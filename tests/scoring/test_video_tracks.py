@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.errors import Error, ModelError, WriteError
+from facerts.errors import Error, ModelError
 from facerts.galleries import Decision, Gallery
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring import Face, Row, Scorer, Track
-from facerts.scoring.track import CropStore, HeldShot, TrackBuilder, add_shot, joined_best
+from facerts.scoring.track import HeldShot, TrackBuilder, add_shot, joined_best
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame
@@ -33,7 +33,6 @@ from tests.color_people import (
     walk,
     write_clip,
 )
-from tests.command import no_larger_files
 
 DARK_RED = (0.31, 0, 0)
 Frames = list[tuple[float, NDArray[np.uint8]]]
@@ -182,15 +181,18 @@ def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
     people = RED, GREEN, BLUE
     source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
     sizes = []
-    with scorer.track(source, options := TrackOptions()) as tracks:
-        for frame in tracks.frames():
-            held = [shot for builder in tracks.followed.values() for shot in builder.shots]
-            held += [shot for builder in tracks.ended for shot in builder.shots]
-            sizes.append(sum(shot.face.crop is not None for shot in held))
-            assert len(frame.faces) == 1
-        assert max(sizes) <= 2 * options.best
-        assert len(tracks.ended) + len(tracks.followed) <= 4
-        assert {who(track) for track in tracks.finish()} == {"r", "g", "b"}
+    tracks = scorer.track(source, options := TrackOptions())
+    for frame in tracks.frames():
+        held = [shot for builder in tracks.followed.values() for shot in builder.shots]
+        held += [shot for builder in tracks.ended for shot in builder.shots]
+        sizes.append(sum(shot.face.crop is not None for shot in held))
+        assert len(frame.faces) == 1
+    assert max(sizes) <= 2 * options.best
+    assert len(tracks.ended) + len(tracks.followed) <= 4
+    ended = list(tracks.finish())
+    assert {who(track) for track in ended} == {"r", "g", "b"}
+    for track in ended:
+        assert {"rgb"[shot.crop[56, 56].argmax()] for shot in track.best} == {who(track)}
 
 
 def test_few_large_frames_are_in_memory() -> None:
@@ -214,33 +216,6 @@ def test_few_large_frames_are_in_memory() -> None:
     scorer.detector = lambda image: sleep(0.01) or []
     assert list(scorer.video(Large())) == []
     assert max(most) <= 2
-
-
-def test_a_store_gives_back_what_was_put_into_it_and_uses_places_again() -> None:
-    crops = np.random.default_rng(0).integers(0, 255, (4, 112, 112, 3), np.uint8)
-    held = [HeldShot(time, Face(Row("clip", face=0), crop, crop)) for time, crop in enumerate(crops)]
-    store = CropStore()
-    for shot in held[:3]:
-        store.put(shot)
-    assert all(shot.face.crop is None for shot in held[:3])
-    del held[1], shot
-    store.put(held[2])
-    assert [shot.stored for shot in held] == [0, 2, 1]
-    for shot in held:
-        assert (store.shot(shot).crop == crops[int(shot.time)]).all()
-        assert store.shot(shot).time == shot.time
-    store.close()
-
-
-def test_a_full_disk_names_the_folder_of_temporary_files() -> None:
-    crop = np.zeros((112, 112, 3), np.uint8)
-    first, second = (HeldShot(time, Face(Row("clip", face=0), crop, crop)) for time in range(2))
-    store = CropStore()
-    with no_larger_files(50_000):
-        store.put(first)
-        with pytest.raises(WriteError, match=r"cannot be written \(File too large\); .* set TMPDIR"):
-            store.put(second)
-        store.close()
 
 
 def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:

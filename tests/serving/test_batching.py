@@ -112,50 +112,21 @@ async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
     assert all(len(ran) <= 7 for ran in model.runs)
 
 
-@in_loop
-async def test_an_idle_model_runs_at_once_and_a_busy_one_takes_what_gathered() -> None:
-    model = Numbers()
-    batcher = Batcher(model, batch_size=4, wait=60.0)
-    assert numbers_of(await batcher(crops(5))) == [5]
-    tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12), crops(13), crops(14))
-    assert batcher.waiting == 5
-    model.free.set()
-    # Full, so the minute is not waited for.
-    assert [numbers_of(await task) for task in tasks[:4]] == [[1], [10], [11, 12], [13]]
-    tasks[4].cancel()
-    await batcher.close()
-    assert model.runs == [[5], [1], [10, 11, 12, 13]]
-
-
-@in_loop
-async def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
-    model = Numbers()
-    batcher = Batcher(model, batch_size=4, wait=60.0)
-    tasks = await ask_while_busy(batcher, model, crops(10))
-    model.free.set()
-    await tasks[0]
-    await asyncio.sleep(0.02)
-    assert len(model.runs) == 1, "nothing ran while it waits"
-    late = asyncio.ensure_future(batcher(crops(20, 21, 22)))
-    assert numbers_of(await late) == [20, 21, 22]
-    await batcher.close()
-    assert model.runs == [[1], [10, 20, 21, 22]]
-
-
 @pytest.mark.parametrize(
-    ("jobs", "options", "runs"),
+    ("jobs", "batch_size", "runs"),
     [
-        # The short wait ends.
-        ([[10], [11]], {"batch_size": 4, "wait": 0.01}, [[1], [10, 11]]),
+        # What gathered while the model was busy is run as far as it fits.
+        ([[10], [11, 12], [13], [14]], 4, [[1], [10, 11, 12, 13], [14]]),
         # A size of one joins nobody, and the crops of one request stay together.
-        ([[10], [11, 12, 13], [14]], {"batch_size": 1}, [[1], [10], [11, 12, 13], [14]]),
+        ([[10], [11, 12, 13], [14]], 1, [[1], [10], [11, 12, 13], [14]]),
     ],
 )
 def test_batches_are_filled_up_to_their_size(
-    jobs: list[list[int]], options: dict[str, Any], runs: list[list[int]]
+    jobs: list[list[int]], batch_size: int, runs: list[list[int]]
 ) -> None:
     model, sizes = Numbers(), list[int]()
-    assert answers(model, *(crops(*job) for job in jobs), **options, on_batch=sizes.append) == [[1], *jobs]
+    found = answers(model, *(crops(*job) for job in jobs), batch_size=batch_size, on_batch=sizes.append)
+    assert found == [[1], *jobs]
     assert model.runs == runs
     assert sizes == [len(batch) for batch in runs]
 
@@ -224,7 +195,7 @@ async def test_as_many_runs_as_were_asked_for_share_what_waits(
 @in_loop
 async def test_closing_answers_who_waits_and_takes_no_more() -> None:
     model = Numbers()
-    batcher = Batcher(model, batch_size=2, wait=60.0)
+    batcher = Batcher(model, batch_size=2)
     tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
     closing = asyncio.ensure_future(batcher.close())
     await asyncio.sleep(0)

@@ -296,7 +296,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("max_bytes", "max_pixels", "max_faces", "max_images", "queue"), (0,)),
     **dict.fromkeys(("timeout", "header_timeout"), (float("nan"), float("inf"), 0)),
     "fpir": (0, -0.1, 1, 1e-20, float("nan")),
-    "batch_wait_ms": (-1.0,),
     "token": ("", "a b", "ü", "a\n"),
     "allowed_hosts": (("",), ("http://a",), ("a:80",), ("1.2.3.4:80",), ("a/b",), ("me@a",), ("[::1]:80",)),
     "allowed_origins": (("",), ("a",), ("a:80",), ("https://",), ("https://a/",), ("null",)),

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.clips.annotated import write_video
 from facerts.errors import VideoError, VideoLimitError, WriteError
+from facerts.scoring.annotated_video import write_video
 from facerts.video import VideoLimits, open_frames
 from facerts.video.frames import Frame, FrameSampler, clock
 from facerts.video.video_file import FrameClock, upright

@@ -14,8 +14,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from facerts.clips import annotated
 from facerts.errors import VideoLimitError
+from facerts.scoring import annotated_video
 from facerts.video import VideoLimits, open_frames, video_file
 from facerts.video.frames import Frame
 from facerts.video.video_file import CONTAINERS, FILE_PROTOCOLS, open_container, video_stream
@@ -126,7 +126,7 @@ def test_no_written_frame_waits_for_a_later_one(tmp_path: Path, monkeypatch: pyt
             self.real.mux(written)
 
     known = SimpleNamespace(open=Counted, codecs_available=av.codecs_available, VideoFrame=av.VideoFrame)
-    monkeypatch.setattr(annotated, "import_av", lambda: known)
-    annotated.write_video(tmp_path / "clip.mp4", (Frame(time, pixels) for time, pixels in walk(1)))
+    monkeypatch.setattr(annotated_video, "import_av", lambda: known)
+    annotated_video.write_video(tmp_path / "clip.mp4", (Frame(time, pixels) for time, pixels in walk(1)))
     assert packets == [1] * 25 + [0]
     assert len(list(open_frames(tmp_path / "clip.mp4").frames(1000))) == 25

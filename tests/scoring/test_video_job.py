@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.clips import TrackSearch, VideoJob, VideoTask, run_videos, video_paths
-from facerts.clips.annotated import BoxLog, DrawnTrack, draw_tracks
 from facerts.errors import DataError, Error
-from facerts.galleries import Gallery
+from facerts.galleries import Gallery, TrackSearch
 from facerts.scoring import Face, Row, Scorer
 from facerts.scoring.annotate import ACCEPTED, REJECTED
+from facerts.scoring.annotated_video import BoxLog, DrawnTrack, draw_tracks
 from facerts.scoring.sinks import from_cell
+from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_paths
 from facerts.scoring.video_tracks import TrackedFrame
 from tests.color_people import RED, color_gallery, color_scorer, draw, walk, write_clip
 from tests.command import refused, run

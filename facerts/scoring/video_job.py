@@ -6,25 +6,23 @@ the best shots in ``crops/``. Until all clips are done, ``unfinished/`` keeps th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 
-from facerts.clips.annotated import BoxLog, DrawnTrack, write_annotated
 from facerts.errors import DataError, Error, VideoError
-from facerts.galleries import Decision, Gallery
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
 from facerts.io.files import atomic_write, read_file, refuse_link, remove_unfinished, sync_names
 from facerts.io.job import FileState, Job, file_state
+from facerts.scoring.annotated_video import BoxLog, DrawnTrack, write_annotated
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
@@ -106,22 +104,14 @@ class TrackRow:
     model_sha256: str = ""
 
 
-@dataclass(frozen=True)
-class TrackSearch:
-    """A gallery in memory, in which the person of each track is searched for.
+class PersonSearch(Protocol):
+    """Where the person of each track is searched for, see ``facerts.galleries.TrackSearch``."""
 
-    Attributes:
-        fpir: share of searches for people who are not in the gallery that may find somebody.
-    """
-
-    gallery: Gallery
-    fpir: float = 0.01
-
-    def columns(self, track: Track) -> dict[str, Any]:
+    def columns(self, track: Track) -> Mapping[str, Any]:
         """What the row of a track says of its person."""
-        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
-        found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}
-        return {"decision": match.decision.value, "fpir": self.fpir, **found}
+
+    def settings(self) -> list[Any]:
+        """Everything that it depends on, as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -140,21 +130,15 @@ class VideoTask:
     seconds: float | None = None
     reconnect: float = 60.0
     annotate: Path | None = None
-    search: TrackSearch | None = None
+    search: PersonSearch | None = None
 
     def settings(self) -> dict[str, Any]:
         """Everything that results depend on besides the clips and the model, as JSON values."""
-        gallery = None
-        if self.search is not None:
-            enrolled = self.search.gallery.read()
-            digest = hashlib.sha256(np.ascontiguousarray(enrolled.templates).tobytes())
-            digest.update("\0".join(enrolled.people.tolist()).encode("utf-8", "surrogatepass"))
-            gallery = [digest.hexdigest(), self.search.fpir]
         return {
             **asdict(self.options),
             **{name: getattr(self, name) for name in ("min_quality", "keep", "seconds", "reconnect")},
             "annotate": None if self.annotate is None else str(self.annotate),
-            "gallery": gallery,
+            "gallery": None if self.search is None else self.search.settings(),
         }
 
 
@@ -322,25 +306,25 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
         row = _track_row(track, shown, job.save_crops(number, track), found)
         rows.append(row)
         templates.append(track.template.tolist())
-        person = row.person if row.decision == Decision.MATCH.value else None
+        person = row.person if row.decision == "match" else None
         drawn.update(dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person)))
 
-    with scorer.track(source, task.options, min_quality=task.min_quality, keep=task.keep) as tracks:
-        # Ctrl-C ends a source that has no end of its own.
-        with suppress(KeyboardInterrupt) if source.live else nullcontext():
-            try:
-                for frame in tracks.frames():
-                    if task.annotate is not None:
-                        log.add(frame)
-                    for track in frame.tracks:
-                        add(track)
-                    advance(number, frame.time, seconds)
-                    if task.seconds is not None and frame.time >= task.seconds:
-                        break
-            except VideoError as problem:
-                stopped = storable(str(problem))
-        for track in tracks.finish():
-            add(track)
+    tracks = scorer.track(source, task.options, min_quality=task.min_quality, keep=task.keep)
+    # Ctrl-C ends a source that has no end of its own.
+    with suppress(KeyboardInterrupt) if source.live else nullcontext():
+        try:
+            for frame in tracks.frames():
+                if task.annotate is not None:
+                    log.add(frame)
+                for track in frame.tracks:
+                    add(track)
+                advance(number, frame.time, seconds)
+                if task.seconds is not None and frame.time >= task.seconds:
+                    break
+        except VideoError as problem:
+            stopped = storable(str(problem))
+    for track in tracks.finish():
+        add(track)
     report = source.report
     if stopped is None and report.problem is not None:
         stopped = f"{shown}: {report.problem}"
