@@ -21,7 +21,7 @@ from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
 from facerts.training.head_comparison import HeadComparison, MeasuredArea, measure_head
-from facerts.training.posthoc import posthoc_quality
+from facerts.training import posthoc
 from facerts.training.posthoc_features import features_of
 from tests.command import run as run_command
 from tests.foreign import write_description, write_embedder
@@ -152,7 +152,7 @@ def test_the_command_says_which_is_better(
     faces = Path(shutil.copytree(faces, tmp_path / "faces"))
     for person in range(PEOPLE):
         (faces / f"{person:02d}" / "2.png").write_bytes(encode_png(draw_face(100 + person, 0)))
-    monkeypatch.setattr(posthoc_quality, "find_shipped", lambda name: shipped)
+    monkeypatch.setattr(posthoc, "find_shipped", lambda name: shipped)
     common = ("posthoc", "rts", "--model", embedder, "--data", faces, "train.epochs=1", "train.batch_size=16")
     many = ("train.holdout=0.85", "--out", tmp_path / "scored.onnx")
     assert run_command(*common, *many, "--json") == 0
@@ -174,7 +174,7 @@ def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
     def advice(*answers: str) -> str:
         comparisons: Any = tuple(SimpleNamespace(better=answer) for answer in answers)
         nothing: Any = None
-        return posthoc_quality.GraftResult(nothing, nothing, nothing, Path(), comparisons).advice
+        return posthoc.GraftResult(nothing, nothing, nothing, Path(), comparisons).advice
 
     assert advice("yes", "yes") == ""
     for answers in (("yes", "no"), ("unclear", "yes"), ("yes", "not measured")):

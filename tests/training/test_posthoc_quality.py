@@ -21,7 +21,8 @@ from facerts.cli.app import build_app
 from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
-from facerts.training.posthoc import GraftResult, HeadSettings, add_quality, posthoc_quality
+from facerts.training import posthoc
+from facerts.training.posthoc import GraftResult, HeadSettings, add_quality
 from facerts.training.posthoc_features import Views
 from tests.foreign import SIZE, write_description, write_embedder
 
@@ -246,8 +247,8 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
         quality.heads.mean -= 0.1
         return names
 
-    original = posthoc_quality.graft
-    monkeypatch.setattr(posthoc_quality, "graft", wrong)
+    original = posthoc.graft
+    monkeypatch.setattr(posthoc, "graft", wrong)
     with pytest.raises(ModelError, match="no file was written"):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.features"]
