@@ -37,8 +37,8 @@ from bench import alternate, machine, parser_of, peak_mib, ratios, spread, write
 from facerts.datasets import open_images
 from facerts.detection import open_detector
 from facerts.embedding import OnnxQuality, load_embedder
+from facerts.embedding.embedding_only import keep_embedding
 from facerts.embedding.onnx_embedder import to_input
-from facerts.export.embedding_only import keep_embedding
 from facerts.hub.find import default_quality, find_model
 from facerts.images import read
 from facerts.images.align import align

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.cli.ending import ending
 from facerts.datasets.synthetic import draw_face
-from facerts.export.embedding_only import keep_embedding
+from facerts.embedding.embedding_only import keep_embedding
 from facerts.hub.find import find_model
 from facerts.images import CROP_SIZE, encode_jpeg, encode_png, read
 from facerts.images.align import TEMPLATE, align, similarity_transform

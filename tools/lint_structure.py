@@ -26,7 +26,6 @@ FLOORS = [
     {"people"},
     {"calibration", "galleries"},
     {"curation", "evaluation", "scoring"},
-    {"export"},
     {"embedding"},
     {"benchmarks", "detection", "video"},
     {"datasets", "hub"},

@@ -58,7 +58,7 @@ def export(
                 f"{run} is an ONNX model, which can only be exported with --embedding-only and no other options; use "
                 "the training run that it comes from"
             )
-        from facerts.export.embedding_only import keep_embedding
+        from facerts.embedding.embedding_only import keep_embedding
 
         parity = keep_embedding(model, out)
         result = {

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, OpenDetector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.embedding.parity import Tolerance, check_crops, measure_parity
 from facerts.errors import ModelError
-from facerts.export.parity import Tolerance, check_crops, measure_parity
 from facerts.hub.find import find_or_pull
 from facerts.io.progress import progress_bar
 from facerts.onnx.providers import CPU, PROVIDERS, MeasuredProvider

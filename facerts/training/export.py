@@ -20,10 +20,9 @@ from facerts.datasets import Joined, Source, open_source
 from facerts.datasets.sampler import hold_out_identities
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
+from facerts.embedding.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean
 from facerts.evaluation.while_training import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
-from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
-from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.losses import FaceLoss
@@ -34,6 +33,7 @@ from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import Origin, ScoringNetwork, TrainedNetwork
 from facerts.training.init_weights import PretrainedNetwork, open_network
+from facerts.training.quantize import quantize, store_weights_as_float16
 from facerts.training.validation import heldout_paths
 from facerts.version import __version__
 
@@ -103,7 +103,7 @@ def export_run(
         run: folder of the run, checkpoint, or file of published weights (``facerts.nn.arcface_torch``).
         out: path of the .onnx file; written only if it passes the parity check.
         precision: "fp32"; "fp16", with weights stored in 16 bits; or "int8", with convolutions in 8 bits. See
-            ``facerts.export.quantize``.
+            ``facerts.training.quantize``.
         embedding_only: export a single output, so that the ArcFace loaders of other packages accept the file.
         averaged: export the moving average of the weights if the run kept one (``optim.average``), else the weights of
             the last step.

@@ -1,6 +1,6 @@
 """Grafts quality heads onto the graph of an existing embedder: one ONNX file with the outputs of both.
 
-The heads are trained here; ``export.join_quality`` joins the embedder with the quality of another model instead.
+The heads are trained here; ``calibration.graft`` joins the embedder with the quality of another model instead.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import ModelError
-from facerts.export.merge_graphs import append, same_opset, tensor_names, unused
 from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description
+from facerts.onnx.merge_graphs import append, same_opset, tensor_names, unused
 from facerts.training.export import write_module
 from facerts.training.posthoc_features import TAP, Features
 from facerts.training.train_heads import TrainedHeads

@@ -17,8 +17,8 @@ from facerts.datasets import Source, Subset
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
+from facerts.embedding.parity import Parity, check_crops, compare_outputs
 from facerts.errors import Error, MissingExtraError, ModelError, did_you_mean, problems_text
-from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder

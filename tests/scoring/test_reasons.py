@@ -10,10 +10,10 @@ import pytest
 import skimage.data
 
 import facerts
+from facerts.calibration.graft import graft_quality
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs, load_embedder
-from facerts.export.join_quality import join_quality
 from facerts.images import fit_crop
 from facerts.images.align import TEMPLATE, align
 from facerts.images.changes import apply_change
@@ -166,7 +166,7 @@ def test_a_face_may_be_covered_and_a_non_face_is_not_said_to_be() -> None:
 def test_the_models_that_ship_know_what_is_not_a_face(name: str, tmp_path: Path) -> None:
     """Joined with a recognizer, and calibrated; a network that is exported again needs eval/reasons.py --fit."""
     path = tmp_path / "joined.onnx"
-    join_quality(write_model(tmp_path / "theirs.onnx"), name, path)
+    graft_quality(write_model(tmp_path / "theirs.onnx"), name, path)
     calibrated = tmp_path / "calibrated.onnx"
     embedder = load_embedder(path)
     store_description(path, embedder.description.model_copy(update={"terms": "changed"}), calibrated)

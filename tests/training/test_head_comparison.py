@@ -20,8 +20,8 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
-from facerts.training.head_comparison import HeadComparison, MeasuredArea, measure_head
 from facerts.training import posthoc
+from facerts.training.head_comparison import HeadComparison, MeasuredArea, measure_head
 from facerts.training.posthoc_features import features_of
 from tests.command import run as run_command
 from tests.foreign import write_description, write_embedder

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 import facerts
+from facerts.calibration import graft
+from facerts.calibration.graft import graft_quality
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import Error, ModelError
-from facerts.export import join_quality as join_module
-from facerts.export.crop_nodes import prepend_preprocessing
-from facerts.export.join_quality import join_quality
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import InputSpec
+from facerts.onnx.crop_nodes import prepend_preprocessing
+from tests.embedding.test_embedding_only import CALIBRATED, outputs
 from tests.embedding.test_onnx_embedder import IMAGENET
-from tests.export.test_embedding_only import CALIBRATED, outputs
 from tests.foreign import (
     quality_description,
     slow_embedding,
@@ -72,7 +72,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
 ) -> None:
     model = write_description(write_embedder(tmp_path / "theirs.onnx", **embedder), **description)
     quality = quality_model(tmp_path, size)
-    joined = join_quality(model, quality, tmp_path / "joined.onnx")
+    joined = graft_quality(model, quality, tmp_path / "joined.onnx")
     assert (joined.parity.quality_error, joined.parity.crops) == (0, 32)
     got = load_embedder(tmp_path / "joined.onnx")(crops)
     raw = slow_embedding(crops, **oracle)
@@ -109,7 +109,7 @@ def test_the_description_states_both_sources(theirs: Path, tmp_path: Path) -> No
     quality = write_model(
         tmp_path / "ours.onnx", polarity="lower_is_better", training_data="drawn", **CALIBRATED
     )
-    join_quality(theirs, quality, tmp_path / "new" / "joined.onnx")
+    graft_quality(theirs, quality, tmp_path / "new" / "joined.onnx")
     joined, recognizer = load_embedder(tmp_path / "new" / "joined.onnx"), load_embedder(theirs)
     description = joined.description
     assert joined.name == "joined"
@@ -140,7 +140,7 @@ def test_match_thresholds_are_the_recognizers_own(tmp_path: Path) -> None:
     own = CALIBRATED["thresholds"] | {"0.5": {"quality": 9.0, "data_sha256": "0" * 64}}
     theirs = write_model(tmp_path / "theirs.onnx", calibration=calibration, thresholds=own)
     ours = write_model(tmp_path / "ours.onnx", **CALIBRATED)
-    description = join_quality(theirs, ours, tmp_path / "joined.onnx").description
+    description = graft_quality(theirs, ours, tmp_path / "joined.onnx").description
     assert list(description.thresholds) == ["0.95"]
     assert description.calibration is not None
     assert description.calibration.matching is not None
@@ -153,8 +153,8 @@ def test_match_thresholds_are_the_recognizers_own(tmp_path: Path) -> None:
 def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path: Path, crops: Crops) -> None:
     theirs = write_model(tmp_path / "theirs.onnx", terms="ask")
     once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
-    join_quality(theirs, quality_model(tmp_path), once)
-    join_quality(once, theirs, twice)
+    graft_quality(theirs, quality_model(tmp_path), once)
+    graft_quality(once, theirs, twice)
     session = onnxruntime.InferenceSession(str(twice), providers=["CPUExecutionProvider"])
     assert [tensor.name for tensor in session.get_inputs()] == ["face"]
     assert outputs(twice) == ["vector", "bright", "quality", "posthoc_quality"]
@@ -167,7 +167,7 @@ def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path
 def test_the_shipped_quality_without_its_embedding(theirs: Path, tmp_path: Path, crops: Crops) -> None:
     """Of a model without a probe for non-faces, which may need the embedding."""
     shipped = find_shipped("facerts-small-noteacher")
-    join_quality(theirs, "facerts-small-noteacher", tmp_path / "joined.onnx")
+    graft_quality(theirs, "facerts-small-noteacher", tmp_path / "joined.onnx")
     got = load_embedder(tmp_path / "joined.onnx")(crops)
     expected = load_embedder(shipped)(crops)
     np.testing.assert_array_equal(got.quality, expected.quality)
@@ -184,7 +184,7 @@ def test_the_norm_can_be_the_quality(normalized: bool, theirs: Path, tmp_path: P
     quality = write_embedder(tmp_path / "ours.onnx", quality=True, seed=5)
     changes = {"normalize_embedding": False, "outputs": {"embedding": "vector", "norm": "bright"}}
     write_description(quality, **(changes if normalized else {}))
-    join_quality(theirs, quality, tmp_path / "joined.onnx")
+    graft_quality(theirs, quality, tmp_path / "joined.onnx")
     got = load_embedder(tmp_path / "joined.onnx")(crops)
     np.testing.assert_allclose(got.quality, load_embedder(quality)(crops).norm, rtol=1e-6)
 
@@ -212,7 +212,7 @@ def test_a_recognizer_may_be_built_in_other_ways(
     change: Callable[[onnx.ModelProto], onnx.ModelProto], theirs: Path, tmp_path: Path, crops: Crops
 ) -> None:
     onnx.save(change(onnx.load(str(theirs))), str(theirs))
-    join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
+    graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
     got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
     np.testing.assert_array_equal(got.embedding, before.embedding)
     np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
@@ -221,9 +221,9 @@ def test_a_recognizer_may_be_built_in_other_ways(
 def test_errors_about_the_new_file_name_it(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(join_module, "append", lambda *_: {"quality": "missing"})
+    monkeypatch.setattr(graft, "append", lambda *_: {"quality": "missing"})
     with pytest.raises(ModelError, match=f"^{tmp_path}/joined.onnx: no output 'missing'"):
-        join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
+        graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
 
 
 def fixed_batch(quality: Path, batch: int) -> None:
@@ -239,7 +239,7 @@ def fixed_batch(quality: Path, batch: int) -> None:
 def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs: Path, tmp_path: Path, crops: Crops) -> None:
     quality = quality_model(tmp_path)
     fixed_batch(quality, 2)
-    assert join_quality(theirs, quality, tmp_path / "joined.onnx").description.input.batch == 2
+    assert graft_quality(theirs, quality, tmp_path / "joined.onnx").description.input.batch == 2
     got = load_embedder(tmp_path / "joined.onnx")(crops[:5])
     np.testing.assert_allclose(got.quality, slow_quality(crops[:5], 96), atol=2e-4)
 
@@ -250,22 +250,22 @@ def test_a_file_with_another_quality_is_not_written(
     def wrong(graph: onnx.GraphProto, ours: InputSpec, theirs: InputSpec) -> str:
         return prepend_preprocessing(graph, ours.model_copy(update={"color": theirs.color}), theirs)
 
-    monkeypatch.setattr(join_module, "prepend_preprocessing", wrong)
+    monkeypatch.setattr(graft, "prepend_preprocessing", wrong)
     with pytest.raises(ModelError, match=r"theirs with the quality of quality: .*no file was written"):
-        join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
+        graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
     assert not (tmp_path / "joined.onnx").exists()
 
 
 def test_what_cannot_be_joined_is_refused(theirs: Path, tmp_path: Path) -> None:
     without = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match=r"plain\.onnx: the model has no quality"):
-        join_quality(theirs, without, tmp_path / "joined.onnx")
+        graft_quality(theirs, without, tmp_path / "joined.onnx")
     with pytest.raises(Error, match=r"theirs\.onnx: it is one of the two models"):
-        join_quality(theirs, quality_model(tmp_path), theirs)
+        graft_quality(theirs, quality_model(tmp_path), theirs)
     with pytest.raises(Error, match=r"joined\.bin: a joined model is written as \.onnx"):
-        join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.bin")
+        graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.bin")
     fours = write_description(write_embedder(tmp_path / "fours.onnx", batch=4), input_batch=4)
     fixed_batch(quality_model(tmp_path), 2)
     with pytest.raises(ModelError, match=r"fours takes batches of 4 crops and quality batches of 2"):
-        join_quality(fours, tmp_path / "quality.onnx", tmp_path / "joined.onnx")
+        graft_quality(fours, tmp_path / "quality.onnx", tmp_path / "joined.onnx")
     assert not (tmp_path / "joined.onnx").exists()

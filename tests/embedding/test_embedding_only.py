@@ -16,10 +16,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from facerts.embedding import load_embedder
+from facerts.embedding import embedding_only, load_embedder
+from facerts.embedding.embedding_only import keep_embedding
 from facerts.errors import Error, ModelError
-from facerts.export import embedding_only
-from facerts.export.embedding_only import keep_embedding
 from tests.command import run
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 from tests.shipped import write_model

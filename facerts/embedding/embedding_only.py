@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding.parity import Parity, check_crops, compare_outputs
 from facerts.errors import Error, ModelError
-from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.io.files import scratch_folder
 from facerts.onnx.contract import Description, InputSpec, store_description
 from facerts.onnx.graph_edit import keep_outputs, load_graph

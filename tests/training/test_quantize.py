@@ -16,13 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.onnx_embedder import to_input
+from facerts.embedding.parity import Parity, compare_outputs
 from facerts.errors import DataError, ModelError
-from facerts.export.parity import Parity, compare_outputs
-from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.onnx.contract import InputSpec
 from facerts.training import export as export_module
 from facerts.training.checkpoint import load_network
 from facerts.training.export import TOLERANCES, check_parity, export_run
+from facerts.training.quantize import quantize, store_weights_as_float16
 from tests.command import printed_json
 from tests.foreign import write_embedder
 

@@ -1,1 +1,0 @@
-"""Convert ONNX files to other ONNX files, without PyTorch."""
