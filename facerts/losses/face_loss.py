@@ -30,6 +30,8 @@ from facerts.nn.device import to_device
 from facerts.nn.twin_heads import FeatureHead, HeadSpec
 
 Outputs = Mapping[str, Tensor]
+# As PyTorch's optimizers take them.
+ParameterGroups = list[dict[str, Any]]
 # Standard normal draws ``(B, count)``, the same for an image in a step whatever else the batch holds.
 Noise = Callable[[int], Tensor]
 
@@ -151,7 +153,7 @@ class FaceLoss(nn.Module, ABC):
         """Whether it can be trained on a frozen network: it has a head, or ``score`` reads parameters of its own."""
         return bool(self.heads()) or any(parameter.requires_grad for parameter in self.state.parameters())
 
-    def parameter_groups(self, network: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, network: nn.Module) -> ParameterGroups:
         """Parameter groups of a network and this loss for an optimizer; by default one with all that is trainable.
 
         A group may set ``lr_scale``, a factor on the scheduled learning rate, and its own ``weight_decay``.

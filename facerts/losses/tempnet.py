@@ -54,7 +54,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.losses.face_loss import FaceLoss, LossValue, NonNegative, Outputs, Positive, settings
+from facerts.losses.face_loss import (
+    FaceLoss,
+    LossValue,
+    NonNegative,
+    Outputs,
+    ParameterGroups,
+    Positive,
+    settings,
+)
 from facerts.losses.robust_loss import log_denominator
 from facerts.nn.device import to_device
 
@@ -191,7 +199,7 @@ class TempNet(FaceLoss):
         """The temperature network, if there is one."""
         return TemperatureNetwork(self.embedding_size, self) if self.temperature == "network" else nn.Module()
 
-    def parameter_groups(self, network: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, network: nn.Module) -> ParameterGroups:
         """Separate groups for the temperature network: its own learning rate, and weight decay on its matrices only."""
         centers = () if self.centers is None else self.centers.parameters()
         trained = [p for p in (*network.parameters(), *centers) if p.requires_grad]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import torch
 from pydantic import ValidationError
@@ -26,8 +26,35 @@ SCHEMA = "facerts.checkpoint/1"
 FILE = "checkpoint.pt"
 MAX_STEP = 1 << 53
 
+# What is read from a file, before its parts are checked.
+Unchecked = Mapping[str, Any]
+# As PyTorch's optimizers give it.
+OptimizerState = dict[str, Any]
 
-def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
+
+class LearnerState(TypedDict):
+    """Everything that later steps depend on, see ``Learner.state_dict``."""
+
+    network: dict[str, Tensor]
+    average: dict[str, Tensor] | None
+    centers: dict[str, Tensor]
+    method: dict[str, Tensor]
+    per_sample: dict[str, Tensor]
+    optimizer: OptimizerState
+    scaler: dict[str, float]
+    teacher: dict[str, Tensor] | None
+    initial: dict[str, str] | None
+    generators: list[tuple[Tensor, Tensor | None]]
+
+
+class RunState(LearnerState):
+    """What a checkpoint holds beside its schema and its recipe."""
+
+    step: int
+    position: float
+
+
+def save_checkpoint(path: Path, recipe: Recipe, state: RunState) -> None:
     """Write a checkpoint; NonFiniteLossError if weights are not finite, so that no run could continue from them."""
     try:
         check_finite(state["network"], path)
@@ -47,7 +74,7 @@ class CheckpointWriter:
         self._pool = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
-    def save(self, path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
+    def save(self, path: Path, recipe: Recipe, state: RunState) -> None:
         """Write a checkpoint in the background; the state is copied, so it may change as soon as this returns."""
         self.wait()
         self._last = self._pool.submit(save_checkpoint, path, recipe, _copied(state))
@@ -77,15 +104,13 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, dict[str, Any]]:
+def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, RunState]:
     """Read a checkpoint without executing anything in it."""
     state = read_file(path, device)
-    recipe = recipe_of(state, path)
-    check_parts(state, path)
-    return recipe, state
+    return recipe_of(state, path), checked_parts(state, path)
 
 
-def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+def read_file(run: str | Path, device: torch.device | str = "cpu") -> Unchecked:
     """The content of a run's checkpoint, or of another PyTorch file, without executing anything in it."""
     path = Path(run)
     path = path / FILE if path.is_dir() else path
@@ -103,12 +128,12 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, 
     return state
 
 
-def is_checkpoint(state: dict[str, Any]) -> bool:
+def is_checkpoint(state: Unchecked) -> bool:
     """Whether the content of a file is a facerts checkpoint."""
     return state.get("schema") == SCHEMA
 
 
-def recipe_of(state: dict[str, Any], where: object) -> Recipe:
+def recipe_of(state: Unchecked, where: object) -> Recipe:
     """The recipe in the content of a checkpoint."""
     if not is_checkpoint(state):
         raise ModelError(f"{where}: not a checkpoint with schema {SCHEMA}")
@@ -121,8 +146,8 @@ def recipe_of(state: dict[str, Any], where: object) -> Recipe:
         raise ModelError(f"{where}: recipe: {explain(error)}") from error
 
 
-def check_parts(state: dict[str, Any], where: object) -> None:
-    """Check that a checkpoint contains everything that a run writes, and that its weights are finite numbers."""
+def checked_parts(state: Unchecked, where: object) -> RunState:
+    """A checkpoint that contains everything that a run writes, and whose weights are finite numbers."""
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
     valid = {
@@ -141,8 +166,11 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         raise ModelError(
             f"{where}: missing or invalid parts of the checkpoint: {', '.join(invalid)}; use an earlier checkpoint"
         )
-    for part in ("network", "average", "centers"):
-        check_finite({f"{part}.{name}": value for name, value in (state[part] or {}).items()}, where)
+    checked = cast(RunState, state)
+    parts = {"network": checked["network"], "average": checked["average"], "centers": checked["centers"]}
+    for part, weights in parts.items():
+        check_finite({f"{part}.{name}": value for name, value in (weights or {}).items()}, where)
+    return checked
 
 
 def _is_origin(part: Any) -> bool:
@@ -212,13 +240,12 @@ def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
     return trained_network(read_file(run), run, averaged=averaged)
 
 
-def trained_network(state: dict[str, Any], where: object, *, averaged: bool = True) -> TrainedNetwork:
+def trained_network(content: Unchecked, where: object, *, averaged: bool = True) -> TrainedNetwork:
     """The network in the content of a checkpoint.
 
     With ``averaged``, its weights are their moving average if the run kept one, else those of the last step.
     """
-    recipe = recipe_of(state, where)
-    check_parts(state, where)
+    recipe, state = recipe_of(content, where), checked_parts(content, where)
     weights = exported_weights(state) if averaged else state["network"]
     # First on the meta device: a forged recipe could claim a network of any size.
     with torch.device("meta"):
@@ -244,7 +271,7 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     )
 
 
-def origin_of(state: dict[str, Any], recipe: Recipe) -> Origin:
+def origin_of(state: RunState, recipe: Recipe) -> Origin:
     """What the network in a checkpoint was trained on."""
     initial = state.get("initial")
     return Origin(recipe.data.name, recipe.data.terms).after(None if initial is None else Origin(**initial))
@@ -264,7 +291,6 @@ def mismatched_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, Tens
     ]
 
 
-def exported_weights(state: dict[str, Any]) -> dict[str, Tensor]:
+def exported_weights(state: RunState) -> dict[str, Tensor]:
     """The weights that the run validated: the moving average if there is one, else those of the last step."""
-    weights: dict[str, Tensor] = state.get("average") or state["network"]
-    return weights
+    return state["average"] or state["network"]

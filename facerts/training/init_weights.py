@@ -19,7 +19,7 @@ from facerts.training.checkpoint import (
     Origin,
     ScoringNetwork,
     TrainedNetwork,
-    check_parts,
+    checked_parts,
     exported_weights,
     is_checkpoint,
     origin_of,
@@ -105,9 +105,8 @@ def init_weights(
     if not is_checkpoint(state):
         arcface_torch.load_pretrained(network, arcface_torch.state_dict(state, weights), weights)
         return InitialWeights()
-    recipe = recipe_of(state, weights)
-    check_parts(state, weights)
-    tensors, own = exported_weights(state), network.state_dict()
+    recipe, run = recipe_of(state, weights), checked_parts(state, weights)
+    tensors, own = exported_weights(run), network.state_dict()
     heads = {name: value for name, value in own.items() if name.startswith("heads.")}
     loaded = own.keys() - heads.keys()
     if mismatched := _mismatched(tensors, {name: own[name] for name in own if name in loaded}):
@@ -115,16 +114,16 @@ def init_weights(
             f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
             f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
         )
-    method_state, own_state = state["method"], loss.state.state_dict()
+    method_state, own_state = run["method"], loss.state.state_dict()
     same_method = recipe.method["name"] == loss.name
     if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
         loaded |= heads.keys()
         loss.state.load_state_dict({name: method_state[name] for name in own_state})
     network.load_state_dict({**own, **{name: tensors[name] for name in loaded}})
-    rows = state["centers"]["weight"]
+    rows = run["centers"]["weight"]
     if centers is not None and rows.shape == (centers.num_classes, network.embedding_size):
         centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
-    return InitialWeights(origin_of(state, recipe))
+    return InitialWeights(origin_of(run, recipe))
 
 
 def _exported_file(weights: str | Path) -> Path | None:

@@ -19,30 +19,29 @@ from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.losses import ClassificationLoss, LossValue, PartialFC
 from facerts.losses.collectives import Processes, average_gradients
 from facerts.losses.face_heads import COVERED, NOT_A_FACE, face_losses
+from facerts.losses.face_loss import ParameterGroups
 from facerts.losses.partial_fc import RowUpdates
 from facerts.nn import FaceNetwork, recompute_activations
 from facerts.nn.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.nn.exported import refit_norms
 from facerts.training.adapt import adapt_embedding
-from facerts.training.checkpoint import Origin
+from facerts.training.checkpoint import LearnerState, OptimizerState, Origin
 from facerts.training.distillation import Distillation
 from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.loader import Batch
 from facerts.training.recipe import Optim, Recipe
 
 
-def build_optimizer(
-    groups: list[dict[str, Any]], settings: Optim, *, fused: bool = True
-) -> torch.optim.Optimizer:
+def build_optimizer(groups: ParameterGroups, settings: Optim, *, fused: bool = True) -> torch.optim.Optimizer:
     """The optimizer of a recipe, over a method's parameter groups.
 
     The fused implementation updates everything in one pass without temporary tensors. It cannot be used with fp16:
     PyTorch 2.13 leaves the momentum buffers uninitialized if the very first step overflows.
     """
-    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
+    rate, decay, momentum = settings.lr, settings.weight_decay, settings.momentum
     if settings.algorithm == "adamw":
-        return torch.optim.AdamW(groups, betas=(settings.momentum, 0.999), **common)
-    return torch.optim.SGD(groups, momentum=settings.momentum, **common)
+        return torch.optim.AdamW(groups, rate, betas=(momentum, 0.999), weight_decay=decay, fused=fused)
+    return torch.optim.SGD(groups, rate, momentum=momentum, weight_decay=decay, fused=fused)
 
 
 class Learner:
@@ -233,7 +232,7 @@ class Learner:
             network, self.loss.score, name=self.recipe.name, method=self.loss.name, autocast=self.autocast
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> LearnerState:
         """Everything that later steps depend on; the noise of the methods is keyed and has no state.
 
         The state does not depend on the number of processes: the class centers are gathered on the first process, and
@@ -242,7 +241,8 @@ class Learner:
         return {
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.module.state_dict(),
-            "centers": {"weight": self._gather_rows(self.centers.weight.detach())},
+            # Only the first process saves its state.
+            "centers": {"weight": self._gather_rows(self.centers.weight.detach())},  # type: ignore[dict-item]
             "method": self.loss.state.state_dict(),
             "per_sample": dict(self.loss.per_sample),
             "optimizer": self._map_centers(self.optimizer.state_dict(), self._gather_rows),
@@ -252,16 +252,16 @@ class Learner:
             "generators": self.processes.all_gather_object(self._generators()),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: LearnerState) -> None:
         """Continue from the ``state_dict()`` of a learner of the same recipe, with any number of processes.
 
         With a different number of processes, dropout draws differently than it would have.
         """
         self.network.load_state_dict(state["network"])
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            self.average.load_state_dict(state["average"] or {})
         if self.teacher is not None:
-            self.teacher.load_projection(state["teacher"]["projection"])
+            self.teacher.load_projection((state["teacher"] or {})["projection"])
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
         self.loss.state.load_state_dict(state["method"])
         self.loss.per_sample = {name: value.to(self.device) for name, value in state["per_sample"].items()}
@@ -295,8 +295,8 @@ class Learner:
         return rows[self.centers.classes.start : self.centers.classes.stop]
 
     def _map_centers(
-        self, optimizer: dict[str, Any], change: Callable[[Tensor], Tensor | None]
-    ) -> dict[str, Any]:
+        self, optimizer: OptimizerState, change: Callable[[Tensor], Tensor | None]
+    ) -> OptimizerState:
         """An optimizer's state with ``change`` applied to the tensors that have one row per class center."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         states = {

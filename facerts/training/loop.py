@@ -22,6 +22,7 @@ from facerts.io.progress import duration, progress_bar
 from facerts.losses.collectives import Processes, connected
 from facerts.nn.device import to_device
 from facerts.training import checkpoint
+from facerts.training.checkpoint import RunState
 from facerts.training.distillation import open_distillation
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch, TrainingData, on_device
@@ -274,8 +275,8 @@ class _Run:
     def _save(self) -> None:
         state = self._learner.state_dict()
         if self._processes.first:
-            where = {"step": self.step, "position": self.pace.position}
-            self._writer.save(self._file, self._recipe, {**where, **state})
+            run: RunState = {"step": self.step, "position": self.pace.position, **state}
+            self._writer.save(self._file, self._recipe, run)
 
 
 def _is_not_empty(folder: Path) -> bool:

@@ -586,7 +586,7 @@ FREE_FIELDS = (
 def changed_fields(before: Recipe, after: Recipe) -> list[str]:
     """Dotted names of the fields that differ and matter to the weights."""
 
-    def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    def flat(value: object, prefix: str = "") -> dict[str, object]:
         if not isinstance(value, dict):
             return {prefix.removesuffix("."): value}
         return {name: v for key, entry in value.items() for name, v in flat(entry, f"{prefix}{key}.").items()}

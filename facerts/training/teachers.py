@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,12 +244,12 @@ def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.floa
 
     A model without embedding says the quality ``(rows, 1)``.
     """
-    options: dict[str, Any] = {"indices": rows, "batch_size": BATCH, "progress": False}
     if isinstance(teacher, OnnxEmbedder):
-        outputs = embed_source(teacher, images, flip=False, **options)
+        outputs = embed_source(teacher, images, flip=False, indices=rows, batch_size=BATCH, progress=False)
         return outputs.embedding if outputs.norm is None else outputs.embedding * outputs.norm[:, None]
     assert isinstance(teacher, OnnxQuality)
-    return score_source(images, {"quality": teacher}, **options)["quality"][:, None]
+    scores = score_source(images, {"quality": teacher}, indices=rows, batch_size=BATCH, progress=False)
+    return scores["quality"][:, None]
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
