@@ -42,18 +42,16 @@ class WriteOptions:
     Attributes:
         shards: Write this number of tar shards instead of a record directory.
         dry_run: Write only the report, no images.
-        report: Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json.
     """
 
     shards: Annotated[int | None, typer.Option(min=1)] = None
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
-    report: Path | None = None
 
     def output(self, out: Path) -> OutputSpec:
         """Where and in which layout a data set is written."""
         from facerts.curation.output_spec import OutputSpec
 
-        return OutputSpec(out, self.shards, self.dry_run, self.report)
+        return OutputSpec(out, self.shards, self.dry_run)
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,10 @@ class EmbeddingOptions:
     """The model that compares images.
 
     Attributes:
-        flip: Add the embedding of the mirror image of each crop.
         cache: Folder that keeps embeddings for later commands.
     """
 
     model: ModelOrDefault = None
-    flip: bool = False
     cache: Path | None = None
 
     def open(self, batches: BatchOptions) -> SourceEmbedder:
@@ -75,9 +71,7 @@ class EmbeddingOptions:
         from facerts.embedding import load_embedder
         from facerts.hub.find import find_model
 
-        return SourceEmbedder(
-            load_embedder(find_model(self.model), **batches.keywords()), self.flip, self.cache
-        )
+        return SourceEmbedder(load_embedder(find_model(self.model), **batches.keywords()), self.cache)
 
 
 @dataclass(frozen=True)
@@ -204,8 +198,7 @@ def dedup(
     identity_threshold: float = 0.7,
     min_own_cosine: float | None = None,
     images_across: bool = True,
-    merge_identities: Annotated[bool, typer.Option("--merge-identities")] = False,
-    drop_identities: Annotated[bool, typer.Option("--drop-identities")] = False,
+    identities: Literal["report", "merge", "drop"] = "report",
     crops: CropOptions,
     embedding: EmbeddingOptions,
     writing: WriteOptions,
@@ -225,19 +218,12 @@ def dedup(
         min_own_cosine: Drop images whose cosine similarity to the mean of the others of their identity is lower than
             this.
         images_across: Also compare images of different identities; the time is quadratic in the number of images.
-        merge_identities: Merge identities that look like one person.
-        drop_identities: Keep only the larger of two identities that look like one person.
+        identities: What to do about two identities that look like one person: report, merge, or drop the smaller one.
     """
-    from facerts.curation.dedup import DedupThresholds, IdentityAction
+    from facerts.curation.dedup import DedupThresholds
     from facerts.curation.dedup import dedup as run
     from facerts.datasets import open_source
 
-    if merge_identities and drop_identities:
-        raise Error(
-            "identities cannot be both merged and dropped; give only one of --merge-identities and --drop-identities"
-        )
-    merge_or_report = IdentityAction.MERGE if merge_identities else IdentityAction.REPORT
-    action = IdentityAction.DROP if drop_identities else merge_or_report
     if by == "hash":
         _refuse_options(context, EMBEDDING_OPTIONS, "--by hash does not use embeddings")
     result = run(
@@ -245,7 +231,7 @@ def dedup(
         writing.output(out),
         embedding.open(batches) if by == "embedding" else None,
         DedupThresholds(threshold, identity_threshold, min_own_cosine, images_across),
-        identity_action=action,
+        identity_action=identities,
         detector=crops.open(batches) if by == "embedding" else None,
     )
     _show(result, json)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +33,8 @@ QUANTILES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 SHARED = 0.5
 
 Labels = NDArray[np.int64]
-
-
-class IdentityAction(str, Enum):
-    """What to do with identities that look like one person."""
-
-    REPORT = "report"
-    MERGE = "merge"
-    DROP = "drop"
+# What is done about identities that look like one person.
+IdentityAction = Literal["report", "merge", "drop"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,7 @@ def dedup(
     embedder: SourceEmbedder | None = None,
     thresholds: DedupThresholds | None = None,
     *,
-    identity_action: IdentityAction = IdentityAction.REPORT,
+    identity_action: IdentityAction = "report",
     detector: FaceFinder | None = None,
 ) -> dict[str, Any]:
     """Write a source without duplicates and, optionally, without mislabeled images and duplicate identities.
@@ -86,7 +79,7 @@ def dedup(
     dropped by ``identity_action``. Without identities, all images are compared with each other.
     """
     thresholds = thresholds or DedupThresholds()
-    settings: dict[str, Any] = {"by": "hash", "identity_action": identity_action.value}
+    settings: dict[str, Any] = {"by": "hash", "identity_action": identity_action}
     if embedder is not None:
         settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings(detector)}
     with open_job(source, [out], settings) as job:
@@ -99,9 +92,9 @@ def dedup(
             pairs = key.identity_pairs(job, labels)
             report_pairs(job, pairs, identity_action)
             images = np.bincount(labels[job.kept], minlength=len(source.identities))
-            if identity_action is IdentityAction.DROP:
+            if identity_action == "drop":
                 _drop_identities(job, labels, choose_dropped(pairs, images))
-            elif identity_action is IdentityAction.MERGE:
+            elif identity_action == "merge":
                 new_labels = merge_labels(pairs, images)
                 key.drop_duplicates(job, new_labels[labels])
                 written = _relabeled(source, new_labels)
@@ -295,7 +288,7 @@ def report_pairs(job: CurationJob, pairs: Sequence[IdentityPair], action: Identi
     job.report["identity_pairs"] = {
         "count": len(pairs),
         "one_person": sum(pair.one_person for pair in pairs),
-        "done": action.value,
+        "done": action,
         "list": [
             {"first": names[pair.first], "second": names[pair.second], "one_person": pair.one_person}
             | dict(pair.details)

@@ -63,7 +63,6 @@ class SourceEmbedder:
     """Embeds the images of a source; without a ``cache`` folder, files are temporary."""
 
     embedder: OnnxEmbedder
-    flip: bool = False
     cache: Path | None = None
 
     def embed(self, source: Source, scratch: Path, detector: FaceFinder | None = None) -> SourceEmbeddings:
@@ -73,7 +72,6 @@ class SourceEmbedder:
             return self._embed_once(crops, scratch)
         key = {
             "model": self.embedder.identity,
-            "flip": self.flip,
             "detector": detector and detector.identity,
             "images": hash_images(source, f"hashing {source.name}").sha256,
         }
@@ -81,7 +79,7 @@ class SourceEmbedder:
         if not folder.exists():
             try:
                 with staged([folder]) as temporary:
-                    _embed(self.embedder, crops, temporary[folder], flip=self.flip)
+                    _embed(self.embedder, crops, temporary[folder])
             except WriteError as error:
                 warn(f"{error}; the embeddings are not kept for the next command")
                 return self._embed_once(crops, scratch)
@@ -89,14 +87,14 @@ class SourceEmbedder:
 
     def _embed_once(self, crops: Source, scratch: Path) -> SourceEmbeddings:
         folder = Path(mkdtemp(dir=scratch)) / "embeddings"
-        _embed(self.embedder, crops, folder, flip=self.flip)
+        _embed(self.embedder, crops, folder)
         return _load(folder, len(crops))
 
     def settings(self, detector: FaceFinder | None) -> dict[str, Any]:
         """The settings, for a report."""
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
         identity = detector and detector.identity
-        return {"model": model, "flip": self.flip, "detector": identity}
+        return {"model": model, "detector": identity}
 
 
 class _BlackIfUnreadable(WrappedSource):
@@ -114,7 +112,7 @@ class _BlackIfUnreadable(WrappedSource):
             return np.zeros((CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
 
 
-def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) -> None:
+def _embed(embedder: OnnxEmbedder, source: Source, folder: Path) -> None:
     """Write the embeddings of all images to a new folder, chunk by chunk."""
     folder.mkdir()
     readable = _BlackIfUnreadable(source)
@@ -129,7 +127,7 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
         for start in range(0, count, size):
             rows = np.arange(start, min(start + size, count))
             outputs = embed_source(
-                embedder, readable, flip=flip, indices=rows, batch_size=embedder.batch_size, progress=False
+                embedder, readable, flip=False, indices=rows, batch_size=embedder.batch_size, progress=False
             )
             vectors(outputs.embedding)
             if quality is not None:

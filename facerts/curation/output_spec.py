@@ -40,13 +40,11 @@ class OutputSpec:
         path: a folder that does not exist yet, or a ``.tar`` file.
         shards: number of tar shards in the folder; None for a record directory.
         dry_run: write only the report.
-        report: the .json file for the report; None for a file beside the data set.
     """
 
     path: Path
     shards: int | None = None
     dry_run: bool = False
-    report: Path | None = None
 
     def __post_init__(self) -> None:
         if self.in_one_file and self.shards not in (None, 1):
@@ -66,13 +64,9 @@ class OutputSpec:
 
     @property
     def report_file(self) -> Path:
-        """The file for the report."""
-        if self.report is None:
-            name = self.path.stem if self.in_one_file else self.path.name
-            return self.path.with_name(f"{name}.{'dry-run' if self.dry_run else 'report'}.json")
-        if self.report.suffix.lower() != ".json":
-            raise Error(f"{self.report}: a report is a .json file; choose a file with that suffix")
-        return self.report
+        """The file for the report, beside the data set."""
+        name = self.path.stem if self.in_one_file else self.path.name
+        return self.path.with_name(f"{name}.{'dry-run' if self.dry_run else 'report'}.json")
 
     def check(self, name: str, images: int, identities: int) -> None:
         """Refuse images that this format cannot hold, before they are read."""

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -65,30 +63,6 @@ def test_bin_sets_round_trip(tmp_path: Path) -> None:
     assert benchmark.pairs[3].tolist() == [6, 7]
     assert sorted(np.bincount(benchmark.folds).tolist()) == [2] * 5 + [3] * 5
     assert (np.diff(benchmark.folds) >= 0).all()
-
-
-class _Evil:
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, (self.command,)
-
-
-def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
-    witness = tmp_path / "it_ran"
-    (tmp_path / "evil.bin").write_bytes(pickle.dumps(([_Evil(f"touch {witness}")], [True])))
-    with pytest.raises(DataError, match=r"evil\.bin.*system, which is not plain data"):
-        load_bin(tmp_path / "evil.bin")
-    assert not witness.exists()
-
-
-def test_a_truncated_bin_set_is_refused(tmp_path: Path) -> None:
-    write_bin(tmp_path / "cut.bin", *bin_content(20))
-    content = (tmp_path / "cut.bin").read_bytes()
-    (tmp_path / "cut.bin").write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match=r"cut\.bin"):
-        load_bin(tmp_path / "cut.bin")
 
 
 def test_too_few_pairs_for_ten_folds_are_refused(tmp_path: Path) -> None:

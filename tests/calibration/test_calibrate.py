@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -496,33 +495,6 @@ def test_a_description_inside_a_model_is_rewritten_inside_it(
     calibrate(model, people, keep=[0.7])
     assert list(facerts.load(model).recognizer.opened.description.thresholds) == ["0.7"]
     assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
-
-
-def test_an_interrupted_calibration_leaves_the_old_description(
-    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = model.with_suffix(".json").read_bytes()
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("facerts.io.files.os.replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(model, people)
-    assert model.with_suffix(".json").read_bytes() == before
-    assert len(list(model.parent.iterdir())) == 2
-
-
-def test_calibration_needs_neither_onnx_nor_pytorch(
-    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = embed_description(model)
-    for package in ("onnx", "torch"):
-        for name in [name for name in sys.modules if name.split(".")[0] == package]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setitem(sys.modules, package, None)
-    calibrate(model, people)
-    assert facerts.load(model).recognizer.match_threshold(0.01).similarity > 0
 
 
 def test_photos_without_a_face_are_left_out(

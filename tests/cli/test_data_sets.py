@@ -45,13 +45,12 @@ def test_dedup_by_bytes_and_by_embedding(
     assert run("data", "dedup", faces, "--out", tmp_path / "h") == 0
     assert "equal bytes" in capsys.readouterr().out
     embedding = ["--by", "embedding", "--model", model, "--threshold", "0.99999", "--threads", "1"]
-    embedding += ["--report", tmp_path / "r.json"]
     assert run("data", "dedup", faces, "--out", tmp_path / "e", *embedding) == 1
     printed = capsys.readouterr()
     assert "near-duplicate" in printed.out
     assert "cosine to own identity" in printed.out
     assert "1 images could not be read" in printed.err
-    dropped = json.loads((tmp_path / "r.json").read_text())["dropped"]["by_reason"]
+    dropped = json.loads((tmp_path / "e.report.json").read_text())["dropped"]["by_reason"]
     assert dropped == {"near-duplicate": 1, "cannot be read": 1}
     assert content(tmp_path / "e") == content(drawn_faces)
 
@@ -60,7 +59,6 @@ def test_dedup_refuses_options_without_effect(
     drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for options, problem in (
-        (["--merge-identities", "--drop-identities"], "both merged and dropped"),
         (["--threshold", "0.9"], "does not use embeddings; leave out --threshold"),
         (["--no-images-across"], "does not use embeddings; leave out --images-across"),
         (["--min-own-cosine", "0.3"], "--by hash does not use embeddings"),

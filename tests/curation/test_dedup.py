@@ -16,7 +16,6 @@ import pytest
 from facerts.curation import embeddings
 from facerts.curation.dedup import (
     DedupThresholds,
-    IdentityAction,
     IdentityPair,
     choose_dropped,
     dedup,
@@ -116,12 +115,12 @@ def test_identities_that_look_like_one_person_are_reported_and_kept(
 @pytest.mark.parametrize(
     ("action", "dropped"),
     [
-        (IdentityAction.MERGE, {"near-duplicate": 3 + 8}),
-        (IdentityAction.DROP, {"near-duplicate": 3, "identity resembles another": 8}),
+        ("merge", {"near-duplicate": 3 + 8}),
+        ("drop", {"near-duplicate": 3, "identity resembles another": 8}),
     ],
 )
 def test_of_two_identities_of_one_person_one_is_left(
-    run_dedup: Dedup, tmp_path: Path, action: IdentityAction, dropped: dict[str, int]
+    run_dedup: Dedup, tmp_path: Path, action: str, dropped: dict[str, int]
 ) -> None:
     report = run_dedup(identity_action=action)
     source = open_source(tmp_path / "out.tar")
@@ -186,9 +185,6 @@ def test_the_cache_is_used_as_long_as_it_is_valid(
     monkeypatch.setattr(embeddings, "embed_source", counting_embed)
     assert lists(run("second", cached)) == lists(first) == lists(fresh)
     assert not calls
-    run("flipped", replace(cached, flip=True))
-    assert calls
-    calls.clear()
     unpack(open_source(faces), tmp_path / "faces")
     broken = tmp_path / "faces" / "person_0001" / "0000.jpg"
     broken.write_bytes((tmp_path / "faces" / "person_0002" / "0001.jpg").read_bytes())
@@ -348,7 +344,7 @@ def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
 
 
 def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) -> None:
-    report = by_bytes(identity_action=IdentityAction.MERGE)
+    report = by_bytes(identity_action="merge")
     source = open_source(tmp_path / "once.tar")
     assert "another" not in source.identities
     assert report["written"][0]["identities"] == 8
@@ -361,7 +357,7 @@ def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) 
 
 
 def test_or_the_one_with_fewer_images_be_dropped(by_bytes: Dedup, repeated: Path, tmp_path: Path) -> None:
-    report = by_bytes(identity_action=IdentityAction.DROP)
+    report = by_bytes(identity_action="drop")
     assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {
         "another"
     }

@@ -71,13 +71,6 @@ def test_the_order_of_colors_reaches_the_detector(model: Path, yunet: Path) -> N
     assert scorer.score(bgr, color="BGR") == scorer.score(photo()) != scorer.score(bgr)
 
 
-def test_a_detectors_file_is_opened_at_once_and_searches_every_image(model: Path, yunet: Path) -> None:
-    scorer = facerts.load(model, detector=yunet, det_threshold=0.3)
-    assert "threshold 0.3" in scorer.settings()["detector"]
-    (row,) = scorer.score(np.zeros((112, 112, 3), dtype=np.uint8))
-    assert row.reasons == ("no_face",)
-
-
 def test_what_rows_depend_on_is_known_before_the_detector_is_open(model: Path, yunet: Path) -> None:
     settings = facerts.load(model).settings()
     assert hashlib.sha256(yunet.read_bytes()).hexdigest() in str(settings["detector"])

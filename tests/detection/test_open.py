@@ -148,20 +148,6 @@ def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: 
     assert received["threads"] == 1
 
 
-def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
-    pack = tmp_path / "buffalo"
-    pack.mkdir()
-    write_scrfd(pack / "det.onnx")
-    write_embedder(pack / "w600k_mbf.onnx", size=128)
-    scorer = facerts.load(pack, detector=pack)
-    photo = np.zeros((640, 640, 3), dtype=np.uint8)
-    photo[160:192, 320:352, 2] = 255
-    rows = scorer.score([photo, np.zeros_like(photo)])
-    assert ["no_face" in row.reasons for row in rows] == [False, True]
-    assert rows[0].box == pytest.approx([320, 160, 352, 192])
-    assert rows[0].det_score == pytest.approx(1)
-
-
 @pytest.mark.parametrize(("kind", "file"), [(SCRFD, "scrfd_500m_kps.onnx"), (YuNet, YUNET)])
 def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: str) -> None:
     detector = kind(reference_models / file, threads=1)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, save
 
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, PhotoSearch, YuNet
+from facerts.detection import Detection, YuNet
 from facerts.errors import ModelError
 from facerts.hub.fetch import find_file
 from facerts.images import decode
@@ -91,37 +91,6 @@ def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path: Path, model: Pa
     assert expected
     for other in (dynamic, bare):
         assert [(*face.box, *face.points.ravel(), face.score) for face in YuNet(other)(image)] == expected
-
-
-def test_larger_photos_are_downscaled_and_give_boxes_in_their_own_pixels(model: Path) -> None:
-    image = draw_squares(96, 160)
-    # Downscaling by area restores an image whose pixels were repeated.
-    large = np.ascontiguousarray(image.repeat(3, axis=0).repeat(3, axis=1))
-    found, expected = (
-        sorted(
-            PhotoSearch(YuNet(model), 160)(photo),
-            key=lambda face: (round(face.score, 4), *np.round(face.box)),
-        )
-        for photo in (large, image)
-    )
-    assert len(found) == len(expected) > 0
-    for face, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(face.box, other.box * 3, atol=0.05)
-        np.testing.assert_allclose(face.points, other.points * 3, atol=0.05)
-        assert face.score == pytest.approx(other.score, abs=1e-4)
-
-
-def test_each_side_is_rescaled_by_its_own_factor(model: Path) -> None:
-    # 250 x 15 pixels become 160 x 10 after rounding.
-    image = draw_squares(15, 250)
-    expected = opencv_faces(model, cv2.resize(image, (160, 10), interpolation=cv2.INTER_AREA), 0.3)
-    found = PhotoSearch(YuNet(model, threshold=0.3), 160, rotate=False)(image)
-    assert len(found) == len(expected) > 0
-    tops, bottoms = expected[:, 1], expected[:, 1] + expected[:, 3]
-    assert sorted(face.box[1] for face in found) == pytest.approx(sorted(tops * 15 / 10), abs=0.01)
-    assert sorted(face.box[3] for face in found) == pytest.approx(sorted(bottoms * 15 / 10), abs=0.01)
-    lefts = [face.points[0, 0] for face in found]
-    assert sorted(lefts) == pytest.approx(sorted(expected[:, 4] * 250 / 160), abs=0.01)
 
 
 def test_the_requested_threads_and_providers_are_used(model: Path) -> None:

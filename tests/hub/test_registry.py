@@ -192,20 +192,6 @@ def test_the_list_command_shows_the_default_model_first(
     assert "no model ships" in capsys.readouterr().err
 
 
-def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("models", "verify") == 0
-    capsys.readouterr()
-    flip_a_byte(shipped / "large.onnx")
-    assert run("models", "verify", "--json") == 2
-    captured = capsys.readouterr()
-    assert [(model["name"], model["ok"]) for model in json.loads(captured.out)["models"]] == [
-        ("large", False),
-        ("tiny-small", True),
-        ("yunet", True),
-    ]
-    assert "large: " in captured.err
-
-
 def test_the_models_of_this_copy_match_their_manifest() -> None:
     folder = ROOT / "models"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

@@ -85,14 +85,6 @@ def test_the_best_threshold_has_the_highest_accuracy(case: Case) -> None:
     assert np.sum((scores >= best_threshold(scores, same)) == same) == right
 
 
-@given(cases())
-def test_float32_scores_give_the_same_curve(case: Case) -> None:
-    scores, same = case
-    one, other = roc(scores.astype(np.float32), same), roc(scores.astype(np.float32).astype(float), same)
-    np.testing.assert_array_equal(one.far, other.far)
-    np.testing.assert_array_equal(one.thresholds, other.thresholds)
-
-
 def test_a_thinned_curve_keeps_ends_and_points() -> None:
     random = np.random.default_rng(3)
     same = random.random(30_000) < 0.1
