@@ -420,11 +420,8 @@ class Scorer:
         self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
     ) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
-        own: dict[str, Any] = {
-            "detector": self.detector,
-            "min_face_size": self.min_face_size,
-        }
-        return score_images(row_builder, images, **(own | options))
+        options.setdefault("detector", self.detector)
+        return score_images(row_builder, images, min_face_size=self.min_face_size, **options)
 
     def row_builder(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
         """The builder of rows from the outputs of the models.
