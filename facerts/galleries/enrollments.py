@@ -94,8 +94,7 @@ class Enrollments:
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
         """Select rows."""
-        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
-        return replace(self, **columns)
+        return self._with(lambda name: getattr(self, name)[rows])
 
     def in_order(self) -> Enrollments:
         """The images by person, with names and paths as they are stored; spellings of one name are one person."""
@@ -107,10 +106,12 @@ class Enrollments:
     def changed(self, gone: NDArray[np.bool_], added: Enrollments) -> Enrollments:
         """These images without some, and with others."""
         left = self.take(~gone)
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(left, name), getattr(added, name)]) for name in COLUMNS
-        }
-        return replace(left, **columns).in_order()
+        joined = self._with(lambda name: np.concatenate([getattr(left, name), getattr(added, name)]))
+        return joined.in_order()
+
+    def _with(self, column: Callable[[str], NDArray[Any]]) -> Enrollments:
+        columns: dict[str, Any] = {name: column(name) for name in COLUMNS}
+        return replace(self, **columns)
 
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """The reasons of one image, most important first."""

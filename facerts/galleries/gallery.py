@@ -238,8 +238,6 @@ class Gallery:
             min_quality: say nothing of faces below this quality, or of what is not a face; None for the model's
                 threshold that keeps 0.99 of calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
-            color: as for ``add``.
-            progress: as for ``add``.
         """
         self.check_model(scorer)
         faces = scored_faces(

@@ -96,6 +96,8 @@ def share_interval(
     values = [
         class_mean(correct, flags, weights)
         for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed)
+        # A tiny list may lose all pairs of a kind in a replicate.
+        if all(weights[rows].any() for rows in (flags, ~flags) if rows.any())
     ]
     units = len(flags) if subjects is None else len(np.unique(subjects))
     return resampled_rate_interval(np.array(values), float(np.mean(correct, dtype=np.float64)), units)

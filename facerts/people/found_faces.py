@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -251,7 +251,7 @@ def read_found_faces(path: Path) -> FoundFaces:
     return FoundFaces(**arrays)
 
 
-def _check(arrays: dict[str, Any]) -> None:
+def _check(arrays: Mapping[str, NDArray[Any]]) -> None:
     size = arrays["embedding"].shape[1]
     if not 0 < size <= MAX_SIZE:
         raise Error(f"its embeddings have {size:,} numbers; 1 to {MAX_SIZE:,} are allowed")

@@ -55,12 +55,18 @@ class PeopleGroups:
         """The groups of the same faces in a later table; ``found`` is their own, None for groups of no faces."""
         rows = later.rows_of(() if found is None else map(found.key, range(len(found))))
         there = rows >= 0
-        columns: dict[str, Any] = {}
-        for name, nothing in (("group", -1), ("probability", np.nan), ("suggested", -1)):
-            values = getattr(self, name)
-            columns[name] = np.full(len(later), nothing, dtype=values.dtype)
-            columns[name][rows[there]] = values[there]
-        return replace(self, **columns)
+
+        def carry(values: NDArray[Any], nothing: float) -> NDArray[Any]:
+            carried = np.full(len(later), nothing, dtype=values.dtype)
+            carried[rows[there]] = values[there]
+            return carried
+
+        return replace(
+            self,
+            group=carry(self.group, -1),
+            probability=carry(self.probability, np.nan),
+            suggested=carry(self.suggested, -1),
+        )
 
 
 FORMAT = ArrayFormat(

@@ -129,8 +129,4 @@ def write_video(path: Path, frames: Iterable[Frame]) -> None:
 def even_sides(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """An image with an even height and width, as encoders need it: the last row or column is there twice."""
     height, width = pixels.shape[:2]
-    return (
-        np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
-        if height % 2 or width % 2
-        else pixels
-    )
+    return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")

@@ -10,17 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.list_rows import ListedPair, read_rows
-from facerts.metrics.intervals import Interval, pair_weights, resampled_rate_interval, wilson
-from facerts.metrics.pair_intervals import class_mean
+from facerts.metrics.intervals import Interval, wilson
+from facerts.metrics.pair_intervals import share_interval
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.verify import Decision, Verification
-
-REPLICATES = 1000
-
-# Of each rate, whether it counts a pair ``(N,)``, and which pairs ``(N,)`` it is of.
-Measured = dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]
-Intervals = dict[str, Interval | None]
 
 
 def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[ListedPair]:
@@ -100,28 +94,20 @@ def measure_labeled(
     decided = [(pair, what) for pair, what in labeled if what in ("same", "different")]
     same = np.array([pair.same for pair, _ in decided], dtype=bool)
     called_same = np.array([what == "same" for _, what in decided], dtype=bool)
-    measured: Measured = {
+    measured = {
         "accuracy": (called_same == same, np.ones(len(same), dtype=bool)),
         "fmr": (called_same, ~same),
         "fnmr": (~called_same, same),
     }
     people = None
     if decided and all(pair.people is not None for pair, _ in decided):
-        names = np.array([pair.people for pair, _ in decided])
-        people = np.unique(names, return_inverse=True)[1].reshape(-1, 2)
-    intervals = (
-        {name: _wilson(events[among]) for name, (events, among) in measured.items()}
-        if people is None
-        else _over_people(measured, same, people)
-    )
+        people = np.unique([pair.people for pair, _ in decided], return_inverse=True)[1].reshape(-1, 2)
     return LabeledPairs(
         len(labeled),
         sum(what == "inconclusive" for _, what in labeled),
         sum(what is None for _, what in labeled),
         **{
-            name: Rate(
-                float(events[among].mean()) if among.any() else None, intervals[name], int(among.sum())
-            )
+            name: _rate(events[among], same[among], None if people is None else people[among])
             for name, (events, among) in measured.items()
         },
         interval="binomial (Wilson), pairs taken as independent"
@@ -130,31 +116,13 @@ def measure_labeled(
     )
 
 
-def _wilson(events: NDArray[np.bool_]) -> Interval | None:
+def _rate(events: NDArray[np.bool_], same: NDArray[np.bool_], people: NDArray[np.int64] | None) -> Rate:
+    """The share of pairs ``(N,)`` that are events, of people ``(N, 2)`` if they are known."""
     if not len(events):
-        return None
-    low, high = wilson(np.array([events.mean()]), np.array([len(events)]))
-    return float(low[0]), float(high[0])
-
-
-def _over_people(measured: Measured, same: NDArray[np.bool_], people: NDArray[np.int64]) -> Intervals:
-    right, _ = measured["accuracy"]
-    drawn: dict[str, list[float]] = {name: [] for name in measured}
-    for weights in pair_weights(same, people, replicates=REPLICATES):
-        for name in ("fmr", "fnmr"):
-            events, rows = measured[name]
-            if weights[rows].any():
-                drawn[name].append(float(np.average(events[rows], weights=weights[rows])))
-        # A tiny list may lose all pairs of a kind in a replicate.
-        if all(weights[rows].any() for rows in (same, ~same) if rows.any()):
-            drawn["accuracy"].append(class_mean(right.astype(np.float32), same, weights))
-    intervals: Intervals = {}
-    for name, (events, rows) in measured.items():
-        independent = _wilson(events[rows])
-        if independent is None:
-            intervals[name] = None
-            continue
-        rate, number = float(events[rows].mean()), len(np.unique(people[rows]))
-        low, high = resampled_rate_interval(np.array(drawn[name]), rate, number)
-        intervals[name] = min(low, independent[0]), max(high, independent[1])
-    return intervals
+        return Rate(None, None, 0)
+    rate = float(events.mean())
+    ((low,), (high,)) = wilson(np.array([rate]), np.array([len(events)]))
+    if people is not None:
+        ends = share_interval(events, same, subjects=people)
+        low, high = min(low, ends[0]), max(high, ends[1])
+    return Rate(rate, (float(low), float(high)), len(events))

@@ -94,12 +94,12 @@ class ModelPart:
             return Path(self.model).name
         return "default" if self._source is None else getattr(self._source, "name", "own")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"model": self.model, "runtime": self.runtime, "source": self._source}
+    def __getstate__(self) -> tuple[str | Path | None, Runtime, ModelPart | Embedder | None]:
+        return self.model, self.runtime, self._source
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        ModelPart.__init__(self, state["model"], state["runtime"])
-        self._source = state["source"]
+    def __setstate__(self, state: tuple[str | Path | None, Runtime, ModelPart | Embedder | None]) -> None:
+        ModelPart.__init__(self, *state[:2])
+        self._source = state[2]
 
     @property
     def path(self) -> Path:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import cv2
 import numpy as np
@@ -107,9 +106,9 @@ def measure_providers(
 
 def _open(path: Path, detector: str | Path, provider: str, threads: int | None) -> _Opened:
     """Open and run both, which is when providers compile what they run."""
-    options: dict[str, Any] = {"providers": [provider], "threads": threads}
-    embedder = load_embedder(path, batch_size=max(BATCH_SIZES), **options)
-    finder = None if detector == "none" else open_detector(detector, **options)
+    providers = [provider]
+    embedder = load_embedder(path, batch_size=max(BATCH_SIZES), providers=providers, threads=threads)
+    finder = None if detector == "none" else open_detector(detector, providers=providers, threads=threads)
     return _Opened(embedder, finder, embedder(check_crops()), [] if finder is None else finder(_photo()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,6 @@ class Row:
         return NOT_A_FACE in self.reasons if self.accepted is None else not self.accepted
 
 
-def row_from_json(values: dict[str, Any]) -> Row:
+def row_from_json(values: Mapping[str, Any]) -> Row:
     """The row whose fields were written as JSON, which has no tuples."""
-    return Row(**(values | {"reasons": tuple(values["reasons"])}))
+    return Row(**{**values, "reasons": tuple(values["reasons"])})

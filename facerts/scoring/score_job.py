@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -55,7 +54,7 @@ class ScoreJob(Job):
     """
 
     def __init__(
-        self, out: str | Path, source: Source, settings: dict[str, Any], block_size: int | None = None
+        self, out: str | Path, source: Source, settings: dict[str, object], block_size: int | None = None
     ) -> None:
         self.out = Path(out)
         check_sink(self.out)
@@ -185,7 +184,7 @@ class Task:
     largest: bool = False
     copies: Copies = field(default_factory=Copies)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The options as JSON values, for ``ScoreJob``."""
         return {
             "min_quality": self.min_quality,

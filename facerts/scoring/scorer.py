@@ -154,14 +154,10 @@ class Scorer:
     ) -> list[Face]:
         """The faces of images, each with its box, points, pose, crop, quality, verdict and reasons.
 
-        An image without a face gives none, and one that cannot be read raises; ``score`` goes on with the others.
+        An image without a face gives none, and one that cannot be read raises; ``score`` goes on, and describes the
+        other arguments.
 
         Args:
-            images: see ``score``.
-            min_quality: see ``score``.
-            keep: see ``score``.
-            largest: only the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             embed: compute embeddings in batches; otherwise each is computed when it is first read.
 
         Examples:
@@ -196,11 +192,6 @@ class Scorer:
         """As ``score``, one by one, for any number of images: rows with crops and embeddings.
 
         Args:
-            images: see ``score``.
-            min_quality: see ``score``.
-            keep: see ``score``.
-            largest: only the largest face of each photo.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             embed: with embeddings, which need the recognizer.
             progress: what a progress bar says; empty for none.
         """
@@ -288,8 +279,6 @@ class Scorer:
         """What ``video`` does, frame by frame.
 
         Args:
-            min_quality: see ``video``.
-            keep: see ``video``.
             workers: threads that find faces; None for one per core.
         """
         return VideoTracks(
@@ -420,11 +409,8 @@ class Scorer:
         self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
     ) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
-        own: dict[str, Any] = {
-            "detector": self.detector,
-            "min_face_size": self.min_face_size,
-        }
-        return score_images(row_builder, images, **(own | options))
+        options.setdefault("detector", self.detector)
+        return score_images(row_builder, images, min_face_size=self.min_face_size, **options)
 
     def row_builder(self, min_quality: float | None, *, embed: bool = True) -> RowBuilder:
         """The builder of rows from the outputs of the models.

@@ -98,7 +98,7 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
         (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string()))
         for field in fields(row_type)
     )
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
 
         def flush() -> None:
@@ -123,7 +123,7 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _values(row: Any) -> dict[str, Any]:
+def _values(row: Any) -> dict[str, object]:
     """The fields of a row by name, with text that every format can store."""
     return {name: _storable(value) for name, value in vars(row).items()}
 

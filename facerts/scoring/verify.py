@@ -11,7 +11,6 @@ from facerts.scoring.reasons import NO_FACE, NOT_A_FACE, in_words
 
 Decision = Literal["same", "different", "inconclusive"]
 
-DEFAULT_FMR = 1e-3
 # Two crops of one image may differ by rounding.
 IDENTICAL = 1 - 1e-5
 

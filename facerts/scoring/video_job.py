@@ -132,7 +132,7 @@ class VideoTask:
     annotate: Path | None = None
     search: PersonSearch | None = None
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Everything that results depend on besides the clips and the model, as JSON values."""
         return {
             **asdict(self.options),
@@ -187,7 +187,7 @@ class VideoJob(Job):
     """
 
     def __init__(
-        self, out: str | Path, clips: Sequence[str], settings: dict[str, Any], table: str = ".csv"
+        self, out: str | Path, clips: Sequence[str], settings: dict[str, object], table: str = ".csv"
     ) -> None:
         self.out = Path(out)
         self.clips = list(clips)

@@ -133,9 +133,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> None:
     settings = service.settings
-    guarded: dict[str, Any] = {}
-    if settings.token is not None:
-        guarded = {"dependencies": [Depends(_token_check(settings.token))]}
+    guarded = [] if settings.token is None else [Depends(_token_check(settings.token))]
 
     @app.get(
         "/metrics",
@@ -145,13 +143,13 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
             **_error_schemas("unauthorized"),
         },
-        **guarded,
+        dependencies=guarded,
     )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         return Response(service.metrics.text(), media_type=service.metrics.content_type)
 
-    @app.get("/v1/model", tags=["v1"], responses=_error_schemas("unauthorized", "busy"), **guarded)
+    @app.get("/v1/model", tags=["v1"], responses=_error_schemas("unauthorized", "busy"), dependencies=guarded)
     def model() -> ModelInfo:  # in a thread: a gallery's threshold may take long
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
@@ -182,7 +180,7 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
                 "unauthorized", f"unusable_{noun}{'s' * (noun == 'image')}", *SCORE_ERRORS
             ),
             openapi_extra={"requestBody": body_schema(options_type, noun, *images)},
-            **guarded,
+            dependencies=guarded,
         )
 
     add(service.score)

@@ -6,8 +6,8 @@ import base64
 import dataclasses
 import inspect
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, get_type_hints
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -44,6 +44,7 @@ STATUS = {
     "busy": 503,
     "timeout": 504,
 }
+JsonSchema = dict[str, Any]
 Count = Annotated[int, Field(ge=0)]
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 # The dataclasses have numbers in a row, or arrays.
@@ -62,7 +63,7 @@ Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 FACE_DECISIONS = [SearchDecision.MATCH, SearchDecision.UNKNOWN, SearchDecision.TOO_POOR]
 FaceDecision = Annotated[str, Field(json_schema_extra={"enum": [one.value for one in FACE_DECISIONS]})]
 # Of columns whose shape the hints of the row do not say.
-SHAPES: dict[str, Any] = {"box": Box | None, "points": Points | None, "reasons": list[Reason]}
+SHAPES: dict[str, object] = {"box": Box | None, "points": Points | None, "reasons": list[Reason]}
 # Columns that stand beside the faces of an image, or number them.
 NOT_OF_A_FACE = ("path", "face", "smaller_faces", "error", "model_sha256")
 MAX_CANDIDATES = 10
@@ -166,12 +167,12 @@ def fields_of(source: type, *without: str, **types: Any) -> type[Schema]:
         types: of fields, where they are not those of the dataclass.
     """
     hints, texts = get_type_hints(source) | SHAPES | types, attribute_texts(source)
-    fields: dict[str, Any] = {
+    described: Mapping[str, Any] = {
         field.name: (hints[field.name], Field(description=texts.get(field.name)))
         for field in dataclasses.fields(source)
         if field.name not in without
     }
-    return create_model(source.__name__, __base__=Schema, **fields)
+    return create_model(source.__name__, __base__=Schema, **described)
 
 
 def attribute_texts(source: type) -> dict[str, str]:
@@ -190,6 +191,21 @@ class FaceResult(fields_of(Row, *NOT_OF_A_FACE), Schema):  # type: ignore[misc]
 
     embedding: Embedding | None
     """Unit length; null unless requested."""
+
+
+class Header(TypedDict):
+    """What every answer says of the model, see ``_Answer``."""
+
+    model: str
+    model_sha256: str
+    min_quality: float | None
+
+
+class Found(TypedDict):
+    """Whom the gallery has for a face, see ``FaceMatch``."""
+
+    decision: str | None
+    candidates: list[Candidate]
 
 
 class Candidate(Schema):
@@ -412,9 +428,9 @@ class Problem(Schema):
     """One result for each image, if none could be scored, or one of two not compared."""
 
 
-def body_schema(options: type[ThresholdOptions], noun: str, minimum: int, maximum: int) -> dict[str, Any]:
+def body_schema(options: type[ThresholdOptions], noun: str, minimum: int, maximum: int) -> JsonSchema:
     """The body of a request in the OpenAPI schema: a form, JSON, or one image or video alone."""
-    file: dict[str, Any] = {"type": "string", "format": "binary"}
+    file: JsonSchema = {"type": "string", "format": "binary"}
     one = {
         "type": "string",
         "contentEncoding": "base64",
@@ -437,7 +453,7 @@ def body_schema(options: type[ThresholdOptions], noun: str, minimum: int, maximu
     return {"required": True, "content": content}
 
 
-def _non_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _non_null(schema: JsonSchema) -> JsonSchema:
     """The schema of an option in a body, which may be missing, but not null."""
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     return rest | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})

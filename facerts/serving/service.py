@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -185,18 +185,21 @@ class Service:
 
     def match(
         self, faces: Sequence[Face], options: schemas.GalleryOptions
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    ) -> tuple[list[schemas.Found], Mapping[str, Any]]:
         """What responses say of each face by the gallery, and of the search; called in a thread."""
         if self.gallery is None:
-            return [{"decision": None, "candidates": []}] * len(faces), {"fpir": None, "threshold": None}
+            nobody: schemas.Found = {"decision": None, "candidates": []}
+            return [nobody] * len(faces), {"fpir": None, "threshold": None}
         fpir = options.fpir or self.settings.fpir
         with gallery_errors():
             matches = self.gallery.match(faces, fpir=fpir, k=options.k)
             threshold = self.gallery.threshold(fpir).cosine
-        said = [
+        said: list[schemas.Found] = [
             {
                 "decision": match.decision.value,
-                "candidates": [{"person": person, "cosine": cosine} for person, cosine in match.candidates],
+                "candidates": [
+                    schemas.Candidate(person=person, cosine=cosine) for person, cosine in match.candidates
+                ],
             }
             for match in matches
         ]
@@ -224,7 +227,7 @@ class Service:
         self.metrics.verifications.labels(result.decision).inc()
         return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=[one, other])
 
-    def header(self, row_builder: RowBuilder) -> dict[str, Any]:
+    def header(self, row_builder: RowBuilder) -> schemas.Header:
         """What every answer says of the model."""
         return {
             "model": row_builder.model.name,

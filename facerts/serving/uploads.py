@@ -147,7 +147,7 @@ async def _read_form(
     return uploads, fields
 
 
-def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, Any]]:
+def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, object]]:
     """The images or the video of a JSON object, and its other values."""
     # Every value of a list or an object has one of these bytes, and base64 has none. So nothing is parsed that takes
     # many times its size in memory, or that is nested deep.
@@ -158,7 +158,7 @@ def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, 
     if not body.isascii() or _ESCAPED.search(body):
         raise expected.invalid("the JSON has characters outside of ASCII")
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
         if len(found := dict(pairs)) < len(pairs):
             raise expected.invalid("a key of the JSON is there twice")
         return found

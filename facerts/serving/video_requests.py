@@ -6,13 +6,12 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from facerts.errors import VideoError
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving.error_responses import RequestError
-from facerts.serving.schemas import ShotResult, TrackResult, VideoOptions, VideoResult
+from facerts.serving.schemas import Found, ShotResult, TrackResult, VideoOptions, VideoResult
 from facerts.serving.service import Service, invalid_options
 from facerts.serving.uploads import Upload
 from facerts.video import VideoLimits
@@ -97,7 +96,7 @@ class VideoRequests:
         )
 
 
-def _result(track: Track, match: dict[str, Any], options: VideoOptions) -> TrackResult:
+def _result(track: Track, match: Found, options: VideoOptions) -> TrackResult:
     shots = [
         ShotResult.of(shot.row, time=shot.time, crop=shot.crop if options.crops else None)
         for shot in track.best

@@ -89,7 +89,7 @@ def write_site(out: str | Path, recognizer: str | Path | None = None) -> dict[st
     return {name: len(content) for name, content in files.items()}
 
 
-def _model(part: ModelPart, file: str) -> dict[str, Any]:
+def _model(part: ModelPart, file: str) -> dict[str, object]:
     return {
         "name": part.name,
         "sha256": part.sha256,
@@ -99,7 +99,7 @@ def _model(part: ModelPart, file: str) -> dict[str, Any]:
     }
 
 
-def _detector(file: str, content: bytes) -> dict[str, Any]:
+def _detector(file: str, content: bytes) -> dict[str, object]:
     network = yunet.YuNet
     return {
         "name": network.__name__,
@@ -119,7 +119,7 @@ def _detector(file: str, content: bytes) -> dict[str, Any]:
     }
 
 
-def _rules() -> dict[str, Any]:
+def _rules() -> dict[str, object]:
     return {
         "template": TEMPLATE.tolist(),
         "template_size": CROP_SIZE,
@@ -145,7 +145,7 @@ def _rules() -> dict[str, Any]:
     }
 
 
-def _constants(module: Any, *names: str) -> dict[str, Any]:
+def _constants(module: Any, *names: str) -> dict[str, object]:
     return {name.lower(): getattr(module, name) for name in names}
 
 

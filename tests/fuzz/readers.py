@@ -86,62 +86,41 @@ class Reader:
         return parts if self.pack is None else self.pack(parts)
 
 
-def _only_file(folder: Path) -> Path:
-    (path,) = folder.iterdir()
-    return path
+def _of(read: Callable[[Path], object], name: str = "*") -> Read:
+    """A reader of a folder by one of a file, the only one of such a name."""
+    return partial(_read_file, read, name)
 
 
-def _read_alone(read: Callable[[Path], object], folder: Path) -> None:
-    read(_only_file(folder))
+def _read_file(read: Callable[[Path], object], name: str, folder: Path) -> None:
+    (path,) = folder.glob(name)
+    read(path)
 
 
-def _decode(folder: Path) -> None:
-    path = _only_file(folder)
+def _decode(path: Path) -> None:
     decode(path.read_bytes(), where=path.name)
 
 
-def _read_all(source: Source) -> None:
+def _read_source(path: Path, open_it: Callable[[Path], Source] = open_source) -> None:
     """Read every image as scoring does: a bad image is skipped, and it is an error only if none can be read."""
+    source = open_it(path)
     errors = read_images(source, MAX_IMAGES, lambda source, index: source.crop(index))
     if errors and len(errors) == min(len(source), MAX_IMAGES):
         raise errors[0]
 
 
-def _read_records(folder: Path) -> None:
-    _read_all(open_source(folder))
-
-
-def _read_file(folder: Path) -> None:
-    _read_all(open_source(_only_file(folder)))
-
-
-def _read_list(folder: Path) -> None:
-    _read_all(open_images(folder / "a.txt"))
-
-
-def _listing(folder: Path) -> Path:
-    (path,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
-    return path
-
-
-def _read_pairs(folder: Path) -> None:
-    load_pair_list(_listing(folder))
-
-
-def _read_pairs_to_verify(folder: Path) -> None:
-    for row in read_pair_list(_listing(folder)):
+def _read_pairs_to_verify(path: Path) -> None:
+    for row in read_pair_list(path):
         # A row whose label is wrong keeps its paths.
         assert row.error is not None or (row.first and row.second)
 
 
-def _read_scores(folder: Path) -> None:
-    table = read_scores(_only_file(folder))
-    if not table.columns:
+def _read_scores(path: Path) -> None:
+    if not read_scores(path).columns:
         raise AssertionError("a table without scores")
 
 
-def _read_groups(folder: Path) -> None:
-    values, _ = read_groups(_only_file(folder)).of(["a/1.jpg", "2.jpg"])
+def _read_groups(path: Path) -> None:
+    values, _ = read_groups(path).of(["a/1.jpg", "2.jpg"])
     assert all(len(of_images) == 2 for of_images in values.values())
 
 
@@ -474,14 +453,6 @@ def _models() -> list[Files]:
         return [{file.name: file.read_bytes() for file in sorted(Path(folder).iterdir(), reverse=True)}]
 
 
-def _read_exported(folder: Path) -> None:
-    read_exported(folder / "a.onnx")
-
-
-def _read_model(folder: Path) -> None:
-    read_model(folder / "a.onnx")
-
-
 def _descriptions() -> list[Files]:
     return [{"a.json": _models()[0]["a.json"]}]
 
@@ -551,8 +522,8 @@ def _bodies() -> list[Files]:
     return [{"body": b'{"images": ["/9j/", "data:image/png;base64,iVBO"], "largest": true}'}]
 
 
-def _read_body(folder: Path) -> None:
-    read_json(_only_file(folder).read_bytes(), Expected("image", 16, ("keep", "largest")))
+def _read_body(path: Path) -> None:
+    read_json(path.read_bytes(), Expected("image", 16, ("keep", "largest")))
 
 
 def _to_json(tree: Any) -> bytes:
@@ -564,31 +535,35 @@ def _to_yaml(tree: Any) -> bytes:
 
 
 READERS = {
-    "jpeg": Reader(_decode, _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
-    "png": Reader(_decode, _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
-    "webp": Reader(_decode, _webps, hostile=partial(corpus.hostile_images, ".webp")),
-    "gif": Reader(_decode, _gifs, hostile=partial(corpus.hostile_images, ".gif")),
-    "bmp": Reader(_decode, _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
-    "records": Reader(_read_records, _record_sets, hostile=corpus.hostile_records),
-    "bin": Reader(_read_file, _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),
-    "tar": Reader(_read_file, _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)),
-    "list": Reader(
-        _read_list, _lists, hostile=partial(corpus.alone, "a.txt", {**lists.HOSTILE, **lists.REFUSED})
+    "jpeg": Reader(_of(_decode), _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
+    "png": Reader(_of(_decode), _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
+    "webp": Reader(_of(_decode), _webps, hostile=partial(corpus.hostile_images, ".webp")),
+    "gif": Reader(_of(_decode), _gifs, hostile=partial(corpus.hostile_images, ".gif")),
+    "bmp": Reader(_of(_decode), _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
+    "records": Reader(_read_source, _record_sets, hostile=corpus.hostile_records),
+    "bin": Reader(_of(_read_source), _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),
+    "tar": Reader(
+        _of(_read_source), _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)
     ),
-    "pairs (txt)": Reader(_read_pairs, partial(_pair_lists, "txt")),
-    "pairs (csv)": Reader(_read_pairs, partial(_pair_lists, "csv")),
-    "groups (csv)": Reader(_read_groups, _group_tables),
-    "scores (csv)": Reader(_read_scores, _score_tables),
-    "pairs to verify (txt)": Reader(_read_pairs_to_verify, partial(_pair_lists, "txt")),
-    "pairs to verify (csv)": Reader(_read_pairs_to_verify, partial(_pair_lists, "csv")),
+    "list": Reader(
+        _of(partial(_read_source, open_it=open_images), "a.txt"),
+        _lists,
+        hostile=partial(corpus.alone, "a.txt", {**lists.HOSTILE, **lists.REFUSED}),
+    ),
+    "pairs (txt)": Reader(_of(load_pair_list, "*.txt"), partial(_pair_lists, "txt")),
+    "pairs (csv)": Reader(_of(load_pair_list, "*.csv"), partial(_pair_lists, "csv")),
+    "groups (csv)": Reader(_of(_read_groups), _group_tables),
+    "scores (csv)": Reader(_of(_read_scores), _score_tables),
+    "pairs to verify (txt)": Reader(_of(_read_pairs_to_verify, "*.txt"), partial(_pair_lists, "txt")),
+    "pairs to verify (csv)": Reader(_of(_read_pairs_to_verify, "*.csv"), partial(_pair_lists, "csv")),
     "npz": Reader(
-        partial(_read_alone, read_table),
+        _of(read_table),
         _tables,
         pack=_zip("a.npz"),
         hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
     ),
     "gallery": Reader(
-        partial(_read_alone, read_gallery),
+        _of(read_gallery),
         _galleries,
         pack=_npz,
         parse=json.loads,
@@ -596,18 +571,20 @@ READERS = {
         hostile=partial(corpus.alone, "a.npz", {**arrays.HOSTILE, **galleries.HOSTILE}),
     ),
     "people": Reader(_read_people, _people, pack=_pack_people, parse=json.loads, write=_to_json),
-    "parquet": Reader(partial(_read_alone, read_table), _parquets),
-    "recipe": Reader(partial(_read_alone, read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),
+    "parquet": Reader(_of(read_table), _parquets),
+    "recipe": Reader(_of(read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),
     "description": Reader(
-        partial(_read_alone, read_description),
+        _of(read_description),
         _descriptions,
         parse=json.loads,
         write=_to_json,
         hostile=partial(corpus.alone, "a.json", onnx_files.DESCRIPTIONS),
     ),
-    "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
-    "checkpoint": Reader(partial(_read_alone, read_checkpoint), _checkpoints),
-    "exported": Reader(_read_exported, _exported_files, hostile=corpus.hostile_models),
+    "onnx": Reader(
+        _of(read_model, "a.onnx"), _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models
+    ),
+    "checkpoint": Reader(_of(read_checkpoint), _checkpoints),
+    "exported": Reader(_of(read_exported, "a.onnx"), _exported_files, hostile=corpus.hostile_models),
     "result": Reader(
         _read_result,
         _results,
@@ -615,5 +592,5 @@ READERS = {
         write=_to_json,
         hostile=partial(corpus.alone, "result.json", results.TEXTS),
     ),
-    "body": Reader(_read_body, _bodies),
+    "body": Reader(_of(_read_body), _bodies),
 }

@@ -289,8 +289,3 @@ def test_a_joined_track_has_the_mean_of_all_faces() -> None:
     first, second = track(faces[:2], 0, [80.0, 3.0]), track(faces[2:], 0.2, [15.0, 60.0])
     first.join(second, 1)
     assert first.mean == pytest.approx(whole.mean, abs=1e-6)
-
-
-def test_tracks_that_are_seen_at_the_same_time_are_two_people() -> None:
-    faces = np.tile(np.eye(1, 8), (3, 1))
-    assert joined_best([track(faces, 0, [80.0] * 3)], track(faces, 0.1, [80.0] * 3), 0.5) is None

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from facerts.scoring import Scorer
 from facerts.serving import Settings
 from facerts.serving.schemas import Matches, PairVerification, Problem, Scores
+from tests.fuzz.mutations import mutated_bytes
 from tests.serving.conftest import address, crop, metric, post, running
 
 IMAGES = [
@@ -45,22 +46,8 @@ def check(response: httpx.Response, to: str = "score") -> None:
     kind.model_validate_json(response.content)
 
 
-@st.composite
-def mutated(draw: st.DrawFn, originals: list[bytes]) -> bytes:
-    """A whole file or form with some bytes changed, taken out or put in."""
-    data = bytearray(draw(st.sampled_from(originals)))
-    for _ in range(draw(st.integers(1, 6))):
-        place = draw(st.integers(0, len(data)))
-        match draw(st.integers(0, 3)):
-            case 0:
-                data[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
-            case 1:
-                del data[place : place + draw(st.integers(1, 40))]
-            case 2:
-                data[place:place] = draw(st.binary(max_size=40))
-            case _:
-                data = data[: max(place, 1)]
-    return bytes(data)
+def mutated(*originals: bytes) -> st.SearchStrategy[bytes]:
+    return st.sampled_from(originals).flatmap(mutated_bytes)
 
 
 options = st.dictionaries(
@@ -71,7 +58,7 @@ options = st.dictionaries(
 
 
 @fuzzed
-@given(data=mutated(IMAGES), aligned=st.booleans())
+@given(data=mutated(*IMAGES), aligned=st.booleans())
 def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None:
     headers = {"content-type": "application/octet-stream"}
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
@@ -105,7 +92,7 @@ JSON = b'{"image": "' + base64.b64encode(crop(200)) + b'", "keep": 0.95, "aligne
 
 
 @fuzzed
-@given(body=mutated([FORM, JSON]), content_type=st.sampled_from(TYPES))
+@given(body=mutated(FORM, JSON), content_type=st.sampled_from(TYPES))
 def test_broken_forms_and_json(client: httpx.Client, body: bytes, content_type: str) -> None:
     check(client.post("/v1/score", content=body, headers={"content-type": content_type}))
 
@@ -117,7 +104,7 @@ REQUEST = (
 
 
 @fuzzed
-@given(request=mutated([REQUEST]))
+@given(request=mutated(REQUEST))
 def test_broken_requests(client: httpx.Client, request: bytes) -> None:
     with socket.create_connection(address(client), timeout=10) as connection:
         connection.sendall(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
@@ -16,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.errors import VideoError, VideoLimitError, WriteError
+from facerts.errors import VideoError, WriteError
 from facerts.scoring.annotated_video import write_video
 from facerts.video import VideoLimits, open_frames
 from facerts.video.frames import Frame, FrameSampler, clock
 from facerts.video.video_file import FrameClock, upright
-from tests.color_people import BLUE, GREEN, RED, draw, turn, walk, write_clip
+from tests.color_people import GREEN, RED, draw, turn, walk, write_clip
 from tests.command import no_larger_files
 
 
@@ -239,21 +238,6 @@ def test_limits_are_errors(tmp_path: Path) -> None:
         with pytest.raises(VideoError, match=message):
             list(open_frames(tmp_path / "clip.mp4", limits=limits).frames(5))
     assert len(list(open_frames(tmp_path / "clip.mp4", limits=VideoLimits(120 * 240, 2, 50)).frames(5))) == 10
-
-
-def test_frames_that_grow_are_not_decoded_beyond_the_limit(tmp_path: Path) -> None:
-    small, large = (BytesIO(), BytesIO())
-    write_clip(small, [(n / 25, draw([(RED, 0, 0)])) for n in range(10)], format="h264")
-    write_clip(large, [(n / 25, draw([(BLUE, 0, 0)], 480, 960)) for n in range(10)], format="h264")
-    (tmp_path / "clip.h264").write_bytes(small.getvalue() + large.getvalue())
-    everything = [frame.pixels.shape for frame in open_frames(tmp_path / "clip.h264").frames(1000)]
-    assert {shape[0] for shape in everything} == {120, 480}
-    limited = open_frames(tmp_path / "clip.h264", limits=VideoLimits(max_pixels=200_000))
-    shapes = []
-    with suppress(VideoLimitError):
-        for frame in limited.frames(1000):
-            shapes.append(frame.pixels.shape)
-    assert {shape[0] for shape in shapes} == {120}
 
 
 def test_times_never_go_back() -> None:

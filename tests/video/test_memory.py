@@ -59,6 +59,7 @@ def test_larger_frames_after_small_ones_are_not_decoded(tmp_path: Path) -> None:
     source = open_frames(tmp_path / "clip.mkv", limits=VideoLimits(max_pixels=64 * 64))
     assert [frame.time for frame in source.frames(5)] == [0, 0.2, 0.6]
     assert source.report.damaged == 1
+    assert len(list(open_frames(tmp_path / "clip.mkv").frames(5))) == 4
 
 
 @pytest.mark.parametrize(
