@@ -1,4 +1,4 @@
-"""The tables of a gallery in PostgreSQL, in a schema of their own, and their rows; docs/galleries.md describes them."""
+"""The tables of a gallery in PostgreSQL, in a schema of their own, and their rows: docs/galleries-postgres.md."""
 
 from __future__ import annotations
 

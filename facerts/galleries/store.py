@@ -196,7 +196,7 @@ def write_gallery(path: str | Path, images: Enrollments) -> None:
 
 
 def read_gallery(path: str | Path) -> Enrollments:
-    """Read a gallery file; see docs/galleries.md for its format.
+    """Read a gallery file; see docs/limits.md for its format.
 
     Templates follow from the images, so those in the file, which are for other programs, are not used.
     """

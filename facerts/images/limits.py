@@ -2,7 +2,7 @@
 
 Decoding a hostile file takes seconds at most and never more than 1 GB of memory.
 
-A file of less than 1 MB within all limits takes at most about two seconds on one core and 750 MB. docs/scoring.md lists
+A file of less than 1 MB within all limits takes at most about two seconds on one core and 750 MB. docs/limits.md lists
 the limits in a table.
 """
 

@@ -243,7 +243,7 @@ def write_found_faces(path: Path, found: FoundFaces) -> None:
 
 
 def read_found_faces(path: Path) -> FoundFaces:
-    """Read a table; see docs/people.md for its format."""
+    """Read a table; see docs/limits.md for its format."""
     with FORMAT.reading(path) as arrays:
         _check(arrays)
     for name in ("path", "error"):
