@@ -39,6 +39,7 @@ def test_yunet_ships_and_other_detectors_need_a_file(
     for name in ("scrfd", tmp_path / "none.onnx"):
         with pytest.raises(Error, match=r"no such detector or file; give yunet or the path"):
             open_detector(name)
+    monkeypatch.delenv("FACERTS_MODELS", raising=False)
     monkeypatch.setattr(catalog, "models_folder", lambda: tmp_path)
     with pytest.raises(ModelError, match="yunet is not on this machine: run facerts models pull yunet"):
         open_detector("yunet")
