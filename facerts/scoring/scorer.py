@@ -222,7 +222,7 @@ class Scorer:
         """The people in a video one by one, each with times, best shots and a template.
 
         Those of a file come at its end; those of a stream, a camera or a generator when they have been gone for
-        ``join_seconds``, and at its end. Memory does not grow with the length of the video.
+        ``join_seconds``, and at its end. Memory grows with the number of people, not with the frames.
 
         Args:
             video: a path; an address (http, rtsp, rtmp, srt, udp …); the number of a camera, or "device:0"; the bytes
