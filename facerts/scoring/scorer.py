@@ -362,9 +362,7 @@ class Scorer:
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
-            lazy_images(Files("pairs", Path(), paths, None)),
-            self.row_builder(rule.min_quality),
-            largest=True,
+            lazy_images(Files("pairs", Path(), paths, None)), self.row_builder(rule.min_quality), largest=True
         )
         if progress:
             scored = track(scored, progress, total=len(paths), unit="images")
@@ -487,12 +485,7 @@ class Scorer:
 
     def _only_crop(self, image: LazyImage) -> NDArray[np.uint8]:
         """The largest face of an image."""
-        prepared = prepare(
-            image,
-            self.detector,
-            max_faces=1,
-            min_face_size=self.min_face_size,
-        )
+        prepared = prepare(image, self.detector, max_faces=1, min_face_size=self.min_face_size)
         if prepared.error is not None:
             raise ImageError(prepared.error)
         if not prepared.crops:
