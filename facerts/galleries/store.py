@@ -91,10 +91,7 @@ class Store(ABC):
         yield
 
     def change(
-        self,
-        people: Collection[str],
-        paths: Collection[str],
-        edit: Edit,
+        self, people: Collection[str], paths: Collection[str], edit: Edit
     ) -> tuple[Enrollments, Enrollments, GallerySummary]:
         """Change the images of some people as one transaction.
 

@@ -16,14 +16,7 @@ import numpy as np
 from facerts.errors import Error, WriteError
 from facerts.galleries.person_name import person_name
 from facerts.io.files import locked, sync_names, writing
-from facerts.people.decisions import (
-    NOBODY,
-    Action,
-    PeopleDecision,
-    read_decisions,
-    standing,
-    write_decisions,
-)
+from facerts.people.decisions import NOBODY, Action, PeopleDecision, read_decisions, standing, write_decisions
 from facerts.people.found_faces import Rows
 from facerts.people.people import People
 from facerts.people.people_folder import DECISIONS, people_after, read_people, save

@@ -24,13 +24,7 @@ class Copied(NamedTuple):
     errors: list[str]
 
 
-def copy_photos(
-    people: People,
-    out: str | Path,
-    *,
-    crops: bool = False,
-    named_only: bool = False,
-) -> Copied:
+def copy_photos(people: People, out: str | Path, *, crops: bool = False, named_only: bool = False) -> Copied:
     """Copy photos into one subfolder for each person who is in them; nothing that is there is overwritten.
 
     A photo of two people is copied twice. An existing file of another content is kept, and the copy gets a number. A

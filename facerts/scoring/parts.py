@@ -52,11 +52,7 @@ class Runtime:
 
     def keywords(self) -> dict[str, Any]:
         """The arguments of functions that open a model."""
-        return {
-            "providers": self.providers or [AUTO],
-            "threads": self.threads,
-            "batch_size": self.batch_size,
-        }
+        return {"providers": self.providers or [AUTO], "threads": self.threads, "batch_size": self.batch_size}
 
 
 class ModelPart:

@@ -52,10 +52,7 @@ def score_images(
             the images before it; None for no such limit.
     """
     prepare_image = partial(
-        prepare,
-        detector=detector,
-        max_faces=1 if largest else max_faces,
-        min_face_size=min_face_size,
+        prepare, detector=detector, max_faces=1 if largest else max_faces, min_face_size=min_face_size
     )
     if isinstance(images, Sequence) and len(images) == 1:
         yield from score_batch(row_builder, [prepare_image(images[0])])

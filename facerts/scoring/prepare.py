@@ -69,11 +69,7 @@ class PreparedImage:
 
 @in_flight()
 def prepare(
-    image: LazyImage,
-    detector: FaceFinder | None,
-    *,
-    max_faces: int | None = None,
-    min_face_size: float = 0,
+    image: LazyImage, detector: FaceFinder | None, *, max_faces: int | None = None, min_face_size: float = 0
 ) -> PreparedImage:
     """Load an image and crop its faces, or its ``max_faces`` largest ones.
 

@@ -222,7 +222,7 @@ class Scorer:
         """The people in a video one by one, each with times, best shots and a template.
 
         Those of a file come at its end; those of a stream, a camera or a generator when they have been gone for
-        ``join_seconds``, and at its end. Memory does not grow with the length of the video.
+        ``join_seconds``, and at its end. Memory grows with the number of people, not with the frames.
 
         Args:
             video: a path; an address (http, rtsp, rtmp, srt, udp …); the number of a camera, or "device:0"; the bytes
@@ -362,9 +362,7 @@ class Scorer:
         rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
-            lazy_images(Files("pairs", Path(), paths, None)),
-            self.row_builder(rule.min_quality),
-            largest=True,
+            lazy_images(Files("pairs", Path(), paths, None)), self.row_builder(rule.min_quality), largest=True
         )
         if progress:
             scored = track(scored, progress, total=len(paths), unit="images")
@@ -487,12 +485,7 @@ class Scorer:
 
     def _only_crop(self, image: LazyImage) -> NDArray[np.uint8]:
         """The largest face of an image."""
-        prepared = prepare(
-            image,
-            self.detector,
-            max_faces=1,
-            min_face_size=self.min_face_size,
-        )
+        prepared = prepare(image, self.detector, max_faces=1, min_face_size=self.min_face_size)
         if prepared.error is not None:
             raise ImageError(prepared.error)
         if not prepared.crops:

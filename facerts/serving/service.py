@@ -176,8 +176,7 @@ class Service:
             **search,
             images=[
                 schemas.ImageMatches.of(
-                    image,
-                    faces=[schemas.FaceMatch.of(face, **next(found)) for face in image.faces],
+                    image, faces=[schemas.FaceMatch.of(face, **next(found)) for face in image.faces]
                 )
                 for image, _ in images
             ],

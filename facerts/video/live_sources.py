@@ -15,13 +15,7 @@ import numpy as np
 
 from facerts.errors import VideoError, VideoLimitError
 from facerts.video.frames import Frame, FrameSampler, FrameSource, ReadReport, VideoLimits, clock
-from facerts.video.video_file import (
-    CONTAINERS,
-    decode_frames,
-    open_container,
-    stated_duration,
-    video_stream,
-)
+from facerts.video.video_file import CONTAINERS, decode_frames, open_container, stated_duration, video_stream
 
 SCHEMES = ("http", "https", "rtmp", "rtmps", "rtp", "rtsp", "rtsps", "srt", "tcp", "udp")
 # No file of this machine, whatever a playlist names.

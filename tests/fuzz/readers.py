@@ -557,10 +557,7 @@ READERS = {
     "pairs to verify (txt)": Reader(_of(_read_pairs_to_verify, "*.txt"), partial(_pair_lists, "txt")),
     "pairs to verify (csv)": Reader(_of(_read_pairs_to_verify, "*.csv"), partial(_pair_lists, "csv")),
     "npz": Reader(
-        _of(read_table),
-        _tables,
-        pack=_zip("a.npz"),
-        hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
+        _of(read_table), _tables, pack=_zip("a.npz"), hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE)
     ),
     "gallery": Reader(
         _of(read_gallery),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import multiprocessing
 import os
 import shutil
 import tarfile
@@ -197,18 +196,17 @@ def test_a_run_that_is_interrupted_continues(
     load = find_job._load
     loaded: list[str] = []
 
-    def killed(source: object, index: int, sha256: str) -> np.ndarray:
+    def stopped(source: object, index: int, sha256: str) -> np.ndarray:
         loaded.append(sha256)
         if len(loaded) > 40:
-            os._exit(9)
+            raise KeyboardInterrupt
         return load(source, index, sha256)  # type: ignore[arg-type]
 
-    child = multiprocessing.get_context("fork").Process(
-        target=_find_and_die, args=(scorer, photos, out, killed)
-    )
-    child.start()
-    child.join()
-    assert child.exitcode == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(find_job, "_load", stopped)
+        patch.setattr(scorer.recognizer.opened, "batch_size", 2)
+        with pytest.raises(KeyboardInterrupt):
+            find_people(scorer, photos, out)
     parts = sorted((out / "parts").glob("0*"))
     assert parts
     assert not (out / "groups.npz").exists()
@@ -219,12 +217,6 @@ def test_a_run_that_is_interrupted_continues(
     whole = find_people(scorer, photos, tmp_path / "whole")
     assert by_photo(found.people) == by_photo(whole.people)
     assert not (out / "parts").exists()
-
-
-def _find_and_die(scorer: Scorer, photos: Path, out: Path, load: object) -> None:
-    find_job._load = load  # type: ignore[assignment]
-    scorer.recognizer.opened.batch_size = 2
-    find_people(scorer, photos, out)
 
 
 def test_images_that_could_not_be_decoded_are_tried_again(

@@ -21,16 +21,7 @@ from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.io.map_ahead import map_ahead
-from facerts.scoring import (
-    Face,
-    LazyImage,
-    Row,
-    RowBuilder,
-    Scorer,
-    lazy_images,
-    open_sink,
-    score_images,
-)
+from facerts.scoring import Face, LazyImage, Row, RowBuilder, Scorer, lazy_images, open_sink, score_images
 from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
 from tests.detectors import TWO_FACES
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder

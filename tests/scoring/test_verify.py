@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
+from facerts.benchmarks.list_rows import ListedPair
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
+from facerts.scoring.pair_list import measure_labeled
 from tests.foreign import write_description, write_embedder
 from tests.matching import blocks, cosine, matching, write_matcher
 from tests.serving.conftest import BrightSquares, photo
@@ -229,3 +232,18 @@ def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_pa
         ModelError, match=r"only for 0\.01, 0\.1; take one of these \(--fmr 0\.01\), or calibrate"
     ):
         coarse.verify(image, image, fmr=0.001)
+
+
+def test_that_people_recur_makes_a_rate_less_certain() -> None:
+    # Twenty pairs of each of three people, of whom one is never recognized.
+    pairs = [ListedPair(1, "a", "b", same=True, people=(who, who)) for who in "abc" for _ in range(20)]
+    measured = measure_labeled(pairs, ["different"] * 20 + ["same"] * 40)
+    assert measured is not None
+    # Of three people drawn with replacement, all three or none are that one with more than 2.5%.
+    assert (measured.fnmr.value, measured.fnmr.ci95) == (pytest.approx(1 / 3), (0, 1))
+    alone = measure_labeled(
+        [replace(pair, people=None) for pair in pairs], ["different"] * 20 + ["same"] * 40
+    )
+    assert alone is not None
+    assert alone.fnmr.ci95 == pytest.approx((0.2273, 0.4593), abs=1e-3)
+    assert (alone.fmr.value, alone.fmr.ci95, alone.fmr.pairs) == (None, None, 0)
