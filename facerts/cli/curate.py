@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +15,7 @@ from facerts.errors import Error
 
 if TYPE_CHECKING:
     from facerts.curation.embeddings import SourceEmbedder
-    from facerts.curation.output_spec import OutputSpec
+    from facerts.curation.output_spec import OutputSpec, Report
 
 # Rows of a table of identities; the report has more.
 PAIRS = 10
@@ -284,7 +284,7 @@ def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -
             raise Error(f"{reason}; leave out --{name.replace('_', '-')}")
 
 
-def _show(report: dict[str, Any], json: bool) -> None:
+def _show(report: Report, json: bool) -> None:
     """Print the report; exit with status 1 if images could not be read."""
     for note in report.get("benchmarks", {}).get("notes", []):
         warn(note)
@@ -294,7 +294,7 @@ def _show(report: dict[str, Any], json: bool) -> None:
     print_result(report if json else _print_tables(report), json, problems=[problem] * bool(unreadable))
 
 
-def _print_tables(report: dict[str, Any]) -> dict[str, Any]:
+def _print_tables(report: Report) -> Report:
     """Print the tables; return what else to print."""
     source, verb = report["in"], "would be written" if report["dry_run"] else "written"
     rows = [{"": "read", "what": source["name"], **source}]

@@ -52,8 +52,7 @@ def inspect(
     from facerts.datasets import open_source
     from facerts.datasets.inspect import inspect_source
 
-    report = inspect_source(open_source(sources), every=every)
-    problems = report.pop("broken")
+    report, problems = inspect_source(open_source(sources), every=every)
     print_result(report, json, details={"broken": problems}, problems=problems)
 
 

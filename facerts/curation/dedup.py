@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.output_spec import CurationJob, OutputSpec, identity_of, open_job
+from facerts.curation.output_spec import CurationJob, OutputSpec, Report, identity_of, open_job
 from facerts.curation.pairwise import (
     EmbeddingSubset,
     Floats,
@@ -67,7 +67,7 @@ def dedup(
     *,
     identity_action: IdentityAction = "report",
     detector: FaceFinder | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Write a source without duplicates and, optionally, without mislabeled images and duplicate identities.
 
     Without an embedder, images of equal bytes are duplicates, and the first of an identity is kept. With one, images
@@ -79,7 +79,7 @@ def dedup(
     dropped by ``identity_action``. Without identities, all images are compared with each other.
     """
     thresholds = thresholds or DedupThresholds()
-    settings: dict[str, Any] = {"by": "hash", "identity_action": identity_action}
+    settings: dict[str, object] = {"by": "hash", "identity_action": identity_action}
     if embedder is not None:
         settings |= {"by": "embedding", **asdict(thresholds), **embedder.settings(detector)}
     with open_job(source, [out], settings) as job:

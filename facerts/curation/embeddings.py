@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +89,7 @@ class SourceEmbedder:
         _embed(self.embedder, crops, folder)
         return _load(folder, len(crops))
 
-    def settings(self, detector: FaceFinder | None) -> dict[str, Any]:
+    def settings(self, detector: FaceFinder | None) -> dict[str, object]:
         """The settings, for a report."""
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
         identity = detector and detector.identity

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
-from facerts.curation.output_spec import CurationJob, OutputSpec, open_job
+from facerts.curation.output_spec import CurationJob, OutputSpec, Report, open_job
 from facerts.curation.pairwise import check_threshold, identity_means
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.detector import FaceFinder
@@ -66,7 +65,7 @@ def exclude_overlap(
     threshold: float = 0.5,
     single_images: bool = False,
     detector: FaceFinder | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Write a source without the identities that look like somebody in a benchmark.
 
     An identity is dropped as a whole if the mean of its embeddings, or with ``single_images`` any of its embeddings, is
@@ -144,7 +143,7 @@ def _drop_matches(job: CurationJob, benchmark: Source, matches: NearestMatches, 
     source = job.source
     assert source.labels is not None
 
-    def details(label: int) -> dict[str, Any]:
+    def details(label: int) -> dict[str, object]:
         image = int(matches.image[label])
         return {
             "resembles": benchmark.location(int(matches.row[label])),

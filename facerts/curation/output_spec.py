@@ -30,6 +30,8 @@ from facerts.io.versions import installed_versions
 
 RECORD_FILES = ("train.rec", "train.idx", "train.lst", "property")
 SCHEMA = "facerts.data/3"
+# What a command says of its work, as JSON has it.
+Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -182,15 +184,15 @@ class CurationJob:
         scratch: a folder for temporary files, on the disk of the data set.
     """
 
-    def __init__(self, source: Source, temporary: Mapping[Path, Path], report: dict[str, Any]) -> None:
+    def __init__(self, source: Source, temporary: Mapping[Path, Path], report: Report) -> None:
         self.source = source
         self.kept: NDArray[np.bool_] = np.ones(len(source), dtype=bool)
         self.report = report
         self.scratch = next(iter(temporary.values())).parent
         self._temporary = temporary
-        self._dropped: list[dict[str, Any]] = []
+        self._dropped: list[Report] = []
 
-    def drop(self, index: int, reason: str, **details: Any) -> None:
+    def drop(self, index: int, reason: str, **details: object) -> None:
         """Drop an image and list it with the reason, by which images are counted, and further entries.
 
         An image that is already dropped keeps its first reason.
@@ -255,7 +257,7 @@ def open_job(
     """
     start = time.monotonic()
     report_file, dry_run = outputs[0].report_file, outputs[0].dry_run
-    report: dict[str, Any] = {
+    report: Report = {
         "schema": SCHEMA,
         "command": redacted_command(),
         "versions": installed_versions(),
@@ -279,7 +281,7 @@ def open_job(
         job.finish(report_file)
 
 
-def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(report: Report) -> Report:
     """The report without absolute paths of its data sets, which are beside it."""
     return {
         **report,

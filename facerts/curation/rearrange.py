@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from facerts.curation.output_spec import OutputSpec, open_job
+from facerts.curation.output_spec import OutputSpec, Report, open_job
 from facerts.datasets.encoded_images import encoded_image, read_ahead
 from facerts.datasets.open_source import Joined, open_source
 from facerts.datasets.records import Records
@@ -31,7 +30,7 @@ def split(
     identities: int | None = None,
     share: float | None = None,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Report:
     """Write two data sets without a common identity.
 
     A number or a share, above 0 and below 1, of the identities is held out. The held-out identities are the same as
@@ -58,7 +57,7 @@ def pack(
     prefix_sources: bool = False,
     shuffle_seed: int | None = None,
     check: bool = False,
-) -> dict[str, Any]:
+) -> Report:
     """Write the images of sources, each anything that ``open_source`` accepts, unchanged, as one data set.
 
     A pattern for several files is one source. Identities of the same name are merged, unless ``prefix_sources``

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from facerts.io.progress import track
 SAMPLE = 1000
 
 
-def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
-    """Count images and identities, measure sizes, and find images that cannot be read, as JSON has it.
+def inspect_source(source: Source, *, every: bool = False) -> tuple[dict[str, object], list[str]]:
+    """Count images and identities, and measure sizes; the second are the problems of images that cannot be read.
 
     Not ``every`` image is decoded, but 1,000 spread evenly over the source.
     """
@@ -35,7 +34,7 @@ def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
             continue
         lengths.append(len(data))
         sizes[f"{width} x {height}"] += 1
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "name": source.name,
         "kind": type(source).__name__,
         "images": len(source),
@@ -43,7 +42,6 @@ def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
         "decoded": len(indices),
         "sizes": dict(sizes.most_common(5)),
         "bytes_median": int(np.median(lengths)) if lengths else None,
-        "broken": broken,
     }
     if source.labels is not None:
         per_identity = np.bincount(source.labels)
@@ -56,4 +54,4 @@ def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
             )
         }
         report["identities_with_one_image"] = int((per_identity == 1).sum())
-    return report
+    return report, broken

@@ -129,12 +129,21 @@ def open_face_finder(
         return None
     _check_settings(threshold, size)
     name = DEFAULT_DETECTOR if detector == "auto" else detector
-    settings: dict[str, Any] = {"threshold": threshold, "size": size, "rotate": rotate}
-    opening = partial(open_detector, name, **settings, providers=providers, threads=threads)
+    opening = partial(
+        open_detector,
+        name,
+        threshold=threshold,
+        size=size,
+        rotate=rotate,
+        providers=providers,
+        threads=threads,
+    )
     if detector != "auto":
         return opening()
     (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
-    return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, {settings}")
+    return AutoDetector(
+        opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, threshold {threshold}, size {size}, rotate {rotate}"
+    )
 
 
 def _check_settings(threshold: float | None, size: DetSize) -> None:

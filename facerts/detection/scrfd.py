@@ -57,7 +57,7 @@ class SCRFD:
     ) -> None:
         self._model = Path(model)
         self._threshold = threshold
-        self._settings: dict[str, Any] = {"threshold": threshold, "providers": providers, "threads": threads}
+        self._settings = partial(SCRFD, threshold=threshold, providers=providers, threads=threads)
         with scratch_folder() as scratch:
             file = _find_in_pack(self._model, scratch) if is_pack(self._model) else self._model
             try:
@@ -76,26 +76,23 @@ class SCRFD:
         self.size = max(fixed, default=DEFAULT_SIZE)
         height, width = (side if isinstance(side, int) else self.size for side in self._sides)
         self.tile: tuple[int, int] | None = None
-        options: dict[str, Any] = {
-            "providers": providers,
-            "threads": threads,
-            "varying_sizes": True,
-            "photos": True,
-        }
+        start = partial(
+            open_session, self._model, providers=providers, threads=threads, varying_sizes=True, photos=True
+        )
         try:
             # Most files that declare one size work at any.
             dynamic = make_shape_dynamic(content, where=model)
-            self._session = open_session(self._model, content=dynamic, **options)
+            self._session = start(content=dynamic)
             self._sides = ("H", "W") if fixed else self._sides
             self(np.zeros((2 * STRIDES[-1], STRIDES[-1], 3), dtype=np.uint8))
         except ModelError:
-            self._session = open_session(self._model, content=content, **options)
+            self._session = start(content=content)
             self._sides, self.tile = tensor.shape[2:], (height, width) if fixed else None
             self(np.zeros((height, width, 3), dtype=np.uint8))
         self.identity = f"scrfd {hashlib.sha256(content).hexdigest()}, threshold {threshold:g}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._settings), (self._model,)
+        return self._settings, (self._model,)
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         canvas = self._padded(image)

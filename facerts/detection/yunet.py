@@ -59,11 +59,7 @@ class YuNet:
     ) -> None:
         self._model = Path(model)
         self._threshold = threshold
-        self._settings: dict[str, Any] = {
-            "threshold": threshold,
-            "providers": providers,
-            "threads": threads,
-        }
+        self._settings = partial(YuNet, threshold=threshold, providers=providers, threads=threads)
         try:
             content = read_file(self._model)
         except FileNotFoundError as error:
@@ -94,7 +90,7 @@ class YuNet:
         self.identity = f"yunet {digest} in ONNX Runtime, threshold {threshold:g}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._settings), (self._model,)
+        return self._settings, (self._model,)
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         corners, sizes, points, scores = self._search(to_tensor(image))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -125,7 +126,7 @@ class FaceAnalysis:
             raise Error(f"allowed_modules must contain 'detection', but is {allowed_modules}")
         self._model = _find(name, Path(root))
         self._detector = detector
-        self._acceptance: dict[str, Any] = {"min_quality": min_quality, "keep": keep}
+        self._min_quality, self._keep = min_quality, keep
         self._embed = "recognition" in modules
         self._providers, self._threads, self._batch_size = providers or [], threads, batch_size
         self._scorer: Scorer | None = None
@@ -138,18 +139,26 @@ class FaceAnalysis:
         Photos are scaled to fit ``det_size``, width and height in pixels, for the detector; None for its default.
         """
         providers = [CPU] if ctx_id < 0 else [AUTO, *self._providers]
-        runtime: dict[str, Any] = {"providers": providers, "threads": self._threads}
         size: DetSize = "auto" if det_size is None else max(det_size)
-        scorer = load(recognizer=self._model, detector="none", batch_size=self._batch_size, **runtime)
+        threads, batch_size = self._threads, self._batch_size
+        scorer = load(
+            recognizer=self._model,
+            detector="none",
+            providers=providers,
+            threads=threads,
+            batch_size=batch_size,
+        )
+        find = partial(open_detector, threshold=det_thresh, size=size, providers=providers, threads=threads)
         own = self._model if isinstance(self._model, Path) and is_pack(self._model) else None
         try:
-            detector = self._detector or own or DEFAULT_DETECTOR
-            scorer.detector = open_detector(detector, threshold=det_thresh, size=size, **runtime)
+            scorer.detector = find(self._detector or own or DEFAULT_DETECTOR)
         except NotInPackError:
             if self._detector is not None:
                 raise
-            scorer.detector = open_detector(DEFAULT_DETECTOR, threshold=det_thresh, size=size, **runtime)
-        self._row_builder = scorer.row_builder(scorer.min_quality(**self._acceptance), embed=self._embed)
+            scorer.detector = find(DEFAULT_DETECTOR)
+        self._row_builder = scorer.row_builder(
+            scorer.min_quality(self._min_quality, self._keep), embed=self._embed
+        )
         _ = scorer.model(embed=self._embed).models  # opens them
         self._scorer = scorer
 

@@ -37,6 +37,8 @@ ENVIRONMENT = {
 ONE_ATTEMPT = {"RAY_NUM_REDIS_GET_RETRIES": "1"}
 # The store holds the rows of only a few blocks at a time.
 OBJECT_STORE_BYTES = 128 << 20
+# A span of images, or the result of a block: what Ray passes between processes.
+RayRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,9 @@ class BlockScorer:
     task: Task
     threads: int
     folder: str
-    expected: dict[str, Any]
+    expected: dict[str, object]
 
-    def __call__(self, span: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, span: RayRow) -> RayRow:
         """The rows of a block and the states of its files, as JSON, or an error.
 
         ``span`` has ``block``, its number, and ``start`` and ``stop``, the indices of its images.
@@ -183,7 +185,7 @@ class BlockScorer:
         return scorer, source
 
 
-def _results(ray: Any, blocks: Any) -> Iterator[dict[str, Any]]:
+def _results(ray: Any, blocks: Any) -> Iterator[RayRow]:
     """The results of the workers, each as soon as it is there; with prefetching it would wait for the next one."""
     try:
         for batch in blocks.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
@@ -202,7 +204,7 @@ def _started(ray: Any, workers: Workers) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    options: dict[str, Any] = {"address": workers.address}
+    options: dict[str, object] = {"address": workers.address}
     if workers.address is None:
         options = {
             "address": "local",

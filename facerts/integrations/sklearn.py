@@ -114,7 +114,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     def scorer(self) -> Scorer:
         """The model, opened on first use; its ``threshold`` gives a minimum quality."""
         settings = {name: getattr(self, name) for name in LOAD_PARAMETERS}
-        opened: tuple[dict[str, Any], Scorer] | None = getattr(self, "_opened", None)
+        opened: tuple[dict[str, object], Scorer] | None = getattr(self, "_opened", None)
         if opened is None or opened[0] != settings:
             opened = self._opened = settings, load(**settings)
         return opened[1]
@@ -153,7 +153,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
             quality.append(np.nan if row.quality is None else row.quality)
         return np.stack(embedding) if embedding else empty, np.array(quality, dtype=np.float32)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # An ONNX Runtime session cannot be pickled.
         return {name: value for name, value in super().__getstate__().items() if name != "_opened"}
 

@@ -41,6 +41,10 @@ _MAX_CODE_POINT = 0x10FFFF
 _KINDS = {np.str_: "U", np.int32: "iu", np.int64: "iu", np.float32: "f", np.float64: "f"}
 
 
+# Of a file, by name, in their types; those without axes are Python's values.
+Arrays = dict[str, Any]
+
+
 class ArrayType(NamedTuple):
     """What an array of a file has to be.
 
@@ -79,7 +83,7 @@ class ArrayFormat(NamedTuple):
     plain: bool = True
 
     @contextmanager
-    def reading(self, path: Path) -> Iterator[dict[str, Any]]:
+    def reading(self, path: Path) -> Iterator[Arrays]:
         """The arrays of a file, in their types; an ``Error`` of the body says what else is wrong with them."""
         arrays = read_npz(path, plain=self.plain)
         if str(arrays.get("format")) != self.name:
@@ -91,7 +95,7 @@ class ArrayFormat(NamedTuple):
 
     def write(self, path: Path, owner: object) -> None:
         """Write the attributes that are called as the arrays; the file appears only when it is complete."""
-        arrays: dict[str, Any] = {
+        arrays: Arrays = {
             name: np.asarray(getattr(owner, name), dtype=kind.dtype) for name, kind in self.types.items()
         }
         with atomic_write(path) as file:
@@ -131,10 +135,10 @@ def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]
     return arrays
 
 
-def typed_arrays(arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayType]) -> dict[str, Any]:
+def typed_arrays(arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayType]) -> Arrays:
     """The arrays of a file in the types that they have to be of, those without axes as Python's values."""
     lengths: dict[int | str, int] = {}
-    typed: dict[str, Any] = {}
+    typed: Arrays = {}
     for name, kind in types.items():
         if name not in arrays:
             raise Error(f"there is no array {name!r}")
