@@ -119,7 +119,7 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> Unchecked:
     try:
         check_torch_file(path)
         state = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError) as error:
+    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, AssertionError) as error:
         raise ModelError(f"{path}: not a readable checkpoint ({first_line(error)})") from error
     if not isinstance(state, dict):
         raise ModelError(
