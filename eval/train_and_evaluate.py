@@ -43,7 +43,7 @@ from facerts.errors import Error, LockedError
 from facerts.io.console import stderr
 from facerts.io.files import atomic_write, locked, sha256_file
 from facerts.io.json_file import read_json
-from facerts.training.plain_yaml import parse_yaml
+from facerts.training.compose import parse_yaml
 from facerts.training.recipe import Recipe, load_recipe, require_values
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"

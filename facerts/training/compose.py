@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from facerts.errors import RecipeError, did_you_mean
+import yaml
+
+from facerts.errors import Error, RecipeError, did_you_mean
 from facerts.io.files import reading
 from facerts.losses import LOSSES
 from facerts.losses.face_loss import setting_names
-from facerts.training.plain_yaml import parse_yaml
 
 Fields = dict[str, Any]
 
@@ -33,6 +34,8 @@ REQUESTS = {
     "data.name": 'name these images, for the description of the model: "data.name=my faces"',
     "data.terms": 'state the terms of these images: "data.terms=for internal use"',
 }
+# Recipes have a few thousand bytes; PyYAML takes seconds for a million.
+MAX_BYTES = 1 << 16
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -227,3 +230,42 @@ def _images(fields: Fields) -> list[Any]:
     data = fields.get("data")
     sources = [data.get(key) for key in ("train", "unlabeled")] if isinstance(data, dict) else []
     return [source for source in sources if source not in (None, TO_BE_GIVEN)]
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that rejects references, with which a few lines can expand to billions of values, and keys given
+    twice, of which PyYAML would silently take the last.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, "references (*name) are not allowed; write out the value", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is given twice; keep one", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str | bytes, where: object, *, error: type[Error] = Error) -> Any:
+    """The value of a YAML text."""
+    if len(text) > MAX_BYTES:
+        raise error(f"{where}: {len(text):,} bytes exceed the limit of {MAX_BYTES:,} bytes")
+    try:
+        return yaml.load(text.decode("utf-8-sig") if isinstance(text, bytes) else text, Loader=_Loader)
+    except RecursionError as reason:
+        raise error(f"{where}: not valid YAML: nested too deeply") from reason
+    except UnicodeDecodeError as reason:
+        raise error(f"{where}: not UTF-8 text ({reason}); save it as UTF-8") from reason
+    except (yaml.YAMLError, ValueError, OverflowError) as reason:
+        # Impossible dates and numbers with thousands of digits raise errors that are not YAMLErrors.
+        raise error(f"{where}: not valid YAML: {' '.join(str(reason).split())}") from reason

@@ -27,10 +27,10 @@ from facerts.losses.face_loss import setting_names
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.wire import replace_entry
+from facerts.training.compose import parse_yaml
 from facerts.training.graft_heads import QualityModule, add_features, graft, tapped
 from facerts.training.head_comparison import HeadComparison, measure_head
 from facerts.training.loader import open_identified
-from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc_features import (
     AUGMENTATION,
     DEFAULT_VIEWS,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,8 +10,6 @@ from torch.nn import functional as F
 from facerts.losses.partial_fc import PartialFC
 from facerts.losses.tau import TaU, temperature
 from facerts.nn.twin_heads import HeadSpec
-from facerts.training.posthoc_features import Features
-from facerts.training.train_heads import HeadSettings, train_heads
 from tests.loss_examples import Images, batch_of, slow_info_nce, value_of
 
 IMAGES = 5
@@ -65,21 +62,3 @@ def test_quality_is_u_where_the_sigmoid_saturates() -> None:
     assert torch.equal(scored["quality"], u.squeeze(1))
     assert torch.sigmoid(u[2]) == torch.sigmoid(u[3])
     torch.testing.assert_close(scored["uncertainty"], 0.1 / torch.sigmoid(u.squeeze(1)))
-
-
-def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(4)
-    labels, unit = np.arange(24) // 4, F.normalize(torch.randn(48, 6)).numpy()
-    features = Features(unit, np.ones(48, np.float32), np.empty((48, 0), np.float32))
-    given, groups = unit.copy(), []
-
-    def adamw(parameters: list[dict[str, list[Tensor]]], **options: float) -> torch.optim.Optimizer:
-        groups.extend(parameters)
-        return torch.optim.SGD(parameters, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(torch.optim, "AdamW", adamw)
-    settings = HeadSettings(epochs=2, batch_size=12, lr=0.1, device="cpu")
-    trained = train_heads(build(), features, labels, settings)
-    ids = {id(parameter) for parameter in trained.heads.heads["log_odds"].parameters()}
-    assert {id(parameter) for group in groups for parameter in group["params"]} == ids
-    np.testing.assert_array_equal(features.unit, given)

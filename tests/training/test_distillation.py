@@ -65,18 +65,6 @@ def test_its_gradient_is_that_of_finite_differences() -> None:
     )
 
 
-def test_an_image_is_left_out_of_its_own_mean() -> None:
-    teacher, embedding, batch = distillation()
-    cosines = teacher.centers_for(batch).cosines(embedding.detach())
-    t = unit(6, 0)
-    for row, sample in enumerate(batch.samples.tolist()):
-        person = sample // 2
-        for other in range(3):
-            images = [i for i in (2 * other, 2 * other + 1) if other != person or i != sample]
-            expected = F.cosine_similarity(embedding[row].detach(), t[images].sum(dim=0), dim=0)
-            assert cosines[row, other].item() == pytest.approx(expected.item(), rel=1e-5)
-
-
 def test_a_teacher_embeds_each_image_and_its_mirror_once(
     teacher_model: Path,
     other_teacher: Path,
