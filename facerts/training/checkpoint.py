@@ -228,11 +228,16 @@ class ScoringNetwork:
 
 @dataclass(frozen=True)
 class TrainedNetwork(ScoringNetwork):
-    """The network of a training run."""
+    """The network of a training run, with the centers ``(C, d)`` of its C identities."""
 
     recipe: Recipe
     step: int
-    identities: int
+    centers: Tensor
+
+    @property
+    def identities(self) -> int:
+        """C, the number of training identities."""
+        return len(self.centers)
 
 
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
@@ -258,7 +263,6 @@ def trained_network(content: Unchecked, where: object, *, averaged: bool = True)
     if not recipe.backbone.embedding:
         network.drop_embedding()
     loss.state.load_state_dict(state["method"])
-    identities = len(state["centers"]["weight"])
     return TrainedNetwork(
         str(where),
         network.eval(),
@@ -267,7 +271,7 @@ def trained_network(content: Unchecked, where: object, *, averaged: bool = True)
         origin_of(state, recipe),
         recipe,
         state["step"],
-        identities,
+        state["centers"]["weight"],
     )
 
 

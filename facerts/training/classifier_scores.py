@@ -34,7 +34,7 @@ from facerts.losses import ClassificationLoss, FaceLoss, PartialFC
 from facerts.losses.noise import keyed_normal
 from facerts.losses.robust_loss import newton_temperature as robust_temperature
 from facerts.nn import FaceNetwork
-from facerts.training.checkpoint import FILE, load_checkpoint, load_network
+from facerts.training.checkpoint import FILE, load_network
 from facerts.training.recipe import Recipe
 
 # Range of a pixel in the network's input, [−1, 1]; the ε of ODIN is a share of it.
@@ -115,9 +115,8 @@ def load_classifier(run: str | Path) -> Classifier:
     """Load a run's classifier from its folder or a checkpoint file, onto a GPU if there is one."""
     path = Path(run) / FILE if Path(run).is_dir() else Path(run)
     trained = load_network(path)
-    _, state = load_checkpoint(path)
     centers = PartialFC(trained.identities, trained.recipe.backbone.embedding_size)
-    centers.load_state_dict(state["centers"])
+    centers.load_state_dict({"weight": trained.centers})
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for module in (trained.network, centers, trained.loss.state):
         module.eval().requires_grad_(False).to(device)
