@@ -101,8 +101,8 @@ class _Run:
             self._summary.total,
             position,
             processes,
-            # Reading the losses bounds how far the host is ahead of the device.
-            lead=0 if self._learner.device.type == "cpu" else recipe.logging.every_steps,
+            # The host queues work on a GPU ahead of it.
+            lead=0 if self._learner.device.type == "cpu" else AGREED_EVERY,
         )
         self._summary.started_at = self.step
         self._meter = Meter(processes)

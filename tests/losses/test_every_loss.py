@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from facerts import nn as networks
 from facerts.losses import LOSSES, ClassificationLoss, FaceLoss
 from facerts.losses.face_loss import setting_names
 from facerts.losses.partial_fc import PartialFC
 from facerts.nn.twin_heads import HeadSpec
-from facerts.training.checkpoint import save_checkpoint
-from facerts.training.learner import Learner
-from facerts.training.recipe import Recipe
-from tests.loss_examples import Images, batch_for, batch_of, value_of
+from tests.loss_examples import Images, batch_of, value_of
 
 SIZE, PEOPLE, IMAGES = 16, 12, 24
 CLASSIFY = [name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss)]
@@ -252,82 +246,3 @@ def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flatte
 def test_impossible_settings_are_refused(name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         LOSSES[name](**settings)
-
-
-class Coarse(nn.Sequential):
-    """A fast trunk: mean colors of a coarse grid, with a final BatchNorm like all trunks."""
-
-    features = 147
-
-    def __init__(self, *, width: float, dropout: float, input_size: int) -> None:
-        super().__init__(nn.AdaptiveAvgPool2d(7), nn.Conv2d(3, 3, 1), nn.Flatten(), nn.BatchNorm1d(147))
-
-
-@pytest.fixture(autouse=True)
-def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(networks.BACKBONES, "coarse", Coarse)  # type: ignore[arg-type]
-
-
-def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
-    """A recipe with the method on the coarse network; a method that trains heads gets a trained network."""
-    fields = {
-        "name": "every",
-        "seed": 1,
-        "data": {"name": "none", "terms": "none", "train": "none", "per_identity": 2},
-        "backbone": {"name": "coarse", "embedding_size": SIZE},
-        "method": {"name": name, **SETTINGS.get(name, {})},
-        "optim": {"epochs": 1, "batch_size": IMAGES, "lr": 0.05},
-        "compute": {"device": "cpu", "precision": precision, "threads": 1},
-    }
-    if LOSSES[name].trains == "heads":
-        first = Recipe.model_validate({**fields, "method": {"name": "arcface"}})
-        save_checkpoint(
-            folder / "first.pt", first, {"step": 1, "position": 1.0, **Learner(first, PEOPLE).state_dict()}
-        )
-        fields["backbone"] = {"name": "coarse", "embedding_size": SIZE, "weights": str(folder / "first.pt")}
-    return Recipe.model_validate(fields)
-
-
-@lru_cache
-def images(views: int, step: int) -> tuple[Tensor, Images]:
-    """Noise around a color for each person; two images of each, small, as the network sees a grid of 7 × 7."""
-    random = torch.Generator().manual_seed(step)
-    labels = torch.arange(IMAGES) % PEOPLE
-    colors = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
-    noise = torch.randint(-40, 40, (views, IMAGES, 14, 14, 3), generator=random)
-    crops = (colors[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, 14, 14, 3)
-    return crops, Images(labels.repeat(views), torch.arange(IMAGES).repeat(views), step)
-
-
-@torch.no_grad()
-def start_at(learner: Learner, start: str) -> None:
-    """Put the network where margins, angles and logarithms have singularities."""
-    linear, norm = learner.network.embedding
-    linear.weight.zero_()
-    linear.bias.zero_()
-    if start == "zero features":
-        for head in learner.network.heads.values():
-            head[0].weight.zero_()
-            head[0].bias.zero_()
-        return
-    # Every embedding is the same vector: a center, or its opposite.
-    norm.bias.copy_(torch.ones(SIZE))
-    direction = 1.0 if start == "on the centers" else -1.0
-    learner.centers.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", ["zero features", "on the centers", "opposite to the centers"])
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("name", LOSSES)
-def test_training_stays_finite_from_hostile_starts(
-    name: str, precision: str, start: str, tmp_path: Path
-) -> None:
-    learner = Learner(recipe_of(name, precision, tmp_path), PEOPLE)
-    start_at(learner, start)
-    for step in range(60):
-        crops, batch = images(learner.loss.views, step % 4)
-        assert learner.step(batch_for(crops, batch), step % 4, 0.02).total.isfinite()
-    for part in (learner.network, learner.centers, learner.loss.state):
-        for key, value in part.state_dict().items():
-            assert torch.isfinite(value).all(), key

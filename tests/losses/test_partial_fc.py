@@ -70,6 +70,15 @@ def test_gradients_of_embeddings_centers_and_scales_by_gradcheck() -> None:
     assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
 
 
+def test_an_embedding_near_zero_has_a_bounded_gradient() -> None:
+    centers, embedding = PartialFC(100, 8), 1e-8 * torch.randn(16, 8)
+    embedding.requires_grad_()
+    centers(embedding, torch.arange(16), lambda cosine: cosine, torch.tensor(64.0)).sum().backward()
+    assert embedding.grad is not None
+    # The logits have a scale of 64, and embeddings shorter than 0.01 are not brought to unit length.
+    assert 0 < embedding.grad.norm(dim=1).max() < 2 * 64 / 0.01
+
+
 def test_under_autocast_the_softmax_stays_in_float32() -> None:
     centers = PartialFC(100, 8)
     embedding, labels = torch.randn(16, 8), torch.arange(16)

@@ -225,18 +225,6 @@ def test_a_network_made_dynamic_runs_at_other_sizes_without_warnings(
     assert capfd.readouterr().err == ""
 
 
-def test_a_truncated_file_is_named() -> None:
-    original = model(640, 640)
-    whole = make_shape_dynamic(original, where="m.onnx")
-    after_the_graph = len(original) - len(OPSET.SerializeToString()) - 2
-    for length in range(len(original)):
-        if length == after_the_graph:
-            assert make_shape_dynamic(original[:length], where="m.onnx") == whole[:length]
-            continue
-        with pytest.raises(ModelError, match=r"^m\.onnx: .*(truncated|has no shape)"):
-            make_shape_dynamic(original[:length], where="m.onnx")
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +24,6 @@ from facerts.training import checkpoint
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
 from facerts.training.loop import train
-from tests.command import no_larger_files, run_process
 from tests.training.conftest import MakeRecipe
 
 # Required for images other than the recipe's.
@@ -175,24 +173,6 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(
     assert [path.name for path in run.glob(".*")] == [".model.onnx.abcdefgh.part"]
 
 
-@pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_its_workers(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
-    recipe, run = tmp_path / "small.yaml", tmp_path / "run"
-    # A batch is below the limit, and a checkpoint above.
-    settings = ("data.workers=1", "optim.batch_size=2", "logging.checkpoint_steps=1")
-    recipe.write_text(make_recipe(*settings, "optim.epochs=0.25", "optim.milestones=[]").to_yaml())
-    command = ("train", recipe, "--out", run, "--resume")
-    with no_larger_files(100_000):
-        ended = run_process(*command)
-    assert ended.returncode == 2, ended.stderr
-    assert re.search(r"error: \S+checkpoint\.pt: cannot be written \(File too large\); free", ended.stderr)
-    assert not list(run.glob(".*"))
-    assert run_process(*command).returncode == 0
-    assert checkpoint.load_network(run).step == 8
-
-
 @pytest.mark.parametrize(
     "failing",
     [
@@ -230,33 +210,6 @@ def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRec
     with pytest.raises(ModelError, match=r"checkpoint\.pt: no such file"):
         train(make_recipe(), run, resume=True)
     assert (run / "checkpoint.pt").is_symlink()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [(), ("data.workers=2", "optim.average=0.9", "optim.clip_norm=1")])
-def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(
-    make_recipe: MakeRecipe, tmp_path: Path, settings: tuple[str, ...]
-) -> None:
-    # A checkpoint in every step, so that many kills happen while one is written.
-    often = make_recipe("logging.checkpoint_steps=1", "optim.epochs=10", "optim.milestones=[8]", *settings)
-    recipe = tmp_path / "often.yaml"
-    recipe.write_text(often.to_yaml())
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    for delay in (0.02, 0.31, 0.6):
-        process = _start(run, recipe, "--resume")
-        seen = (run / "log.jsonl").stat().st_size if (run / "log.jsonl").exists() else 0
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:
-            if (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size != seen:
-                break
-            time.sleep(0.01)
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        checkpoint.load_checkpoint(run / checkpoint.FILE)
-    assert _start(run, recipe, "--resume").wait() == 0
-    train(often, whole)
-    torch.testing.assert_close(weights(whole), weights(run), rtol=0, atol=0)
 
 
 @pytest.mark.slow
