@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 import skimage.data
 
-from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.pair_layouts import save_bin
-from facerts.datasets import open_source
+from facerts.datasets import open_source, pairs_from_identities
+from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align

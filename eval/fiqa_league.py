@@ -26,8 +26,7 @@ from align_crops import found_faces
 from common import parser_of, run
 from image_sets import open_image_set
 
-from facerts.benchmarks import PairBenchmark, open_benchmarks
-from facerts.datasets import Source, Subset, open_source
+from facerts.datasets import PairBenchmark, Source, Subset, open_benchmarks, open_source
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache

@@ -22,7 +22,7 @@ import numpy as np
 from common import number, parser_of, rate_of_pairs, run
 from numpy.typing import NDArray
 
-from facerts.benchmarks import open_benchmark
+from facerts.datasets import open_benchmark
 from facerts.errors import DataError
 from facerts.io.progress import track
 from facerts.report.table import markdown_table

@@ -23,9 +23,8 @@ os.environ["FACERTS_CACHE"] = tempfile.mkdtemp(prefix="facerts-tests-")
 
 from hypothesis import settings
 
-from facerts.benchmarks import PairBenchmark, pairs_from_identities
-from facerts.benchmarks.pair_layouts import save_bin
-from facerts.datasets import open_source
+from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
+from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.embedding import OnnxModel
 from facerts.evaluation.corruption_benchmark import run_corruptions

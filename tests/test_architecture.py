@@ -79,8 +79,7 @@ main()
 def test_the_use_side_runs_where_pytorch_cannot_be_imported(
     exported: Path, drawn_faces: Path, tmp_path: Path, kind: str
 ) -> None:
-    from facerts.benchmarks import pairs_from_identities
-    from facerts.datasets import open_source
+    from facerts.datasets import open_source, pairs_from_identities
     from facerts.datasets.bin_set import write_bin
 
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=20, impostors=20, seed=0)

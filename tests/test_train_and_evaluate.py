@@ -19,9 +19,8 @@ import yaml
 
 pytest.importorskip("torch")
 
-from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.pair_layouts import save_bin
-from facerts.datasets import open_source
+from facerts.datasets import open_source, pairs_from_identities
+from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.evaluation.compare import compare
 from facerts.evaluation.result_folder import load_result

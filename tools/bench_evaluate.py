@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 from bench import alternate, in_process, machine, parser_of, peak_mib, ratios, spread
 
-from facerts.benchmarks import open_benchmark, pairs_from_identities
-from facerts.benchmarks.pair_layouts import save_bin
-from facerts.datasets import open_source
+from facerts.datasets import open_benchmark, open_source, pairs_from_identities
+from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import to_input

@@ -27,7 +27,7 @@ FLOORS = [
     {"calibration", "galleries"},
     {"curation", "evaluation", "scoring"},
     {"embedding"},
-    {"benchmarks", "detection", "video"},
+    {"detection", "video"},
     {"datasets", "hub"},
     {"onnx"},
     {"images"},

@@ -9,12 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.pair_benchmark import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.group_thresholds import ComparedFaces
-from facerts.datasets import Source, Subset
+from facerts.datasets import PairBenchmark, Source, Subset
 from facerts.datasets.fingerprint import ImageHashes, hash_images
+from facerts.datasets.pair_benchmark import repeated_images
 from facerts.evaluation.similarity import compare_benchmark, compare_images
 from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs, count_pairs

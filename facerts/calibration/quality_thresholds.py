@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, open_benchmark
 from facerts.calibration.faces import Faces, read_faces
 from facerts.calibration.group_thresholds import group_thresholds
 from facerts.calibration.match_thresholds import (
     match_every_pair,
     match_listed_pairs,
 )
-from facerts.datasets import Source, open_source
+from facerts.datasets import PairBenchmark, Source, open_benchmark, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder

@@ -66,8 +66,8 @@ def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
         benchmark: Folder in the layout of LFW, with pairs.txt.
         out: Path of the .bin file to write.
     """
-    from facerts.benchmarks import open_benchmark
-    from facerts.benchmarks.pair_layouts import save_bin
+    from facerts.datasets import open_benchmark
+    from facerts.datasets.pair_layouts import save_bin
 
     opened = open_benchmark(benchmark)
     save_bin(opened, out)

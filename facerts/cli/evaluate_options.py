@@ -16,7 +16,7 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.benchmarks import PairBenchmark
+    from facerts.datasets import PairBenchmark
     from facerts.detection import OpenDetector
     from facerts.embedding import Embedder, OnnxQuality
     from facerts.embedding.embed import AnyEmbedder
@@ -109,7 +109,7 @@ class PairOptions:
 
     def open(self) -> Sequence[str | PairBenchmark]:
         """What ``run_pairs`` measures."""
-        from facerts.benchmarks import load_pair_list
+        from facerts.datasets import load_pair_list
 
         folders = self.data or []
         if len(folders) > 1 if self.pairs else not folders:

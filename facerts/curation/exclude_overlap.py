@@ -8,11 +8,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
 from facerts.curation.output_spec import CurationJob, OutputSpec, Report, open_job
 from facerts.curation.pairwise import check_threshold, identity_means
-from facerts.datasets import Joined, Source, open_images
+from facerts.datasets import (
+    Joined,
+    Source,
+    is_pair_benchmark,
+    is_template_benchmark,
+    open_benchmarks,
+    open_images,
+    open_templates,
+)
 from facerts.detection.detector import FaceFinder
 from facerts.embedding.aligned import alignment_notes
 from facerts.errors import DataError

@@ -11,12 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.benchmarks.pair_benchmark import repeated_images
-from facerts.benchmarks.template_benchmark import TemplateBenchmark, templates_from_identities
-from facerts.datasets import Source
+from facerts.datasets import PairBenchmark, Source, is_template_benchmark, open_benchmarks, open_templates
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.datasets.folder import LandmarkedFiles
+from facerts.datasets.pair_benchmark import repeated_images
+from facerts.datasets.template_benchmark import TemplateBenchmark, templates_from_identities
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable

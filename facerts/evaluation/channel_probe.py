@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pair_benchmark import PairBenchmark
+from facerts.datasets.pair_benchmark import PairBenchmark
 from facerts.embedding.embed import concatenate, embed_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.evaluation.evaluation_options import Kept

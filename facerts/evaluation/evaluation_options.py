@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import is_pair_benchmark, open_benchmarks
-from facerts.datasets import Source, Subset, open_images, open_source
+from facerts.datasets import Source, Subset, is_pair_benchmark, open_benchmarks, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.detection.detector import FaceFinder, OpenDetector
 from facerts.embedding.aligned import AlignedPhotos

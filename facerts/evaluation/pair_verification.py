@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pair_benchmark import PairBenchmark, subjects_of_pairs
-from facerts.benchmarks.template_benchmark import TemplateBenchmark
+from facerts.datasets.pair_benchmark import PairBenchmark, subjects_of_pairs
+from facerts.datasets.template_benchmark import TemplateBenchmark
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import DataError, Error

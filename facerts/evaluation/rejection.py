@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pair_benchmark import PairBenchmark
+from facerts.datasets.pair_benchmark import PairBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluation.baselines import image_scores

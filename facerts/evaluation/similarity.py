@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pair_benchmark import PairBenchmark, subjects_of_pairs
+from facerts.datasets.pair_benchmark import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import Embedder, FaceOutputs

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.benchmarks import PairBenchmark, open_benchmark
+from facerts.datasets import PairBenchmark, open_benchmark
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.pair_verification import evaluate_verification

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, open_benchmark, pairs_from_identities
-from facerts.datasets import Source, open_source
+from facerts.datasets import PairBenchmark, Source, open_benchmark, open_source, pairs_from_identities
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError

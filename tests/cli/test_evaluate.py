@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from facerts.benchmarks import open_benchmark
+from facerts.datasets import open_benchmark
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.evaluation import embed_source

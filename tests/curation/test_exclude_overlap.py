@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from facerts.benchmarks import pairs_from_identities
 from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.exclude_overlap import NearestMatches, exclude_overlap, open_benchmark_images
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import unpack
-from facerts.datasets import Joined, Subset, open_source
+from facerts.datasets import Joined, Subset, open_source, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from facerts.benchmarks import open_benchmark
+from facerts.datasets import open_benchmark
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
 from facerts.evaluation import evaluate_verification

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, pairs_from_identities
-from facerts.datasets import open_source
+from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
 from facerts.datasets.source import Source
 from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs

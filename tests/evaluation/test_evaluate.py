@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import PairBenchmark, TemplateBenchmark, open_benchmark
-from facerts.benchmarks.template_benchmark import templates_from_identities
-from facerts.datasets import open_source
+from facerts.datasets import PairBenchmark, TemplateBenchmark, open_benchmark, open_source
+from facerts.datasets.template_benchmark import templates_from_identities
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluation import embed_source, evaluate_verification

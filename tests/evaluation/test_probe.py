@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, pairs_from_identities
-from facerts.datasets import open_source
+from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import Roster, TemplateBenchmark
+from facerts.datasets import Roster, TemplateBenchmark
 from facerts.embedding import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, MissingExtraError

@@ -7,11 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.listed import load_pair_list
-from facerts.benchmarks.pair_benchmark import repeated_images
-from facerts.datasets import open_images, open_source
+from facerts.datasets import PairBenchmark, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.listed import load_pair_list
+from facerts.datasets.pair_benchmark import repeated_images
 from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from facerts.benchmarks import open_benchmark
+from facerts.datasets import open_benchmark
 from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs, load_table
 from facerts.errors import Error, ModelError

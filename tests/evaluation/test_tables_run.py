@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from facerts.benchmarks import open_benchmark
-from facerts.datasets import open_images
+from facerts.datasets import open_benchmark, open_images
 from facerts.datasets.source import Source
 from facerts.embedding import EmbeddingTable, load_table
 from facerts.errors import DataError

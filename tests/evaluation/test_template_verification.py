@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import Roster, TemplateBenchmark
+from facerts.datasets import Roster, TemplateBenchmark
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.pair_verification import POOLINGS, pooled, template_verification_of

@@ -26,11 +26,11 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from facerts.benchmarks.listed import load_pair_list
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
+from facerts.datasets.listed import load_pair_list
 from facerts.datasets.open_source import open_images
 from facerts.datasets.synthetic import SyntheticSource, draw_face, write_synthetic_faces
 from facerts.embedding import read_description
@@ -467,7 +467,7 @@ def _read_result(folder: Path) -> None:
 
 @lru_cache
 def _results() -> list[Files]:
-    from facerts.benchmarks import pairs_from_identities
+    from facerts.datasets import pairs_from_identities
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.evaluation_options import EvaluationOptions
     from tests.conftest import write_pairs

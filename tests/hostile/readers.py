@@ -56,7 +56,7 @@ def read_report(path: Path) -> None:
 
 
 def read_pairs(path: Path) -> None:
-    from facerts.benchmarks.listed import load_pair_list
+    from facerts.datasets.listed import load_pair_list
 
     load_pair_list(path)
 

@@ -16,9 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from facerts.benchmarks import pairs_from_identities
 from facerts.cli.app import build_app
-from facerts.datasets import open_source
+from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import pairs_from_identities
 from facerts.cli.evaluate_options import CHECKPOINT
-from facerts.datasets import open_source
+from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
 from facerts.evaluation.baselines import CLASSIFIER_SCORES
 from facerts.training.checkpoint import FILE

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, is_pair_benchmark, open_benchmarks
-from facerts.benchmarks.listed import LIST_SUFFIXES
-from facerts.benchmarks.pair_benchmark import subjects_of_pairs
-from facerts.datasets import Source, open_source
+from facerts.datasets import PairBenchmark, Source, is_pair_benchmark, open_benchmarks, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
+from facerts.datasets.listed import LIST_SUFFIXES
+from facerts.datasets.pair_benchmark import subjects_of_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions, check_names
 from facerts.metrics.compared_pairs import count_pairs
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.listed import count_notes
-from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.folder import Files, open_tree
+from facerts.datasets.listed import count_notes
+from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.errors import DataError
 
 TESTING_SET = "Testing_Set"

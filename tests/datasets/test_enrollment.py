@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import TemplateBenchmark
-from facerts.benchmarks.template_benchmark import templates_from_identities
-from facerts.datasets import open_source
+from facerts.datasets import TemplateBenchmark, open_source
 from facerts.datasets.source import Source
 from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.datasets.template_benchmark import templates_from_identities
 from facerts.errors import DataError
 
 # People 0 to 5 have four images, 6 to 9 two, 10 and 11 one.

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.list_rows import numbered_lines
-from facerts.benchmarks.listed import check_present, count_notes
-from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.folder import LandmarkedFiles
+from facerts.datasets.list_rows import numbered_lines
+from facerts.datasets.listed import check_present, count_notes
+from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.errors import DataError
 
 META, IMAGES = "meta", "loose_crop"

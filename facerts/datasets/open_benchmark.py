@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from facerts.benchmarks.heldout import pairs_of_people
-from facerts.benchmarks.ijb import is_ijb, load_ijb
-from facerts.benchmarks.listed import load_pair_list
-from facerts.benchmarks.pair_benchmark import PairBenchmark
-from facerts.benchmarks.pair_layouts import (
+from facerts.datasets.ijb import is_ijb, load_ijb
+from facerts.datasets.listed import load_pair_list
+from facerts.datasets.open_source import open_source
+from facerts.datasets.pair_benchmark import PairBenchmark, pairs_of_people
+from facerts.datasets.pair_layouts import (
     CALFW_PAIRS,
     CPLFW_PAIRS,
     FRONTAL,
@@ -23,9 +23,8 @@ from facerts.benchmarks.pair_layouts import (
     load_cross_lfw,
     load_xqlfw,
 )
-from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
-from facerts.benchmarks.template_benchmark import TemplateBenchmark
-from facerts.datasets.open_source import open_source
+from facerts.datasets.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
+from facerts.datasets.template_benchmark import TemplateBenchmark
 from facerts.errors import DataError
 
 Opened = TypeVar("Opened")

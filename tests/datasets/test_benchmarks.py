@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import heldout, open_benchmark, pairs_from_identities
-from facerts.benchmarks.pair_layouts import load_bin, save_bin
-from facerts.datasets import open_source
+from facerts.datasets import open_benchmark, open_source, pair_benchmark, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
+from facerts.datasets.pair_layouts import load_bin, save_bin
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_png
@@ -110,8 +109,8 @@ def test_a_folder_by_person_is_a_benchmark_of_pairs_whose_note_says_how_many(tmp
 def test_of_many_people_some_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_people(tmp_path / "people", 9, 3)
     (folder / "person 8" / "2.png").unlink()
-    monkeypatch.setattr(heldout, "MAX_IMAGES", 20)
-    monkeypatch.setattr(heldout, "PAIRS", 4)
+    monkeypatch.setattr(pair_benchmark, "MAX_IMAGES", 20)
+    monkeypatch.setattr(pair_benchmark, "PAIRS", 4)
     benchmark = open_benchmark(folder)
     assert len(benchmark.images) in (18, 20)
     assert benchmark.same.sum() == (~benchmark.same).sum() == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import PairBenchmark, open_benchmark, open_benchmarks
+from facerts.datasets import PairBenchmark, open_benchmark, open_benchmarks
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_jpeg

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.benchmarks import is_template_benchmark, open_benchmarks, open_templates
+from facerts.datasets import is_template_benchmark, open_benchmarks, open_templates
 from facerts.datasets.folder import LandmarkedFiles
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, ImageError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
-from tests.benchmarks.test_layouts import change, write
+from tests.datasets.test_layouts import change, write
 
 SCALE, SHIFT = 1.7, np.array([31.0, 12.0])
 POINTS = TEMPLATE * SCALE + SHIFT

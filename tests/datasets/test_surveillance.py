@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import TemplateBenchmark, is_template_benchmark, open_templates
-from facerts.benchmarks.template_benchmark import Roster
+from facerts.datasets import TemplateBenchmark, is_template_benchmark, open_templates
 from facerts.datasets.synthetic import draw_face
+from facerts.datasets.template_benchmark import Roster
 from facerts.errors import DataError
 from facerts.images import encode_jpeg
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.list_rows import ListedPair, read_rows
-from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.folder import Files
+from facerts.datasets.list_rows import ListedPair, read_rows
+from facerts.datasets.pair_benchmark import FOLDS, PairBenchmark
 from facerts.errors import DataError
 
-FOLDS = 10
 LIST_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 
 

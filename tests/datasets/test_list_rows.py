@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.benchmarks import load_pair_list
+from facerts.datasets import load_pair_list
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_jpeg

@@ -27,18 +27,17 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.list_rows import ListedPair, numbered_lines
-from facerts.benchmarks.listed import (
-    FOLDS,
+from facerts.datasets.bin_set import BinSet, write_bin
+from facerts.datasets.folder import is_image_name
+from facerts.datasets.list_rows import ListedPair, numbered_lines
+from facerts.datasets.listed import (
     LIST_SUFFIXES,
     build_benchmark,
     equal_folds,
     load_pair_list,
     read_labeled,
 )
-from facerts.benchmarks.pair_benchmark import PairBenchmark
-from facerts.datasets.bin_set import BinSet, write_bin
-from facerts.datasets.folder import is_image_name
+from facerts.datasets.pair_benchmark import FOLDS, PairBenchmark
 from facerts.errors import DataError
 
 XQLFW_PAIRS = "xqlfw_pairs.txt"
