@@ -20,6 +20,7 @@ from facerts.curation.pairwise import (
     find_near_duplicates,
     identity_means,
     leave_one_out_cosines,
+    lowest_of_each,
     rows_by_label,
     similar_pairs,
 )
@@ -302,22 +303,12 @@ def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> 
 
     Connected labels become the one with the most images, ``(C,)``, or the first of these.
     """
-    root = np.arange(len(images))
-
-    def find(label: int) -> int:
-        while root[label] != label:
-            root[label] = root[root[label]]
-            label = int(root[label])
-        return label
-
-    for pair in pairs:
-        if not pair.one_person:
-            continue
-        first_root, second_root = find(pair.first), find(pair.second)
-        # The root is always the label that is kept.
-        kept, gone = sorted((first_root, second_root), key=lambda label: (-images[label], label))
-        root[gone] = kept
-    return np.array([find(label) for label in range(len(images))], dtype=np.int64)
+    together = lowest_of_each(len(images), ((pair.first, pair.second) for pair in pairs if pair.one_person))
+    kept = np.empty(len(images), dtype=np.int64)
+    # The best comes last.
+    for label in np.lexsort((-np.arange(len(images)), images)).tolist():
+        kept[together[label]] = label
+    return kept[together]
 
 
 def _relabeled(source: Source, new_labels: Labels) -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -114,6 +114,23 @@ def _compared_before(embedding: Floats | EmbeddingSubset, text: str) -> Iterator
                     products[np.triu_indices(len(rows))] = -np.inf
                 yield top, left, products
                 bar.advance(task, len(rows) * (len(rows) - 1) // 2 if left == top else products.size)
+
+
+def lowest_of_each(total: int, sets: Iterable[Iterable[int]]) -> NDArray[np.int64]:
+    """``(N,)`` the lowest of the items that each of ``total`` is connected with, by sets that share items."""
+    parent = np.arange(total)
+
+    def root(item: int) -> int:
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = int(parent[item])
+        return item
+
+    for items in sets:
+        roots = {root(int(item)) for item in items}
+        for each in roots:
+            parent[each] = min(roots)
+    return np.array([root(item) for item in range(total)], dtype=np.int64)
 
 
 def rows_by_label(labels: NDArray[np.int64]) -> Iterator[Rows]:

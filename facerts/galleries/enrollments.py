@@ -109,9 +109,8 @@ class Enrollments:
         joined = self._with(lambda name: np.concatenate([getattr(left, name), getattr(added, name)]))
         return joined.in_order()
 
-    def _with(self, column: Callable[[str], NDArray[Any]]) -> Enrollments:
-        columns: dict[str, Any] = {name: column(name) for name in COLUMNS}
-        return replace(self, **columns)
+    def _with(self, column: Callable[[str], Any]) -> Enrollments:
+        return replace(self, **{name: column(name) for name in COLUMNS})
 
     def reasons_of(self, row: int) -> tuple[str, ...]:
         """The reasons of one image, most important first."""

@@ -332,7 +332,7 @@ class TrackSearch:
     gallery: Gallery
     fpir: float = 0.01
 
-    def columns(self, track: Track) -> dict[str, Any]:
+    def columns(self, track: Track) -> Mapping[str, Any]:
         """What the row of a track says of its person."""
         (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
         found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}

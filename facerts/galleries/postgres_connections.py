@@ -38,7 +38,7 @@ class PostgresAddress:
         shown: the address without passwords, for messages.
     """
 
-    parameters: dict[str, Any] = field(repr=False)
+    parameters: Mapping[str, Any] = field(repr=False)
     gallery: str
     shown: str
 
@@ -68,7 +68,7 @@ def parse_address(address: str | Path) -> PostgresAddress:
             parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict"
         )
         options = [(name, value) for name, value in given if name != "gallery"]
-        parameters: dict[str, Any] = conninfo_to_dict(parts._replace(query=urlencode(options)).geturl())
+        parsed = conninfo_to_dict(parts._replace(query=urlencode(options)).geturl())
     except (ValueError, ProgrammingError):
         raise Error(
             "the address of the database cannot be read; write it like postgresql://user@host:5432/database?gallery=people"
@@ -78,7 +78,7 @@ def parse_address(address: str | Path) -> PostgresAddress:
     user, at, host = parts.netloc.rpartition("@")
     public = [(name, value) for name, value in given if name not in SECRETS]
     shown = parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(public, safe="/"))
-    parameters = {"connect_timeout": CONNECT_TIMEOUT} | parameters | OURS
+    parameters = {"connect_timeout": CONNECT_TIMEOUT, **parsed, **OURS}
     return PostgresAddress(parameters, _checked_name(gallery), shown.geturl())
 
 

@@ -138,7 +138,7 @@ def _check_columns(connection: GalleryConnection, size: object) -> None:
                 raise connection.contradiction(f"its table {table} has no column {column}")
 
 
-def _about(connection: GalleryConnection, *, lock: bool = False) -> dict[str, Any]:
+def _about(connection: GalleryConnection, *, lock: bool = False) -> Mapping[str, Any]:
     # A transaction sees the database as it was at its first query, which must not be before the end of a build that it
     # has waited for.
     connection.run("LOCK TABLE {schema}.about IN {mode} MODE", mode="ROW SHARE" if lock else "ACCESS SHARE")

@@ -6,14 +6,13 @@ stores the rows, so a run that ends early can be resumed like any other, with or
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,8 +21,7 @@ import cv2
 from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
 from facerts.scoring.prepare import storable
-from facerts.scoring.row import row_from_json
-from facerts.scoring.score_job import Block, ScoreJob, Task, names_sha256, score_spans
+from facerts.scoring.score_job import ScoreJob, Task, block_content, names_sha256, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
 
@@ -117,8 +115,7 @@ def run_job_on_ray(
         for result in _results(ray, blocks):
             if result["error"]:
                 raise Error(result["error"])
-            rows = [row_from_json(row) for row in json.loads(result["rows"])]
-            job.put(result["block"], Block(rows, json.loads(result["states"])))
+            job.put(result["block"], result["content"])
             if advance is not None:
                 advance(len(job.span(result["block"])))
 
@@ -140,7 +137,7 @@ class BlockScorer:
     expected: dict[str, object]
 
     def __call__(self, span: RayRow) -> RayRow:
-        """The rows of a block and the states of its files, as JSON, or an error.
+        """The content of the file of a block, or an error.
 
         ``span`` has ``block``, its number, and ``start`` and ``stop``, the indices of its images.
         """
@@ -151,13 +148,8 @@ class BlockScorer:
             )
         except Error as error:
             message = f"{error} (in a worker on {socket.gethostname()})"
-            return {"block": span["block"], "rows": "", "states": "", "error": storable(message)}
-        return {
-            "block": span["block"],
-            "rows": json.dumps([asdict(row) for row in block.rows]),
-            "states": json.dumps(block.states),
-            "error": "",
-        }
+            return {"block": span["block"], "content": b"", "error": storable(message)}
+        return {"block": span["block"], "content": block_content(span["block"], block), "error": ""}
 
     @cached_property
     def _opened(self) -> tuple[Scorer, Source]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.pairwise import rows_by_label
+from facerts.curation.pairwise import lowest_of_each, rows_by_label
 from facerts.errors import DataError, ModelError
 from facerts.metrics.pooling import face_weights
 from facerts.metrics.same_person import SamePerson, quality_level
@@ -323,22 +323,12 @@ class _Clusters:
 
 def _united(total: int, known: Rows, together: Sequence[Rows]) -> tuple[Rows, NDArray[np.bool_]]:
     """The person of each face, as existing groups and faces that are together say, and whether these say anything."""
-    parent = np.arange(total)
-
-    def root(row: int) -> int:
-        while parent[row] != row:
-            parent[row] = parent[parent[row]]
-            row = int(parent[row])
-        return row
-
     decided = known >= 0
     grouped = np.flatnonzero(decided)
-    for rows in [*(grouped[each] for each in rows_by_label(known[grouped])), *together]:
+    sets = [*(grouped[each] for each in rows_by_label(known[grouped])), *together]
+    for rows in sets:
         decided[rows] = True
-        roots = {root(int(row)) for row in rows}
-        for each in roots:
-            parent[each] = min(roots)
-    return np.array([root(row) for row in range(total)], dtype=np.int64), decided
+    return lowest_of_each(total, sets), decided
 
 
 def _renamed(keys: Rows, target: Rows) -> Rows:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ConfigDict
 
@@ -66,8 +64,3 @@ class Row:
     def rejected(self) -> bool:
         """Whether the face must not be used: not accepted, or, without a threshold, not a face."""
         return NOT_A_FACE in self.reasons if self.accepted is None else not self.accepted
-
-
-def row_from_json(values: Mapping[str, Any]) -> Row:
-    """The row whose fields were written as JSON, which has no tuples."""
-    return Row(**{**values, "reasons": tuple(values["reasons"])})

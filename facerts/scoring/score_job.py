@@ -3,8 +3,8 @@
 The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
 loses only the blocks in progress. At the end the files are joined and the folder is removed.
 
-The file of a block has one line of JSON per row, then a line with the number of the block, its number of rows, and the
-size and modification time of each file that the images were read from, and last the SHA-256 of everything before it.
+The file of a block has a line of JSON with its number, its rows, and the size and modification time of each file that
+the images were read from, and then the SHA-256 of that line.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from facerts.scoring.row import Row
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 
-SCHEMA = "facerts.score-job/4"
+SCHEMA = "facerts.score-job/5"
 BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5
 
-_ROW, _STATES = TypeAdapter(Row), TypeAdapter(list[FileState])
+_STORED = TypeAdapter(tuple[int, list[Row], list[FileState]])
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ScoreJob(Job):
             "images_sha256": names_sha256(source),
             "block": self.block_size,
         }
-        super().__init__(self.out.with_name(f"{self.out.name}.parts"), settings, ".jsonl", self.out)
+        super().__init__(self.out.with_name(f"{self.out.name}.parts"), settings, ".json", self.out)
         self._source = source
 
     def __len__(self) -> int:
@@ -103,9 +103,10 @@ class ScoreJob(Job):
         done = self.finished()
         return [number for number in range(len(self)) if number not in done]
 
-    def put(self, number: int, block: Block) -> None:
-        """Store a block; when this returns it survives a power failure."""
-        write_block(self.part(number), number, block)
+    def put(self, number: int, content: bytes) -> None:
+        """Store the content of a block; when this returns it survives a power failure."""
+        with atomic_write(self.part(number)) as file:
+            file.write(content)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
@@ -135,37 +136,26 @@ def file_states(source: Source, span: range) -> list[FileState]:
     return [file_state(file) for file in block_files(source, span)]
 
 
-def write_block(path: Path, number: int, block: Block) -> None:
-    """Write a block; when this returns it is on disk."""
-    lines = [json.dumps(vars(row), ensure_ascii=False) for row in block.rows]
-    lines.append(json.dumps({"block": number, "rows": len(block.rows), "states": block.states}))
-    # File names may contain bytes that are not valid text; these are written as JSON escapes.
-    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-    with atomic_write(path) as file:
-        file.write(content + f"{_sha256(content)}\n".encode())
+def block_content(number: int, block: Block) -> bytes:
+    """What the file of a block contains."""
+    line = json.dumps([number, [vars(row) for row in block.rows], block.states]).encode()
+    return line + b"\n" + hashlib.sha256(line).hexdigest().encode()
 
 
 def read_block(path: Path, number: int) -> Block:
     """Read a block, and check that it is intact."""
     with reading(path):
-        content = read_file(path)
-    body, _, checksum = content[:-1].rpartition(b"\n")
-    if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
+        line, _, checksum = read_file(path).rpartition(b"\n")
+    if checksum.decode("latin-1") != hashlib.sha256(line).hexdigest():
         raise DataError(f"{path}: damaged, the checksum does not match")
-    *lines, last = body.split(b"\n")
     try:
-        footer = json.loads(last)
-        if footer["block"] != number or footer["rows"] != len(lines):
-            raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
-        rows = [_ROW.validate_python(json.loads(line)) for line in lines]
-        return Block(rows, _STATES.validate_python(footer["states"]))
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        stored, rows, states = _STORED.validate_python(json.loads(line))
+    except (ValueError, RecursionError) as error:
         # The checksum shows that a block is whole, not who wrote it.
         raise DataError(f"{path}: damaged, these are not rows of images") from error
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    if stored != number:
+        raise DataError(f"{path}: damaged, this is block {stored}")
+    return Block(rows, states)
 
 
 def names_sha256(source: Source) -> str:
@@ -255,4 +245,4 @@ def run_job(
     missing = job.missing()
     blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
     for number, block in zip(missing, blocks, strict=True):
-        job.put(number, block)
+        job.put(number, block_content(number, block))

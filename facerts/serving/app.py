@@ -36,7 +36,6 @@ from facerts.serving.schemas import (
 from facerts.serving.service import Service, gallery_errors
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Noun, read_uploads
-from facerts.serving.video_requests import VideoRequests
 from facerts.version import __version__
 from facerts.web.site import STATIC
 
@@ -75,13 +74,10 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     embedder = scorer.recognizer
     metrics = Metrics(__version__, embedder.name, embedder.sha256)
     service = Service(scorer, settings, metrics)
-    videos = VideoRequests(service) if settings.video else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        if videos is not None:
-            await videos.close()
         await service.close()
 
     app = FastAPI(
@@ -98,7 +94,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     )
     _add_pages(app)
     _add_health(app, service)
-    _add_api(app, service, videos)
+    _add_api(app, service)
     add_exception_handlers(app)
     limits = BodyLimits(AccessControl(app, settings), settings)
     metrics.queue.set_function(lambda: service.queued)
@@ -131,7 +127,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
         return Health(status="ready")
 
 
-def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> None:
+def _add_api(app: FastAPI, service: Service) -> None:
     settings = service.settings
     guarded = [] if settings.token is None else [Depends(_token_check(settings.token))]
 
@@ -186,8 +182,8 @@ def _add_api(app: FastAPI, service: Service, videos: VideoRequests | None) -> No
     add(service.score)
     add(service.verify, (2, 2))
     add(service.search)
-    if videos is not None:
-        add(videos.video, (1, 1), "video")
+    if settings.video:
+        add(service.video, (1, 1), "video")
 
 
 def _token_check(token: str) -> Any:

@@ -1,9 +1,10 @@
-"""Uploads to scores: images are prepared in threads, and their crops go through one batcher."""
+"""Uploads to scores: images are prepared in threads, and their crops go through one batcher; clips have a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,19 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, FaceFinder
-from facerts.errors import Error, ModelError
+from facerts.errors import Error, ModelError, VideoError
 from facerts.galleries import Gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Face, LazyImage, MatchRule, Row, RowBuilder, Scorer
 from facerts.scoring.parts import FaceModel
 from facerts.scoring.prepare import prepare
+from facerts.scoring.video_tracks import TrackOptions, video_detector
 from facerts.serving import schemas
 from facerts.serving.batching import Batcher
 from facerts.serving.error_responses import LOG, RequestError
 from facerts.serving.prometheus import Metrics
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
+from facerts.video import VideoLimits
+from facerts.video.frames import MAX_FRAME_PIXELS
+from facerts.video.open_frames import IN_MEMORY
+from facerts.video.tracker import import_assignment
+from facerts.video.video_file import VideoFile, import_av
 
 Result = TypeVar("Result")
 # What the response says of an image, and its faces: one without a face if none was found.
@@ -37,6 +44,10 @@ ScoredImage: TypeAlias = tuple[schemas.ImageResult, list[Face]]
 
 # Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4
+# Clips that are looked at at the same time; others wait. Each takes a core, and images are not to wait for them.
+CLIPS = 1
+# Frames per second of a clip that are decoded at most.
+MAX_FRAME_RATE = 120
 # What errors call the images that are compared, and any other; removed again where they stand beside it in a response.
 PAIR = "the first image", "the second image"
 IMAGE = "the image"
@@ -78,9 +89,14 @@ class Service:
             self.gallery = self._open_gallery(settings.gallery, outputs.embedding[0])
             if settings.min_quality is None and settings.keep is None:
                 self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
+        if settings.video:
+            import_av()
+            import_assignment()
+            video_detector(scorer.detector)
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * model.batch_size * model.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
+        self._clip_threads = ThreadPoolExecutor(CLIPS, thread_name_prefix="videos")
         self._batcher = Batcher(
             model,
             batch_size=model.batch_size,
@@ -122,6 +138,7 @@ class Service:
         """Finish what has begun, and stop."""
         await self._batcher.close()
         self._threads.shutdown()
+        self._clip_threads.shutdown()
 
     def row_builder_for(
         self, options: schemas.CommonOptions, default: RowBuilder | None = None
@@ -225,6 +242,77 @@ class Service:
             raise RequestError("unusable_images", result.error, [one, other])
         self.metrics.verifications.labels(result.decision).inc()
         return schemas.PairVerification.of(result, model=self.scorer.recognizer.name, images=[one, other])
+
+    async def video(self, uploads: Sequence[Upload], options: schemas.VideoOptions) -> schemas.VideoResult:
+        """Follow the faces in one clip: each person's times, best shots and quality, and who it is.
+
+        A clip without a face is not an error. One that is cut off or damaged has an `error`, and the tracks until
+        there; if nothing of it can be read, or it is beyond a limit, the response is 422.
+        """
+        (upload,) = uploads
+        if options.fpir is not None and self.gallery is None:
+            raise RequestError("invalid", "this service has no gallery to search in, so fpir means nothing")
+        with invalid_options():
+            row_builder = self.scorer.track_row_builder(min_quality=options.min_quality, keep=options.keep)
+        abandoned = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._clip_threads, self._track, upload, options, row_builder, abandoned
+            )
+        finally:
+            # The thread of a request that nobody waits for any more stops at the next frame.
+            abandoned.set()
+
+    def _track(
+        self,
+        upload: Upload,
+        options: schemas.VideoOptions,
+        row_builder: RowBuilder,
+        abandoned: threading.Event,
+    ) -> schemas.VideoResult:
+        settings = self.settings
+        limits = VideoLimits(
+            max_pixels=min(settings.max_pixels, MAX_FRAME_PIXELS),
+            max_seconds=settings.max_seconds,
+            max_frames=round(MAX_FRAME_RATE * settings.max_seconds),
+        )
+        source = VideoFile(IN_MEMORY, upload.data, limits)
+        looked_at = TrackOptions(options.fps, options.best, options.min_faces, max_faces=settings.max_faces)
+        try:
+            seconds = source.duration
+            run = self.scorer.track(source, looked_at, min_quality=row_builder.min_quality, workers=1)
+            for _ in run.frames():
+                if abandoned.is_set():
+                    raise RequestError("timeout", "nobody waits for this response any more")
+            tracks = list(run.finish())
+        except VideoError as error:
+            raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
+        matches, search = self.match([track.as_face() for track in tracks], options)
+        return schemas.VideoResult(
+            **self.header(row_builder),
+            **search,
+            name=upload.name,
+            seconds=seconds,
+            read_until=source.report.until,
+            frames=run.frame_count,
+            left_out=run.left_out,
+            tracks=[
+                schemas.TrackResult.of(
+                    track,
+                    track=track.number,
+                    best=[
+                        schemas.ShotResult.of(
+                            shot.row, time=shot.time, crop=shot.crop if options.crops else None
+                        )
+                        for shot in track.best
+                    ],
+                    template=track.template if options.embeddings else None,
+                    **match,
+                )
+                for track, match in zip(tracks, matches, strict=True)
+            ],
+            error=source.report.problem,
+        )
 
     def header(self, row_builder: RowBuilder) -> schemas.Header:
         """What every answer says of the model."""

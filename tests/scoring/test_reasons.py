@@ -20,7 +20,7 @@ from facerts.images.changes import apply_change
 from facerts.onnx.contract import store_description
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
-from facerts.scoring.score_job import Block, read_block, write_block
+from facerts.scoring.score_job import Block, block_content, read_block
 from tests.detectors import Finds
 from tests.shipped import write_model
 
@@ -186,5 +186,5 @@ def test_an_unfinished_run_keeps_the_reasons(tmp_path: Path) -> None:
         Row("b.jpg", face=0),
         Row("c.jpg", error="no"),
     ]
-    write_block(tmp_path / "0", 0, Block(rows, [None] * 3))
+    (tmp_path / "0").write_bytes(block_content(0, Block(rows, [None] * 3)))
     assert read_block(tmp_path / "0", 0).rows == rows

@@ -66,7 +66,7 @@ def test_whichever_blocks_are_lost_the_rows_are_the_same(
     for lost in ({0}, {5}, {2, 3}, {0, 1, 2, 3, 4, 5}):
         with run(scorer, folder, tmp_path / "part.csv") as job:
             for number in lost:
-                (job.folder / f"{number:09d}.jsonl").unlink()
+                (job.folder / f"{number:09d}.json").unlink()
             assert set(job.missing()) == lost
         list(run(scorer, folder, tmp_path / "part.csv").finish())
         assert (tmp_path / "part.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -101,7 +101,7 @@ def test_a_link_in_the_place_of_the_blocks_is_refused(
 ) -> None:
     other = tmp_path / "other.csv"
     run(scorer, folder, other).close()
-    (other.with_name("other.csv.parts") / "000000000.jsonl").write_bytes(b"damaged")
+    (other.with_name("other.csv.parts") / "000000000.json").write_bytes(b"damaged")
     (tmp_path / name).symlink_to("other.csv.parts")
     before = sorted(path.read_bytes() for path in (tmp_path / name).iterdir())
     with pytest.raises(Error, match=rf"{name} is a link, .*; remove the link"):
@@ -115,8 +115,8 @@ def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
     out = tmp_path / "rows.csv"
     parts = tmp_path / "rows.csv.parts"
     run(scorer, folder, out).close()
-    (parts / "000000002.jsonl").unlink()
-    os.mkfifo(parts / "000000002.jsonl")
+    (parts / "000000002.json").unlink()
+    os.mkfifo(parts / "000000002.json")
     with ScoreJob(out, open_images(folder), scorer.settings(), 7) as job:
         job.begin(resume=True)
         assert job.missing() == [2]
@@ -126,31 +126,25 @@ def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
         run(scorer, folder, out)
 
 
-def foreign(line: int, text: bytes) -> Callable[[bytes], bytes]:
-    """Replace a line of a block, whose checksum is right."""
-
-    def write(content: bytes) -> bytes:
-        lines = content.splitlines()[:-1]
-        lines[line] = text
-        body = b"".join(line + b"\n" for line in lines)
-        return body + hashlib.sha256(body).hexdigest().encode() + b"\n"
-
-    return write
+def foreign(line: bytes) -> Callable[[bytes], bytes]:
+    """A block of somebody else, whose checksum is right."""
+    return lambda _: line + b"\n" + hashlib.sha256(line).hexdigest().encode()
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "other text": lambda content: b'{"path": "a"',
+    "other text": lambda content: b'[2, [{"path": "a"',
     "empty": lambda content: b"",
-    "a row shorter": lambda content: content[content.index(b"\n") + 1 :],
-    "rows alone": lambda content: b"".join(content.splitlines(keepends=True)[:-2]),
+    "a row shorter": lambda content: content[content.index(b"}") + 1 :],
+    "rows alone": lambda content: content.rpartition(b"\n")[0],
     "cut": lambda content: content[:-1],
     "longer": lambda content: content + b"\n",
-    "no rows": foreign(0, b"5"),
-    "no JSON": foreign(0, b"rows"),
-    "other rows": foreign(0, b'{"path": 1, "reasons": []}'),
-    "no footer": foreign(-1, b"null"),
-    "other states": foreign(-1, b'{"block": 2, "rows": 7, "states": 5}'),
-    "nested": foreign(-1, b"[" * 99_999),
+    "no rows": foreign(b"[2, [5], []]"),
+    "no JSON": foreign(b"rows"),
+    "other rows": foreign(b'[2, [{"path": 1, "reasons": []}], []]'),
+    "other columns": foreign(b'[2, [{"path": "a", "more": 1}], []]'),
+    "another form": foreign(b"null"),
+    "other states": foreign(b"[2, [], 5]"),
+    "nested": foreign(b"[" * 99_999),
     "another digit": lambda content: content.replace(b'"quality": ', b'"quality": 1', 1),
 }
 
@@ -161,14 +155,14 @@ def test_a_damaged_block_is_named_and_scored_again(scorer: Scorer, folder: Path,
     for name, damage in DAMAGE.items():
         out = tmp_path / f"{name}.csv"
         with run(scorer, folder, out) as job:
-            block = job.folder / "000000002.jsonl"
+            block = job.folder / "000000002.json"
             block.write_bytes(damage(block.read_bytes()))
-            with pytest.raises(DataError, match=r"000000002\.jsonl: damaged, .* --resume"):
+            with pytest.raises(DataError, match=r"000000002\.json: damaged, .* --resume"):
                 list(job.finish())
             assert not out.exists()
         with ScoreJob(out, source, scorer.settings(), 7) as job:
             (sentence,) = job.begin(resume=True)
-            assert "000000002.jsonl: damaged" in sentence
+            assert "000000002.json: damaged" in sentence
             assert sentence.endswith("; what it had is done again")
             assert job.missing() == [2]
             run_job(scorer, source, job, Task())
@@ -176,11 +170,11 @@ def test_a_damaged_block_is_named_and_scored_again(scorer: Scorer, folder: Path,
         assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
     # A block under the number of another, and a missing one.
     with run(scorer, folder, tmp_path / "rows.csv") as job:
-        shutil.copy(job.folder / "000000001.jsonl", job.folder / "000000002.jsonl")
-        with pytest.raises(DataError, match=r"000000002\.jsonl: damaged, this is block 1"):
+        shutil.copy(job.folder / "000000001.json", job.folder / "000000002.json")
+        with pytest.raises(DataError, match=r"000000002\.json: damaged, this is block 1"):
             list(job.finish())
-        (job.folder / "000000002.jsonl").unlink()
-        with pytest.raises(DataError, match=r"000000002\.jsonl: cannot be read .* --resume"):
+        (job.folder / "000000002.json").unlink()
+        with pytest.raises(DataError, match=r"000000002\.json: cannot be read .* --resume"):
             list(job.finish())
 
 
@@ -199,7 +193,7 @@ def test_finished_blocks_are_on_disk(
     copies = Copies(crops=tmp_path / "crops")
     with run(scorer, folder, tmp_path / "rows.csv", Task(copies=copies), block_size=40) as job:
         parts = job.folder
-        (block,) = [at for at, path in enumerate(synced) if path.name.startswith(".000000000.jsonl.")]
+        (block,) = [at for at, path in enumerate(synced) if path.name.startswith(".000000000.json.")]
         assert synced[block + 1] == parts
         assert synced.index(tmp_path) < block  # the folder's own name
         last_copy = max(at for at, path in enumerate(synced) if path.suffix == ".part" and at < block)
@@ -222,13 +216,13 @@ def test_a_run_whose_images_changed_is_not_resumed(scorer: Scorer, folder: Path,
     other, broken = images / "0" / "30.jpg", images / "0" / "04.jpg"
     before = other.stat()
     other.write_bytes((images / "0" / "28.jpg").read_bytes())
-    assert "delete 000000002.jsonl to score them again" in refused()
+    assert "delete 000000002.json to score them again" in refused()
     changed = "rows of images that have changed since they were scored, first"
     assert f"a finished block has {changed} {other};" in refused()
     # A new modification time counts as a change, and so does a missing file.
     os.utime(broken, ns=(0, broken.stat().st_mtime_ns + 1))
     assert f"2 finished blocks have {changed} {broken};" in refused()
-    assert "delete 000000000.jsonl and 000000002.jsonl to score them" in refused()
+    assert "delete 000000000.json and 000000002.json to score them" in refused()
     other.unlink()
     other.symlink_to("gone.jpg")
     assert "2 finished blocks" in refused()
@@ -238,7 +232,7 @@ def test_a_run_whose_images_changed_is_not_resumed(scorer: Scorer, folder: Path,
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert "a finished block has" in refused()
     # Following the advice of the error helps.
-    (tmp_path / "rows.csv.parts" / "000000000.jsonl").unlink()
+    (tmp_path / "rows.csv.parts" / "000000000.json").unlink()
     list(run(scorer, images, out).finish())
     assert out.read_text().replace(str(images), str(folder)) == (tmp_path / "whole.csv").read_text()
     # A changed shard makes all blocks stale.
