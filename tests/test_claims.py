@@ -77,6 +77,23 @@ def test_a_number_is_that_of_its_table(page: str, sentence: str, sources: list[s
                 )
 
 
+@pytest.mark.parametrize(
+    ("models", "name"),
+    [("manifest", "facerts-small")]
+    + [("catalog", name) for name in ("MobileFaceNet", "MobileFaceNet-GNAP", "edgeface-xs-q")],
+)
+def test_what_facerts_models_lists_is_what_the_tables_have(models: str, name: str) -> None:
+    places = {
+        "LFW": "accuracy > {} > LFW > accuracy",
+        "CFP-FF": "accuracy > {} > CFP-FF > accuracy",
+        "CFP-FP": "accuracy > {} > CFP-FP > accuracy",
+        "TAR at FMR 0.0001 on LFW": "accuracy > {} > all of LFW > 0.0001",
+        "time": "speed_crop > {} > relative to MobileFaceNet",
+    }
+    for measured, place in places.items():
+        assert cell(f"{models} > {name.lower()} > {measured}")[0] == cell(place.format(name))[0], measured
+
+
 @pytest.mark.parametrize("name", results.figures())
 def test_a_figure_shows_the_numbers_of_its_tables(name: str) -> None:
     figure: dict[str, Any] = results.figures()[name]
