@@ -141,7 +141,7 @@ def is_poor(
 def confirm(
     scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, options: argparse.Namespace
 ) -> None:
-    """Print the tables of docs/results/use.md."""
+    """Print the tables of docs/results/reasons.md."""
     header = ["degradation", "right reason", "poor faces", "right, %", f"{FORMULA} right, %"]
     if "crops" in options.only:
         print(f"Right reason first, on {len(crops)} crops of the people to confirm on\n")

@@ -1,20 +1,23 @@
-"""The numbers that prose gives are those of the tables of results, and of the models' manifests."""
+"""The numbers that prose gives are those of the tables of results, and of the models' manifests; figures draw them."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from functools import cache
 from operator import sub, truediv
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.command import ROOT
+from tests.scripts import TOOLS, load_script
 
-NUMBER = r"[-+−]?\d+(?:,\d{3})*(?:\.\d+)?"
+results = load_script("docs_results", TOOLS)
 # With an interval, if there is one.
-SHOWN = rf"({NUMBER}(?:%? \[{NUMBER}, {NUMBER}\])?)"
+SHOWN = rf"({results.NUMBER}(?:%? \[{results.NUMBER}, {results.NUMBER}\])?)"
 MODELS = {"manifest": "models/manifest.json", "catalog": "facerts/hub/catalog.json"}
 
 
@@ -36,31 +39,14 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def numbers(text: str) -> list[str]:
-    return [number.replace(",", "").replace("−", "-") for number in re.findall(NUMBER, text)]
-
-
 def cell(place: str) -> list[float]:
-    """The numbers of a cell, from the one after the ``@`` on: ``PAGE > HEADING > ROW'S FIRST CELLS > COLUMN``, or those
-    of ``manifest > MODEL > MEASURED``."""
+    """The numbers of a cell of ``docs/results/tables``, from the one after the ``@`` on, or of a model's manifest."""
     place, _, first = place.partition(" @ ")
-    page, heading, *row, column = place.split(" > ")
-    if page in MODELS:
-        (model,) = [each for each in json.loads(text_of(MODELS[page]))["models"] if each["name"] == heading]
-        return [model["measured"][column]]
-    page = page if "/" in page else f"docs/results/{page}.md"
-    (section,) = re.findall(
-        rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text_of(page), re.DOTALL | re.MULTILINE
-    )
-    names: list[str] = []
-    found = []
-    for line in section.splitlines():
-        cells = [part.strip() for part in re.sub("[*`]", "", line).strip("| ").split("|")]
-        names = [] if not line.startswith("|") else names or cells
-        if column in names and cells[: len(row)] == row:
-            found.append(cells[names.index(column)])
-    # Of several tables below a heading the first.
-    return [float(number) for number in numbers(found[0])][int(first or 0) :]
+    table, name, *_, column = place.split(" > ")
+    if table not in MODELS:
+        return results.number(place)[int(first or 0) :]
+    (model,) = [each for each in json.loads(text_of(MODELS[table]))["models"] if each["name"] == name]
+    return [model["measured"][column]]
 
 
 def value(source: str) -> list[float]:
@@ -81,10 +67,50 @@ def test_a_number_is_that_of_its_table(page: str, sentence: str, sources: list[s
     for match in matches:
         for shown, source in zip([match] if isinstance(match, str) else match, sources, strict=True):
             # Not all sources have intervals.
-            for number, exact in zip(numbers(shown), value(source), strict=False):
+            for number, exact in zip(re.findall(results.NUMBER, shown), value(source), strict=False):
                 rounding = 0.5 * 10 ** -len(number.partition(".")[2]) + 1e-9
-                assert any(abs(float(number) - factor * exact) <= rounding for factor in (1, 100, 0.01)), (
+                (said,) = results.numbers(number)
+                assert any(abs(said - factor * exact) <= rounding for factor in (1, 100, 0.01)), (
                     shown,
                     source,
                     exact,
                 )
+
+
+@pytest.mark.parametrize(
+    ("models", "name"),
+    [("manifest", "facerts-small")]
+    + [("catalog", name) for name in ("MobileFaceNet", "MobileFaceNet-GNAP", "edgeface-xs-q")],
+)
+def test_what_facerts_models_lists_is_what_the_tables_have(models: str, name: str) -> None:
+    places = {
+        "LFW": "accuracy > {} > LFW > accuracy",
+        "CFP-FF": "accuracy > {} > CFP-FF > accuracy",
+        "CFP-FP": "accuracy > {} > CFP-FP > accuracy",
+        "TAR at FMR 0.0001 on LFW": "accuracy > {} > all of LFW > 0.0001",
+        "time": "speed_crop > {} > relative to MobileFaceNet",
+    }
+    for measured, place in places.items():
+        assert cell(f"{models} > {name.lower()} > {measured}")[0] == cell(place.format(name))[0], measured
+
+
+@pytest.mark.parametrize("name", results.figures())
+def test_a_figure_shows_the_numbers_of_its_tables(name: str) -> None:
+    figure: dict[str, Any] = results.figures()[name]
+    drawn = (results.FIGURES / f"results_{name}.svg").read_text(encoding="utf-8")
+    description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.DOTALL)
+    assert description is not None
+    assert html.unescape(description[1]) == repr(results.values(figure)), (
+        "python tools/docs_results.py draws it again"
+    )
+    pages = (ROOT / "docs/results").glob("*.md")
+    assert any(f"figures/results_{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_every_table_is_on_a_page_and_has_rows_of_one_length() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    pages += "".join(path.read_text(encoding="utf-8") for path in (ROOT / "models").glob("*.md"))
+    for path in sorted(results.TABLES.glob("*.csv")):
+        assert f"tables/{path.name})" in pages, path
+        header, *body = results.rows(path.stem)
+        assert {len(row) for row in body} == {len(header)}, path

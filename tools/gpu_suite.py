@@ -1,6 +1,6 @@
 """Everything that a GPU can tell about training, in one command that ends in time and goes on where it stopped.
 
-    python tools/gpu_suite.py --budget 25m --out out/gpu --report docs/results/speed.md
+    python tools/gpu_suite.py --budget 25m --out out/gpu --report docs/results/training.md
 
 The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and scores
 are the same on GPU and CPU; whether a step waits for the host; speed and memory of training steps by network, batch and

@@ -82,6 +82,7 @@ def pages() -> list[Path]:
         *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
         *sorted((ROOT / "docs").rglob("*.md")),
         *sorted((ROOT / "models").glob("*.md")),
+        ROOT / "eval" / "README.md",
     ]
 
 

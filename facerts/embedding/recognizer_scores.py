@@ -33,7 +33,7 @@ Crops = NDArray[np.uint8]
 # As errors call them.
 PRUNING, DROPOUT, FROQ = "the score 'pruning'", "the score 'dropout'", "the score 'froq'"
 
-# Share of the weights that pruning removes; chosen on held-out people, see docs/results/quality.md.
+# Share of the weights that pruning removes; chosen on held-out people, see docs/results/your_recognizer.md.
 SPARSITY = 0.2
 
 # Passes of dropout, the share of the features that each drops, and the role of the tensor that they are taken from.

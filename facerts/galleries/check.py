@@ -89,14 +89,14 @@ class Listed(NamedTuple):
 # check cannot say which is wrong.
 KEPT_IF_LAST = (Reason.POOR, Reason.ANOTHER_PERSON)
 NORMAL = NormalDist()
-# Measured on 150 held-out people, see docs/results/use.md: of the clean faces, this share has a reason; of those
+# Measured on 150 held-out people, see docs/results/galleries.md: of the clean faces, this share has a reason; of those
 # with low quality, this share; and this share is taken for none.
 WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.027, 0.073, 0.004
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When an enrollment is suspicious; chosen on 150 held-out people, see docs/results/use.md.
+    """When an enrollment is suspicious; chosen on 150 held-out people, see docs/results/galleries.md.
 
     Attributes:
         percentile: a poor image has a lower percentile of quality than this, 0 to 100.

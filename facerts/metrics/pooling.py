@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 # Images whose weighted embeddings are processed at a time, in float64; all of IJB-C's would take 1.9 GB.
 BLOCK = 16384
 # Faces from this percentile of quality on have full weight in a template; below, it falls to the minimum. Chosen on 150
-# held-out people, see docs/results/use.md.
+# held-out people, see docs/results/accuracy.md.
 FULL_WEIGHT, MIN_WEIGHT = 30.0, 0.01
 
 

@@ -1,6 +1,6 @@
 """Why a face is poor: measures of its crop and its detection against limits, and what its model says.
 
-The limits were chosen on held-out people (docs/results/use.md): on clean faces they are seldom crossed, and on
+The limits were chosen on held-out people (docs/results/reasons.md): on clean faces they are seldom crossed, and on
 faces that are poor for one of these reasons almost always.
 """
 
