@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.intervals import Estimate
-from facerts.metrics.pauc import pauc
 
 ORACLE = "oracle"
 ENDS = (0.2, 0.3, 0.95)
@@ -73,6 +72,27 @@ class ErrorVersusReject:
 def pair_quality(quality: ArrayLike, pairs: NDArray[np.integer]) -> Floats:
     """``(P,)`` quality of pairs ``(P, 2)`` from ``(N,)`` that of images: a pair is as good as its worse image."""
     return np.asarray(np.asarray(quality, dtype=np.float64)[pairs].min(axis=1))
+
+
+def pauc(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDArray[np.float64]:
+    """pAUC, the partial area under FNMR curves from no rejection up to ``end``, divided by it: ``(…, R)`` to ``(…)``.
+
+    It is the mean FNMR over the shares rejected, by trapezoids: one number for a quality, lower is better. Divided by
+    the FNMR without rejection, it is 1 for a quality that says nothing; tables call that the *area*.
+
+    Of the R ``rates``, shares rejected, ascending from 0, ``end`` is one.
+
+    Examples:
+        >>> round(float(pauc([0.4, 0.2, 0.0], rates=[0.0, 0.1, 0.2], end=0.2)), 4)
+        0.2
+    """
+    shares, curves = np.asarray(rates, dtype=np.float64), np.asarray(fnmr, dtype=np.float64)
+    inside = (shares > 0) & (shares <= end + 1e-9)
+    if shares[0] != 0 or not inside.any() or abs(shares[inside][-1] - end) > 1e-9:
+        raise ValueError(f"{end} is not one of the rates, which must begin at 0 and then be positive")
+    count = int(inside.sum()) + 1
+    means = (curves[..., 1:count] + curves[..., : count - 1]) / 2
+    return np.asarray(np.sum(means * np.diff(shares[:count]), axis=-1) / end)
 
 
 def error_versus_reject(

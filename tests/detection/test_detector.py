@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.detection.detector import MODEL, head_pose
+from facerts.detection.detector import MODEL, head_pose, nms
 from facerts.images.align import TEMPLATE
+from tests.detectors import iou
 
 # A head in millimeters, facing the camera: x to the right, y down, z towards the camera.
 HEAD = 63 * MODEL
@@ -38,3 +39,18 @@ def test_a_head_that_only_rolls_is_not_turned() -> None:
         assert head_pose(project((0, 0, 1), degrees)) == pytest.approx((0, 0, degrees), abs=1e-6)
     assert head_pose(TEMPLATE)[::2] == pytest.approx((0, 0), abs=2)
     assert head_pose(np.ones((5, 2))) == (0, 0, 0)  # points at one position have no pose
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nms_matches_a_slow_reference(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    corners = rng.integers(0, 40, (120, 2)).astype(np.float64)
+    boxes = np.hstack([corners, corners + rng.integers(0, 20, (120, 2))])
+    scores = rng.integers(0, 20, 120) / 20
+    kept: list[int] = []
+    for row in sorted(range(120), key=lambda number: (-scores[number], number)):
+        if all(iou(boxes[row], boxes[better]) <= 0.4 for better in kept):
+            kept.append(row)
+    assert nms(boxes, scores, 0.4) == kept
+    assert 10 < len(kept) < 110
+    assert nms(boxes[:0], scores[:0], 0.4) == []
