@@ -89,7 +89,7 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
     if not isinstance(face, Face):
         raise Error(f"give images or faces, not both: there is a {type(face).__name__} among the faces")
     scorer.check_face(face)
-    if by_content and re.fullmatch(r"image \d+", face.image):
+    if by_content and re.fullmatch(r"image \d+", face.row.path):
         name = hashlib.sha256(b"" if face.crop is None else face.crop.tobytes()).hexdigest()[:16]
         return replace(face, row=replace(face.row, path=f"image {name}"))
     return face

@@ -31,8 +31,8 @@ class Pose(NamedTuple):
 class Face:
     """One face of an image, or an image without a face.
 
-    Every column of its row is an attribute, too: ``quality``, ``percentile``, ``accepted``, ``verdict``, ``reasons``,
-    ``det_score``, ``uncertainty``.
+    Every column of its row is an attribute, too: ``path`` ("image 0", "image 1", … for images without one),
+    ``quality``, ``percentile``, ``accepted``, ``verdict``, ``reasons``, ``det_score``, ``uncertainty``.
 
     Attributes:
         row: what is written of it.
@@ -62,11 +62,6 @@ class Face:
         percentile = "" if row.percentile is None else f", percentile {int(row.percentile)}"
         poor = f", {in_words(row.reasons, pose=row.pose)}" if row.reasons else ""
         return f"<Face {row.face} of {row.path}{percentile}{poor}>"
-
-    @property
-    def image(self) -> str:
-        """The image's path; "image 0", "image 1", … for images without one."""
-        return self.row.path
 
     @property
     def index(self) -> int | None:

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import facerts
-from facerts.errors import Error
-from facerts.images import encode_png
+from facerts.datasets.synthetic import draw_face
+from facerts.errors import Error, ImageError
+from facerts.images import encode_png, fit_crop
 from facerts.scoring import Row, Scorer
+from tests.command import refused
 from tests.foreign import write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -132,3 +134,28 @@ def test_what_cannot_be_read_is_a_row_and_what_is_no_image_raises(scorer: Scorer
         kind = type(image).__name__
         with pytest.raises(Error, match=f"must be a path, bytes, an array or a PIL image, not {kind}"):
             scorer.score(image)  # type: ignore[arg-type]
+
+
+def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model: Path) -> None:
+    scorer = facerts.load(model, detector="none")
+    for width, height in ((100, 100), (111, 111), (113, 113), (224, 224), (150, 112)):
+        image = np.asarray(cv2.resize(draw_face(0, 0), (width, height)), dtype=np.uint8)
+        (row,) = scorer.score(image)
+        if width == height:
+            (expected,) = facerts.load(model).score(fit_crop(image))
+            assert (row.quality, row.error) == (expected.quality, None)
+            np.testing.assert_array_equal(
+                *(scorer.embed([each]).embedding for each in (image, fit_crop(image)))
+            )
+        else:
+            assert "150 x 112 pixels are not an aligned crop" in str(row.error)
+            with pytest.raises(ImageError, match="image 0: 150 x 112 pixels are not an aligned crop"):
+                scorer.embed([image])
+
+
+def test_options_of_a_detector_without_one_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options in (("--det-threshold", "0.5"), ("--det-size", "640"), ("--no-rotate",)):
+        command = ["embed", tmp_path, "--out", tmp_path / "out.npz", "--model", model, "--detector", "none"]
+        assert "--det-threshold, --det-size and --rotate (" in refused(capsys, *command, *options)
