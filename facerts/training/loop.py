@@ -254,17 +254,8 @@ class _Run:
             return []
         if self._learner.frozen and recipe.backbone.adapt is None:
             return []
-        verdicts = []
-        for source in self._validator.heldout:
-            found = compare_with_start(recipe, source, self._learner.embedder())
-            start = recipe.backbone.weights
-            verdicts.append(
-                f"{source.name} has too few pairs to tell whether this model is better than {start}: use {start}, or "
-                "more people"
-                if found is None
-                else found.verdict
-            )
-        return verdicts
+        embedder = self._learner.embedder()
+        return [compare_with_start(recipe, source, embedder) for source in self._validator.heldout]
 
     def _write(self, kind: str, step: int, **fields: Any) -> None:
         if self._log is not None:

@@ -61,12 +61,6 @@ class TeacherEnsemble:
         """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
         return joined([embedder(crops).embedding for embedder in self.embedders])
 
-    def embed_source(self, source: Source, *, flip: bool) -> NDArray[np.float32]:
-        """``(N, D)`` unit embeddings of a source's images; with ``flip``, each image's plus its mirror's."""
-        return joined(
-            [embed_source(each, source, flip=flip, batch_size=BATCH).embedding for each in self.embedders]
-        )
-
     def embed_cached(self, source: Source, cache: Path) -> NDArray[np.float32]:
         """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
 

@@ -22,7 +22,7 @@ from facerts.metrics.all_pairs import compare_all, tar_estimates
 from facerts.training.adapt import adapt_embedding, adapted_map
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.validation import MIN_PEOPLE, StartComparison
+from facerts.training.validation import MIN_PEOPLE, start_verdict
 from tests.command import run
 from tests.training.conftest import MakeRecipe
 
@@ -164,13 +164,13 @@ def test_too_few_pairs_to_compare_are_said_so(tmp_path: Path, capsys: pytest.Cap
 def test_the_verdict_follows_from_interval_and_people(
     people: int, ci95: tuple[float, float], word: str
 ) -> None:
-    found = StartComparison("shipped", people, 100, 0.01, 0.3, 0.2, ci95)
-    assert found.verdict.startswith(f"{word} shipped: at FMR 0.01 it misses 0.2000")
-    assert ("use shipped" in found.verdict) == (word != "better than")
+    verdict = start_verdict("shipped", people, 100, 0.01, 0.3, 0.2, ci95)
+    assert verdict.startswith(f"{word} shipped: at FMR 0.01 it misses 0.2000")
+    assert ("use shipped" in verdict) == (word != "better than")
 
 
 def test_an_interval_of_no_width_means_too_few_people() -> None:
-    verdict = StartComparison("shipped", 6, 30, 0.1, 0.0, 0.0, (0.0, 0.0)).verdict
+    verdict = start_verdict("shipped", 6, 30, 0.1, 0.0, 0.0, (0.0, 0.0))
     assert "(difference +0.0000), on 6 held-out people (30 images), too few to tell; use shipped" in verdict
 
 
