@@ -153,6 +153,9 @@ def corruption(index: int, seed: int, kinds: Mapping[str, object]) -> tuple[str,
 
 
 def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, cache: Path) -> Enrollments:
+    quality = scorer.quality
+    assert quality is not None
+
     def compute() -> Arrays:
         parts = []
         for start in track(range(0, count, 64), f"embedding {name}", total=-(-count // 64), unit="batches"):
@@ -164,11 +167,11 @@ def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, ca
         return dict(zip(("embedding", "quality", "reasons"), columns, strict=True))
 
     arrays = OutputCache(cache).arrays(
-        {"model": scorer.recognizer.opened.sha256, "part": name, "images": count}, compute
+        {"model": scorer.recognizer.sha256, "quality": quality.sha256, "part": name, "images": count}, compute
     )
-    calibration = scorer.recognizer.opened.description.calibration
+    calibration = quality.calibration
     assert calibration is not None
-    percentile = [calibration.percentile(float(quality)) for quality in arrays["quality"]]
+    percentile = [calibration.percentile(float(value)) for value in arrays["quality"]]
     return Enrollments(
         np.full(count, ""),
         np.array([f"{name} {index}" for index in range(count)]),
