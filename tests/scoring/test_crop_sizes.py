@@ -46,7 +46,7 @@ def test_a_square_of_another_size_is_resized_and_nothing_else_is_a_crop(model: P
 
 def test_embedding_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "e.npz"
-    assert run("embed", folder, "--model", model, "--out", out, "--detector", "none") == 1
+    assert run("embed", folder, "--model", model, "--out", out, "--set", "detector=none") == 1
     with np.load(out) as arrays:
         assert len(arrays["paths"]) == 2
     images = [folder / f"{name}.png" for name in ("112", "224", "wide")]
@@ -57,6 +57,6 @@ def test_embedding_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
 def test_options_without_effect_are_refused(
     model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for options in (("--det-threshold", "0.5"), ("--det-size", "640"), ("--no-rotate",)):
-        command = ["embed", folder, "--out", tmp_path / "out.npz", "--model", model, "--detector", "none"]
-        assert "--det-threshold, --det-size and --rotate (" in refused(capsys, *command, *options)
+    for options in (("--set", "det_threshold=0.5"), ("--set", "det_size=640"), ("--set", "rotate=false")):
+        command = ["embed", folder, "--out", tmp_path / "out.npz", "--model", model, "--set", "detector=none"]
+        assert "det_threshold, det_size and rotate need a detector" in refused(capsys, *command, *options)
