@@ -13,7 +13,7 @@ import typer
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import print_raw, print_result
 from facerts.cli.settings import (
-    Found,
+    FoundSetting,
     checked,
     find_settings,
     flat,
@@ -97,7 +97,7 @@ def unset(key: Name, *, project: Project = False) -> None:
     _edit(file, key, None)
 
 
-def settings_rows(found: Mapping[str, Found]) -> list[dict[str, Any]]:
+def settings_rows(found: Mapping[str, FoundSetting]) -> list[dict[str, Any]]:
     """All settings: name, value, and the file, variable or option where it stands."""
     return [
         {

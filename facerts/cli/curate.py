@@ -50,7 +50,7 @@ class WriteOptions:
 
     def output(self, out: Path) -> OutputSpec:
         """Where and in which layout a data set is written."""
-        from facerts.curation.output_spec import OutputSpec, Report
+        from facerts.curation.output_spec import OutputSpec
 
         return OutputSpec(out, self.shards, self.dry_run)
 
@@ -146,7 +146,7 @@ def generate(
         people: Number of different faces; further identities repeat the first ones.
         shards: Write this number of tar shards instead of a record directory.
     """
-    from facerts.curation.output_spec import OutputSpec, Report
+    from facerts.curation.output_spec import OutputSpec
     from facerts.curation.rearrange import pack as run
     from facerts.datasets.synthetic import SyntheticSource
 

@@ -162,7 +162,7 @@ class CommandSettings:
     video: VideoSettings = field(default_factory=VideoSettings)
     serve: ServiceSettings = field(default_factory=ServiceSettings)
     # Those that stand somewhere.
-    found: Mapping[str, Found] = field(default_factory=dict, compare=False)
+    found: Mapping[str, FoundSetting] = field(default_factory=dict, compare=False)
 
     def typed(self, name: str) -> bool:
         """Whether the command line has a setting."""
@@ -246,7 +246,7 @@ class Key(NamedTuple):
     help: str
 
 
-class Found(NamedTuple):
+class FoundSetting(NamedTuple):
     """The value of a setting, and the file, variable or option where it stands."""
 
     value: Any
@@ -292,11 +292,11 @@ def read_settings(options: Sequence[str] = ()) -> CommandSettings:
     return CommandSettings(**values[""], **tables, found=found)
 
 
-def find_settings(options: Sequence[str] = ()) -> dict[str, Found]:
+def find_settings(options: Sequence[str] = ()) -> dict[str, FoundSetting]:
     """Every setting that stands somewhere, by name, with its value in the highest place."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundSetting] = {}
     for place in (_of_file(user_file()), _of_file(project_file()), _of_variables(), _of_options(options)):
-        values = {key: Found(checked(key, value, where), where) for key, value, where in place}
+        values = {key: FoundSetting(checked(key, value, where), where) for key, value, where in place}
         for key, other in ALTERNATIVES.items():
             if key in values and other in values:
                 raise Error(f"{values[key].where}: {key} and {other} exclude each other; give only one")
