@@ -21,11 +21,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
-from typer.models import CommandFunctionType
+from typer.models import CommandFunctionType, OptionInfo
 
 from facerts.cli.docstrings import read_docstring
 from facerts.cli.output import check_new
-from facerts.cli.settings import OPTION, CommandSettings, read_settings
+from facerts.cli.settings import OPTION, CommandSettings, keys, read_settings
+from facerts.errors import Error
 
 COMMON = "Common options"
 # Marks the file or folder that a command writes anew.
@@ -40,6 +41,8 @@ SET: Any = Annotated[
     ),
 ]
 OVERWRITE: Any = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
+# In the message of an error.
+_ARGUMENT = re.compile(r"(?<![\w.\-/])([a-z_]+)=([\w.…]*\w)")
 METAVARS = {bool: "", int: "NUMBER", float: "NUMBER", Path: "PATH", str: "TEXT"}
 
 
@@ -121,7 +124,11 @@ def with_option_groups(command: Callable[..., None], *, reads_settings: bool = T
             check_new(values["out"], overwrite=overwrite, resume=values.get("resume"))
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        command(**values)
+        try:
+            command(**values)
+        except Error as error:
+            error.args = (_as_typed(str(error), parameters),)
+            raise
 
     del flat.__dict__["__wrapped__"]
     # Paragraphs of one line, as newer versions of Typer keep the breaks.
@@ -130,6 +137,23 @@ def with_option_groups(command: Callable[..., None], *, reads_settings: bool = T
     flat.__dict__["__signature__"] = Signature(parameters)
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def _as_typed(message: str, parameters: Sequence[Parameter]) -> str:
+    """An error that names arguments as Python does, such as fmr=0.01, as they are given on the command line."""
+    options = {}
+    for parameter in parameters:
+        (info,) = parameter.annotation.__metadata__[:1]
+        if isinstance(info, OptionInfo):
+            options[parameter.name] = (info.param_decls or (f"--{parameter.name.replace('_', '-')}",))[0]
+
+    def typed(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name in options:
+            return f"{options[name]} {value}"
+        return f"{OPTION} {name}={value}" if "set_" in options and name in keys() else match[0]
+
+    return _ARGUMENT.sub(typed, message)
 
 
 def _option(name: str, default: object, annotation: Any) -> Parameter:

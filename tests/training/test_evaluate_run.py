@@ -78,10 +78,10 @@ def test_scores_need_a_run(
 ) -> None:
     checkpoint, provider = ("--model", trained_run), ("--set", "provider=CPUExecutionProvider")
     for options, message in (
-        (("--model", exported, "--score", "energy"), "need class centers, which are only in a training run"),
+        (("--model", exported, "--score", "energy"), "needs class centers, which are only in a training run"),
         (
             ("--model", tmp_path / "table.npz", "--score", f"ensemble:{trained_run}"),
-            "need class centers, which are",
+            "needs class centers, which are",
         ),
         ((*checkpoint, "--score", "enrgy"), "no score 'enrgy', did you mean 'energy'"),
         ((*checkpoint, *provider), "provider is for ONNX Runtime"),

@@ -350,7 +350,7 @@ def test_groups_are_treated_at_one_threshold(
         tmp_path / "groups.csv",
     ]
     out = tmp_path / "out"
-    assert league(models, drawn_faces, out, *more, "--keep", "0.75", "--keep-on", str(non_faces)) == 0
+    assert league(models, drawn_faces, out, *more, "--set", "keep=0.75", "--keep-on", str(non_faces)) == 0
     section = load_result(out)[0].fiqa[NAME]
     assert section.groups is not None
     groups = section.groups.by["camera"]
