@@ -91,7 +91,7 @@ def main() -> None:
     ood = ("--in", out / "heldout", "--out-of", out / "non_faces")
     facerts("evaluate", "ood", "--model", model, *ood, *to_run)
     print_findings(json.loads((out / "run" / "result.json").read_text(encoding="utf-8")))
-    facerts("report", out / "run", "--out", out / "report.html", "--title", "Drawn faces")
+    facerts("report", out / "run", "--out", out / "report.html")
 
     say("Decide about real images with the model that ships: accept the quality that 95% of faces have")
     write_real_images(out / "real")

@@ -219,7 +219,7 @@ def people(detector: str, folder: Path) -> None:
             (turned / f"{path.stem}.png").write_bytes(encode_png(np.ascontiguousarray(photo)))
         for photos in (folder, turned):
             out = Path(scratch, f"people of {photos.name}")
-            command = ["people", "find", photos, "--detector", detector, "--out", out, "--json"]
+            command = ["people", "find", photos, "--set", f"detector={detector}", "--out", out, "--json"]
             subprocess.run([sys.executable, "-m", "facerts", *command], check=True, stdout=subprocess.DEVNULL)
             with (out / "people.csv").open(encoding="utf-8", newline="") as file:
                 rows = [row for row in csv.DictReader(file) if row["status"] == "member"]

@@ -207,7 +207,7 @@ def read_options() -> argparse.Namespace:
 
 def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
     """Arguments of the `facerts evaluate` commands, by command."""
-    threads = _option("--threads", options.threads)
+    threads = _option("--set", options.threads and f"threads={options.threads}")
     all_pairs = ["--all-pairs"] if options.all_pairs else []
     commands = {}
     if options.data:
@@ -219,7 +219,7 @@ def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
             *_repeated("--data", options.league),
             *_repeated("--out-of", options.non_faces),
             *_option("--exclude-out-of", options.exclude_out_of),
-            *("--degraded", "--no-cost", "--cache", str(options.out / "cache")),
+            *("--degraded", "--set", "evaluate.cost=false", "--set", f"output_cache={options.out / 'cache'}"),
             *threads,
         ]
     if options.faces:

@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["FACERTS_OFFLINE"] = "1"
 # What was pulled or measured on this machine must not change what is tested.
 os.environ["FACERTS_CACHE"] = tempfile.mkdtemp(prefix="facerts-tests-")
+os.environ["XDG_CONFIG_HOME"] = os.environ["FACERTS_CACHE"] + "-config"
 
 from hypothesis import settings
 

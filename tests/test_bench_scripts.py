@@ -28,13 +28,13 @@ SLOW = {
     "bench_people": ("--faces 500 1000", r"time grows with the power -?[\d.]+"),
     "bench_metrics": ("--quick --rounds 1", r"roc / scikit-learn, pairs/s: [\d.]+ \("),
     "bench_video": ("{clip} --minutes 0.05 --detector {yunet}", r"\| 0:00:03, 240 x 120 \| [\d,]+ \|"),
-    "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--batch-size 8` \| [\d.]+"),
+    "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--set batch_size=8` \| [\d.]+"),
     "bench_classes": (
         "--identities 64 --size 16 --batch 4 --device cpu --steps 1 --implementations 'in chunks'",
         r"64 in chunks .* loss [\d.]+",
     ),
     "attack_serve": (
-        f"--model {FAST} --options '--detector none' --connections 2 --seconds 3 --only bombs 'hostile headers'",
+        f"--model {FAST} --options '--set detector=none' --connections 2 --seconds 3 --only bombs 'hostile headers'",
         r"\| bombs \| \d+×[\s\S]*The service is alive: 200",
     ),
     "bench_train": (

@@ -8,8 +8,8 @@ With --requests, so many requests of all kinds are sent instead, whose clients h
 service holds is printed after every thousand.
 
     python tools/attack_serve.py
-    python tools/attack_serve.py --only clips --connections 8 --options "--video --detector FILE"
-    python tools/attack_serve.py --only "slow headers" bombs --connections 2000 --options "--timeout 30"
+    python tools/attack_serve.py --only clips --connections 8 --options "--video --set detector=FILE"
+    python tools/attack_serve.py --only "slow headers" bombs --connections 2000 --options "--set serve.timeout=30"
     python tools/attack_serve.py --requests 5000 --connections 50 --options "--gallery people.npz"
 """
 
@@ -78,7 +78,7 @@ def main() -> None:
             "--connections": (500, "of each attack"),
             "--seconds": (15.0, "of each attack"),
             "--requests": (0, "of all kinds instead of one attack after the other"),
-            "--options": ("--timeout 10 --header-timeout 3", "of the service"),
+            "--options": ("--set serve.timeout=10 --set serve.header_timeout=3", "of the service"),
         },
     )
     parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS), metavar="ATTACK")

@@ -3,7 +3,7 @@
 Services take turns under the same load, round by round, so that what else the machine does meets all alike. The load
 comes from this process, over the loopback; each of so many clients asks again as soon as it is answered.
 
-    python tools/bench_serve.py --model facerts-small --services "--batch-size 1" "--batch-size 8"
+    python tools/bench_serve.py --model facerts-small --services "--set batch_size=1" "--set batch_size=8"
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
         __doc__,
         {
             "--model": ("facerts-small", "model of every service"),
-            "--services": (["--batch-size 1", "--batch-size 8"], "the services, by their options"),
+            "--services": (["--set batch_size=1", "--set batch_size=8"], "the services, by their options"),
             "--clients": ([1, 8, 32], "clients at the same time"),
             "--seconds": (4.0, "of a round"),
         },
@@ -32,7 +32,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     requests = [score_request(encode_jpeg(draw_face(number, 0))) for number in range(64)]
-    common = ["--model", options.model, "--detector", "none"]
+    common = ["--model", options.model, "--set", "detector=none"]
     with ExitStack() as running:
         ports = {
             name: running.enter_context(service([*common, *name.split()]))[1] for name in options.services

@@ -38,7 +38,7 @@ def main() -> None:
     def command() -> None:
         from facerts.cli.app import main as facerts_main
 
-        sys.argv = ["facerts", "score", options.photo, "--detector", options.detector]
+        sys.argv = ["facerts", "score", options.photo, "--set", f"detector={options.detector}"]
         with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
             facerts_main()
 

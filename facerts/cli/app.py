@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
-from facerts.cli.option_groups import Commands
+from facerts.cli.option_groups import Commands, Group, with_option_groups
+from facerts.cli.settings import OPTION, keys
 from facerts.io.console import printable
 from facerts.version import __version__
 
@@ -37,6 +37,7 @@ COMMANDS = (
     "serve",
     "web",
     "models",
+    "config",
     "doctor",
 )
 
@@ -45,35 +46,53 @@ COMMANDS = (
 _UsageError: Any = typer.BadParameter.__base__
 
 
-class _Group(TyperGroup):
+class _Root(Group):
     """The subcommands; Typer would map some errors to statuses that have another meaning here."""
 
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _printable_usage_errors():
-            return super().make_context(*arguments, **options)
+    def make_context(self, info_name: Any, args: list[str], *arguments: Any, **options: Any) -> Any:
+        self._line = list(args)
+        with self._worded_errors():
+            return super().make_context(info_name, args, *arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _printable_usage_errors():
+            with self._worded_errors():
                 return super().invoke(ctx)
         except (BrokenPipeError, EOFError, KeyboardInterrupt) as error:
             sys.exit(report_error(error))
 
+    @contextmanager
+    def _worded_errors(self) -> Iterator[None]:
+        """A pattern of the shell makes arguments of file names; Typer would print them as they are."""
+        try:
+            yield
+        except _UsageError as error:
+            if setting := _setting_for(error, self._line):
+                advice = f"use {OPTION} {setting}, or facerts config set {setting.replace('=', ' ')}"
+                error = _UsageError(f"{setting.partition('=')[0]} is a setting: {advice}", error.ctx)
+            error.message = printable(error.message, keep="\n")
+            raise error
 
-@contextmanager
-def _printable_usage_errors() -> Iterator[None]:
-    """A pattern of the shell makes arguments of file names; Typer would print them as they are."""
-    try:
-        yield
-    except _UsageError as error:
-        error.message = printable(error.message, keep="\n")
-        raise
+
+def _setting_for(error: Any, line: Sequence[str]) -> str | None:
+    """What ``--set`` takes in place of an option that a command does not have: provider=cuda for --provider cuda."""
+    option = getattr(error, "option_name", None)
+    if not option or not any(OPTION in parameter.opts for parameter in error.ctx.command.params):
+        return None
+    name = option.removeprefix("--").replace("-", "_")
+    value = "false" if name.startswith("no_") else None
+    name = name.removeprefix("no_")
+    key = next((key for key in keys() if key.rpartition(".")[2] in (name, f"{name}s")), None)
+    for at, word in enumerate(line):
+        if value is None and word.partition("=")[0] == option:
+            value = word.partition("=")[2] or next(iter(line[at + 1 :]), None)
+    return None if key is None else f"{key}={value or 'VALUE'}"
 
 
 def build_app() -> typer.Typer:
     """The command line with all its subcommands."""
-    app = Commands(name="facerts", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False)
-    app.callback()(shared)
+    app = Commands(name="facerts", cls=_Root, no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(with_option_groups(shared, reads_settings=False))
     for name in COMMANDS:
         command = getattr(import_module(f"facerts.cli.{name}"), name)
         app.add_typer(command, name=name) if isinstance(command, typer.Typer) else app.command()(command)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from facerts.cli.option_groups import NEW
 from facerts.cli.output import number, print_result, print_rows, warn
-from facerts.cli.shared_options import BatchOptions, CropOptions, GroupOptions, Json, Model
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import GroupOptions, Json, Model
 
 if TYPE_CHECKING:
     from facerts.onnx.contract import Calibration, Description, MatchErrors
@@ -22,14 +24,12 @@ def calibrate(
     model: Model,
     data: list[str],
     pairs: str | None = None,
-    out: Path | None = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE"), NEW] = None,
     keep: list[float] | None = None,
     fmr: list[float] | None = None,
-    flip: bool = False,
     groups: GroupOptions,
     out_of: Annotated[list[str] | None, typer.Option("--out-of")] = None,
-    crops: CropOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Choose quality thresholds and match thresholds on your own faces, and write them into the model.
@@ -46,7 +46,6 @@ def calibrate(
         keep: Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and 0.8.
         fmr: False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001. A rate at
             which not even one pair would match is left out.
-        flip: Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop.
         out_of: Images of non-faces, 112 x 112, to measure the share of them that each quality threshold lets through;
             may be repeated.
     """
@@ -59,11 +58,11 @@ def calibrate(
         out=out,
         keep=keep or None,
         fmr=fmr or None,
-        flip=flip,
+        flip=settings.flip or False,
         groups=groups.read(),
         non_faces=out_of or None,
-        detector=crops.open(batches),
-        **batches.keywords(),
+        detector=settings.face_finder(),
+        **settings.runtime(),
     )
     calibration = result.description.calibration
     assert calibration is not None

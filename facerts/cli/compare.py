@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_comparison
-from facerts.cli.shared_options import Json
+from facerts.cli.shared_options import Json, NewFolder
 
 
 def compare(
     results: Annotated[list[str], typer.Argument(metavar="[LABEL=]FOLDER...")],
     *,
-    out: Path,
+    out: NewFolder,
     embedding: str | None = None,
     log: list[str] | None = None,
     score: str = "quality",
-    title: str = "facerts comparison",
     json: Json = False,
 ) -> None:
     """Compare methods on the same pairs and images: tables, figures, differences with p-values, and a report.
@@ -33,7 +31,6 @@ def compare(
         embedding: Label of the method whose embedding all qualities are measured on; default: the first.
         log: A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder.
         score: Image score that the figures show, such as quality, uncertainty or norm.
-        title: Title of the page.
     """
     from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
     from facerts.evaluation.labeled import load_labeled
@@ -43,7 +40,7 @@ def compare(
     subjects = subjects_of(methods, log or ())
     comparison = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, out)
-    write_comparison_report(methods, subjects, comparison, out, title=title, score=score)
+    write_comparison_report(methods, subjects, comparison, out, score=score)
     for note in comparison.notes:
         warn(note)
     print_json(comparison.to_json()) if json else show_comparison(comparison)

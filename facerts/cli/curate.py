@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from facerts.cli.output import Column, print_result, print_rows, warn
-from facerts.cli.shared_options import BatchOptions, CropOptions, Json, ModelOrDefault
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Json, ModelOrDefault
 from facerts.errors import Error
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class WriteOptions:
 
     Attributes:
         shards: Write this number of tar shards instead of a record directory.
-        dry_run: Write only the report, no images.
+        dry_run: Write only the report, OUT.dry-run.json, no images; otherwise it is OUT.report.json.
     """
 
     shards: Annotated[int | None, typer.Option(min=1)] = None
@@ -54,43 +55,8 @@ class WriteOptions:
         return OutputSpec(out, self.shards, self.dry_run)
 
 
-@dataclass(frozen=True)
-class EmbeddingOptions:
-    """The model that compares images.
-
-    Attributes:
-        cache: Folder that keeps embeddings for later commands.
-    """
-
-    model: ModelOrDefault = None
-    cache: Path | None = None
-
-    def open(self, batches: BatchOptions) -> SourceEmbedder:
-        """Load the model."""
-        from facerts.curation.embeddings import SourceEmbedder
-        from facerts.embedding import load_embedder
-        from facerts.hub.find import find_model
-
-        return SourceEmbedder(load_embedder(find_model(self.model), **batches.keywords()), self.cache)
-
-
-@dataclass(frozen=True)
-class BenchmarkCropOptions(CropOptions):
-    """Whether the images of a benchmark are aligned crops or photos.
-
-    Attributes:
-        detector: Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the data
-            set are always aligned crops.
-    """
-
-    detector: Annotated[str, typer.Option(metavar="NAME|FILE")] = "none"
-
-
 # Options of dedup that have an effect only with --by embedding.
-EMBEDDING_OPTIONS = (
-    *("threshold", "identity_threshold", "min_own_cosine", "images_across", "detector"),
-    *(field.name for group in (EmbeddingOptions, BatchOptions) for field in fields(group)),
-)
+EMBEDDING_OPTIONS = ("threshold", "identity_threshold", "min_own_cosine", "within_identities", "model")
 
 
 def split(
@@ -197,12 +163,11 @@ def dedup(
     threshold: float = 0.95,
     identity_threshold: float = 0.7,
     min_own_cosine: float | None = None,
-    images_across: bool = True,
+    within_identities: Annotated[bool, typer.Option("--within-identities")] = False,
     identities: Literal["report", "merge", "drop"] = "report",
-    crops: CropOptions,
-    embedding: EmbeddingOptions,
+    model: ModelOrDefault = None,
     writing: WriteOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Remove duplicates within identities, and report identities that share images or look like one person.
@@ -217,7 +182,7 @@ def dedup(
         identity_threshold: Minimum cosine similarity of the means of two identities that look like one person.
         min_own_cosine: Drop images whose cosine similarity to the mean of the others of their identity is lower than
             this.
-        images_across: Also compare images of different identities; the time is quadratic in the number of images.
+        within_identities: Compare no images of different identities, in less than quadratic time.
         identities: What to do about two identities that look like one person: report, merge, or drop the smaller one.
     """
     from facerts.curation.dedup import DedupThresholds
@@ -229,10 +194,10 @@ def dedup(
     result = run(
         open_source(sources),
         writing.output(out),
-        embedding.open(batches) if by == "embedding" else None,
-        DedupThresholds(threshold, identity_threshold, min_own_cosine, images_across),
+        _embedder(model, settings) if by == "embedding" else None,
+        DedupThresholds(threshold, identity_threshold, min_own_cosine, not within_identities),
         identity_action=identities,
-        detector=crops.open(batches) if by == "embedding" else None,
+        detector=settings.face_finder() if by == "embedding" else None,
     )
     _show(result, json)
 
@@ -244,10 +209,9 @@ def exclude_overlap(
     out: Out,
     threshold: float = 0.5,
     single_images: Annotated[bool, typer.Option("--single-images")] = False,
-    crops: BenchmarkCropOptions,
-    embedding: EmbeddingOptions,
+    model: ModelOrDefault = None,
     writing: WriteOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Remove the identities that resemble people in a benchmark.
@@ -269,12 +233,22 @@ def exclude_overlap(
         open_source(sources),
         benchmark,
         writing.output(out),
-        embedding.open(batches),
+        _embedder(model, settings),
         threshold=threshold,
         single_images=single_images,
-        detector=crops.open(batches),
+        detector=settings.face_finder(),
     )
     _show(result, json)
+
+
+def _embedder(model: str | None, settings: CommandSettings) -> SourceEmbedder:
+    """The model that compares images."""
+    from facerts.curation.embeddings import SourceEmbedder
+    from facerts.embedding import load_embedder
+    from facerts.hub.find import find_model
+
+    opened = load_embedder(find_model(model), **settings.runtime())
+    return SourceEmbedder(opened, settings.output_cache)
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from facerts.cli.config import settings_rows
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.output import number, print_json, print_result, print_rows, print_sentence, warn
-from facerts.cli.shared_options import Json, ModelOrDefault
+from facerts.cli.output import Column, number, print_json, print_result, print_rows, print_sentence, warn
+from facerts.cli.settings import CommandSettings, keys
+from facerts.cli.shared_options import Json
 from facerts.errors import ModelError
 from facerts.version import __version__
 
@@ -18,23 +20,23 @@ from facerts.version import __version__
 def doctor(
     *,
     bench: Annotated[bool, typer.Option("--bench")] = False,
-    model: ModelOrDefault = None,
-    detector: str = "yunet",
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Show which packages are installed, which are missing, and how to install them.
+    """Show which packages are installed or missing, and all settings with where they stand.
 
     Example: facerts doctor --bench
 
     Args:
-        bench: Instead, measure every provider of ONNX Runtime on this machine; auto, the default of --provider, goes
-            by what was found.
-        detector: Detector for the time of photos; none leaves it out.
+        bench: Instead, measure every provider of ONNX Runtime on this machine; auto, the default of the setting
+            provider, goes by what was found. With the detector none, no photos are timed.
     """
     if bench:
-        _bench(model, detector, json=json)
+        detector = settings.detector or "auto"
+        _bench(settings.recognizer, "yunet" if detector == "auto" else detector, json=json)
         return
-    print_result(examine(), json)
+    columns: list[Column] = [("setting", "key"), "value", "from"]
+    print_result(examine(), json, settings_rows(settings.found), columns, name="settings", most=len(keys()))
 
 
 def _bench(model: str | None, detector: str, *, json: bool) -> None:

@@ -13,12 +13,11 @@ from facerts.cli import results
 from facerts.cli.evaluate_fiqa import fiqa
 from facerts.cli.evaluate_options import (
     BaselineOptions,
-    DetectorBaseline,
-    InputOptions,
     Out,
     PairOptions,
     RecognizerOptions,
     ScoreOptions,
+    evaluation_options,
     locked_results,
     open_baseline,
     open_model,
@@ -27,7 +26,8 @@ from facerts.cli.evaluate_options import (
 )
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import print_json
-from facerts.cli.shared_options import BatchOptions, Json
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Json
 
 if TYPE_CHECKING:
     from facerts.evaluation.results import Result
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 Section = TypeVar("Section")
 
 
-Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]
 AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
 ]
@@ -45,11 +44,6 @@ SimilarityOption = Annotated[
         help="How pairs are compared; mls: mutual likelihood score, for models with a variance (PFE)."
     ),
 ]
-Crops = Annotated[
-    bool, typer.Option(help="Save the crops that a report shows: worst pairs, best and worst faces.")
-]
-
-
 evaluate = Commands(no_args_is_help=True, help="Evaluate a model on benchmarks, with confidence intervals.")
 
 
@@ -63,11 +57,8 @@ def verification(
     far: list[float] | None = None,
     similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
-    flip: Flip = True,
-    crops: Crops = True,
-    inputs: InputOptions,
     baselines: BaselineOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Verification (same person or not): 10-fold accuracy, AUROC, EER and TAR at low FAR.
@@ -80,14 +71,14 @@ def verification(
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
-    embedder = recognizer.open(batches, scores)
-    settings = {
-        "keep_crops": crops,
-        "flip": flip,
+    embedder = recognizer.open(settings, scores)
+    chosen = {
+        "keep_crops": settings.evaluate.crops,
+        "flip": settings.flip is not False,
         "every_pair": all_pairs,
         "fars": tuple(far) if far else None,
     }
-    options = inputs.evaluation(out, batches, **settings, **baselines.open())
+    options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
     with locked_results(out):
         result = run_pairs(
             embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity]
@@ -106,10 +97,8 @@ def reject(
     fmr: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.001,
     similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
-    flip: Flip = True,
-    inputs: InputOptions,
     baselines: BaselineOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Error versus reject: FNMR at FMR 0.001 as the pairs of lowest quality are rejected.
@@ -122,9 +111,9 @@ def reject(
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
-    embedder = recognizer.open(batches, scores)
-    settings = {"keep_crops": False, "flip": flip, "every_pair": all_pairs, "fmr": fmr}
-    options = inputs.evaluation(out, batches, **settings, **baselines.open())
+    embedder = recognizer.open(settings, scores)
+    chosen = {"keep_crops": False, "flip": settings.flip is not False, "every_pair": all_pairs, "fmr": fmr}
+    options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
     with locked_results(out):
         result = run_pairs(
             embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity]
@@ -141,10 +130,7 @@ def identification(
     recognizer: RecognizerOptions,
     enrolled: Annotated[int, typer.Option(min=1)] = 1,
     unknown: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
-    seed: int = 0,
-    flip: Flip = True,
-    inputs: InputOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Identification in a gallery: rank 1, 5 and 10, and FNIR at FPIR for people who may not be enrolled.
@@ -155,15 +141,14 @@ def identification(
         data: A folder of IJB, TinyFace or SCface, or images with identities; may be repeated.
         enrolled: Images enrolled per person, in a gallery drawn from images with identities.
         unknown: Share of the people who are not enrolled, in a gallery drawn from images with identities.
-        seed: Seed of the random choice of a gallery.
     """
     from facerts.evaluation.benchmark_runs import run_identification
 
-    embedder = recognizer.open(batches)
-    options = inputs.evaluation(out, batches, keep_crops=False, flip=flip)
+    embedder = recognizer.open(settings)
+    options = evaluation_options(out, settings, keep_crops=False, flip=settings.flip is not False)
     with locked_results(out):
         result = run_identification(
-            embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=seed
+            embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=settings.evaluate.seed
         )
     warn_of_notes(result.identification)
     _show(result, "identification", result.identification, json, results.show_identification)
@@ -179,10 +164,8 @@ def ood(
     scores: ScoreOptions,
     exclude_in: str | None = None,
     exclude_out_of: str | None = None,
-    crops: Crops = True,
-    inputs: InputOptions,
     baselines: BaselineOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Faces against non-faces: how well the quality, the embedding norm and baselines separate them.
@@ -197,8 +180,10 @@ def ood(
     """
     from facerts.evaluation.ood import run_ood
 
-    embedder = recognizer.open(batches, scores)
-    options = inputs.evaluation(out, batches, keep_crops=crops, **baselines.open())
+    embedder = recognizer.open(settings, scores)
+    options = evaluation_options(
+        out, settings, keep_crops=settings.evaluate.crops, **baselines.open(settings)
+    )
     with locked_results(out):
         result = run_ood(
             embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
@@ -216,15 +201,11 @@ def corruptions(
     data: list[str],
     out: Out,
     scores: ScoreOptions,
-    detector_baseline: DetectorBaseline = None,
     images: Annotated[int, typer.Option(min=2)] = 500,
-    inputs: InputOptions,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Corruption benchmark: whether quality falls as far as a change of the image costs recognizers.
-
-    Needs albumentations (extra changes).
 
     Example: facerts evaluate corruptions --model facerts-quality --recognizer m.onnx --data faces/ --out results
 
@@ -240,10 +221,10 @@ def corruptions(
     from facerts.evaluation.corruption_benchmark import run_corruptions
     from facerts.evaluation.fiqa.lineup import open_recognizers
 
-    scored = open_scored(model, batches, scores)
-    recognizers = open_recognizers(recognizer or (), partial(open_model, batches=batches))
-    baseline = open_baseline(detector_baseline)
-    options = inputs.evaluation(out, batches, keep_crops=False, detector_baseline=baseline)
+    scored = open_scored(model, settings, scores)
+    recognizers = open_recognizers(recognizer or (), partial(open_model, settings=settings))
+    baseline = open_baseline(settings)
+    options = evaluation_options(out, settings, keep_crops=False, detector_baseline=baseline)
     with locked_results(out):
         result = run_corruptions(
             scored,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import typer
 
 from facerts.cli.output import warn
-from facerts.cli.shared_options import BatchOptions, CropOptions
+from facerts.cli.settings import CommandSettings
 from facerts.errors import Error
 from facerts.io.files import locked
 
@@ -26,12 +26,14 @@ Opened = TypeVar("Opened")
 
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
+# In front of the run of an ensemble.
+ENSEMBLE = "ensemble:"
 # What a training run writes; its own room cannot be asked without PyTorch.
 CHECKPOINT = "checkpoint.pt"
 
 MODEL_HELP = (
-    "Name of a shipped model, path of an .onnx embedder, an insightface model pack (folder or .zip), or a training "
-    "run."
+    "Name of a shipped model, path of an .onnx embedder, an insightface model pack (folder or .zip), a training run, "
+    "or a table of embeddings computed elsewhere (.npz or .parquet)."
 )
 Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]
 Quality = Annotated[
@@ -42,13 +44,6 @@ Quality = Annotated[
         "the recognizer's own.",
     ),
 ]
-DetectorBaseline = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FILE",
-        help="Detector whose score of each crop is measured as a baseline: yunet, or a file as for --detector.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -57,12 +52,16 @@ class ScoreOptions:
 
     Attributes:
         score: With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq, newton_temperature or
-            perturbed_quality of its classifier; may be repeated.
-        ensemble: With a training run: another run on the same identities, for the score ensemble; may be repeated.
+            perturbed_quality of its classifier, or ensemble:RUN for the score of an ensemble with another run on the
+            same identities; may be repeated.
     """
 
     score: Annotated[list[str] | None, typer.Option(metavar="NAME[:OPTION=VALUE,...]")] = None
-    ensemble: list[Path] | None = None
+
+    def split(self) -> tuple[list[str], list[Path]]:
+        """The scores of the run alone, and the other runs of an ensemble."""
+        alone = [text for text in self.score or () if not text.startswith(ENSEMBLE)]
+        return alone, [Path(text.removeprefix(ENSEMBLE)) for text in self.score or () if text not in alone]
 
 
 NO_SCORES = ScoreOptions()
@@ -70,28 +69,21 @@ NO_SCORES = ScoreOptions()
 
 @dataclass(frozen=True)
 class RecognizerOptions:
-    """The recognizer that is evaluated: a model, or a table of its embeddings.
+    """The recognizer that is evaluated: a model, or a table of its embeddings."""
 
-    Attributes:
-        embeddings: Embeddings computed elsewhere (.npz or .parquet), instead of a model.
-    """
-
-    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None
+    model: Annotated[Path, typer.Option(help=MODEL_HELP)]
     quality: Quality = None
-    embeddings: Path | None = None
 
-    def open(self, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
+    def open(self, settings: CommandSettings, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
         """Load the model or the table."""
         from facerts.embedding import load_table
 
-        if self.model is not None and self.embeddings is None:
-            return open_model(self.model, batches, scores, self.quality)
-        if self.embeddings is None or self.model is not None:
-            raise Error("give either --model or --embeddings")
+        if not is_table(self.model):
+            return open_model(self.model, settings, scores, self.quality)
         if self.quality is not None:
-            raise Error("--quality scores images, and so needs a --model; a table has qualities as columns")
-        _refuse_scores(self.embeddings, scores)
-        return load_table(self.embeddings)
+            raise Error("--quality scores images, and so needs a model; a table has qualities as columns")
+        _refuse_scores(self.model, scores)
+        return load_table(self.model)
 
 
 @dataclass(frozen=True)
@@ -123,97 +115,91 @@ class BaselineOptions:
 
     Attributes:
         reference: Other faces; the mean similarity to the nearest of them is measured as a baseline.
-        neighbors: Number of nearest faces of --reference, for this baseline.
     """
 
-    detector_baseline: DetectorBaseline = None
     reference: str | None = None
-    neighbors: Annotated[int, typer.Option(min=1)] = 10
 
-    def open(self) -> dict[str, Any]:
+    def open(self, settings: CommandSettings) -> dict[str, Any]:
         """The fields of ``EvaluationOptions``."""
         from facerts.datasets import open_images
 
         reference = None if self.reference is None else open_images(self.reference)
-        detector = open_baseline(self.detector_baseline)
-        return {"detector_baseline": detector, "reference": reference, "neighbors": self.neighbors}
+        return {
+            "detector_baseline": open_baseline(settings),
+            "reference": reference,
+            "neighbors": settings.evaluate.neighbors,
+        }
 
 
-@dataclass(frozen=True)
-class InputOptions(CropOptions):
+def evaluation_options(out: Path, settings: CommandSettings, **more: Any) -> EvaluationOptions:
     """How images are read, and where the model's outputs are kept.
 
-    Attributes:
-        cache: Folder to cache the model's outputs in, so that further evaluations of the same model and images need no
-            forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time.
+    Args:
+        out: result folder.
+        more: further fields of ``EvaluationOptions``.
     """
+    from facerts.embedding.output_cache import OutputCache
+    from facerts.evaluation.evaluation_options import EvaluationOptions
 
-    cache: Path | None = None
-
-    def evaluation(self, out: Path, batches: BatchOptions, **settings: Any) -> EvaluationOptions:
-        """The options of an evaluation.
-
-        Args:
-            out: result folder.
-            batches: how the model runs.
-            settings: further fields of ``EvaluationOptions``.
-        """
-        from facerts.embedding.output_cache import OutputCache
-        from facerts.evaluation.evaluation_options import EvaluationOptions
-
-        return EvaluationOptions(
-            batch_size=batches.batch_size,
-            detector=self.open(batches),
-            cache=OutputCache(self.cache or out / "cache"),
-            **settings,
-        )
+    return EvaluationOptions(
+        batch_size=settings.runtime()["batch_size"],
+        detector=settings.face_finder(),
+        cache=OutputCache(settings.output_cache or out / "cache"),
+        **more,
+    )
 
 
-def open_baseline(detector: str | None) -> OpenDetector | None:
+def is_table(model: str | Path) -> bool:
+    """Whether a file has embeddings, not the model that gives them."""
+    return str(model).lower().endswith((".npz", ".parquet"))
+
+
+def open_baseline(settings: CommandSettings) -> OpenDetector | None:
     """The detector whose scores are a baseline; None for no such baseline."""
     from facerts.detection import open_detector
 
+    detector = settings.evaluate.detector_baseline
     return None if detector is None else open_detector(detector, threshold=BASELINE_THRESHOLD, rotate=False)
 
 
 def open_model(
-    model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES, quality: str | None = None
+    model: Path, settings: CommandSettings, scores: ScoreOptions = NO_SCORES, quality: str | None = None
 ) -> Embedder:
     """Load a model, or a training run with its scores, and the quality of another model if it is named."""
     from facerts.embedding import load_embedder
     from facerts.embedding.combined import with_quality
 
-    return with_quality(_open_model(model, batches, scores, load_embedder), quality, **batches.keywords())
+    return with_quality(_open_model(model, settings, scores, load_embedder), quality, **settings.runtime())
 
 
-def open_scored(model: Path, batches: BatchOptions, scores: ScoreOptions) -> Embedder | OnnxQuality:
+def open_scored(model: Path, settings: CommandSettings, scores: ScoreOptions) -> Embedder | OnnxQuality:
     """As ``open_model``, or a quality alone."""
     from facerts.embedding.onnx_embedder import load_model
 
-    return _open_model(model, batches, scores, load_model)
+    return _open_model(model, settings, scores, load_model)
 
 
 def _open_model(
-    model: Path, batches: BatchOptions, scores: ScoreOptions, load: Callable[..., Opened]
+    model: Path, settings: CommandSettings, scores: ScoreOptions, load: Callable[..., Opened]
 ) -> Opened | Embedder:
     from facerts.hub.find import find_model
 
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)
-        return load(find_model(model), **batches.keywords())
+        return load(find_model(model), **settings.runtime())
     from facerts.training.classifier_scores import load_run
 
-    if batches.provider:
+    if settings.typed("provider"):
         raise Error(
-            "--provider is for ONNX Runtime; a training run goes through PyTorch, on a GPU where there is one"
+            "the setting provider is for ONNX Runtime; a training run goes through PyTorch, on a GPU where there is one"
         )
-    return load_run(model, scores.score or (), scores.ensemble or (), threads=batches.threads)
+    return load_run(model, *scores.split(), threads=settings.threads)
 
 
 def _refuse_scores(model: Path, scores: ScoreOptions) -> None:
-    if scores.score or scores.ensemble:
+    if scores.score:
         raise Error(
-            f"{model}: --score and --ensemble need class centers, which are only in a training run; give its folder or "
+            f"{model}: --score needs class centers, which are only in a training run; give its folder or "
             f"its {CHECKPOINT} as --model"
         )
 

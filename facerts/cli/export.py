@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from facerts.cli.output import print_result, warn
-from facerts.cli.shared_options import Json
+from facerts.cli.shared_options import Json, NewFile
 from facerts.errors import Error
 from facerts.io.console import say
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def export(
     run: Path,
     *,
-    out: Path,
+    out: NewFile,
     precision: Literal["fp32", "fp16", "int8"] = "fp32",
     embedding_only: Annotated[bool, typer.Option("--embedding-only")] = False,
     last_weights: Annotated[bool, typer.Option("--last-weights")] = False,

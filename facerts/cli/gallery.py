@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +11,11 @@ import typer
 
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, Column, note, number, print_result, print_rows, warn
-from facerts.cli.shared_options import Images, Json, Keep, ScorerOptions
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Images, Json, NewGallery, NewTable, ScorerOptions
 
 if TYPE_CHECKING:
     from facerts.galleries import Gallery
-    from facerts.scoring import Scorer
 
 GalleryPlace = Annotated[
     str,
@@ -25,31 +24,6 @@ GalleryPlace = Annotated[
         metavar="GALLERY",
     ),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="File to write all rows to: .csv, .jsonl or .parquet.", metavar="FILE")
-]
-
-
-@dataclass(frozen=True)
-class AcceptanceOptions:
-    """The least quality of an image.
-
-    Attributes:
-        min_quality: Minimum quality, instead of the model's own threshold.
-        keep: Use the model's threshold that keeps this share of its calibration faces; none for every face.
-    """
-
-    min_quality: float | None = None
-    keep: Keep = None
-
-    def min_quality_of(self, scorer: Scorer) -> float | None:
-        """The minimum for a model; None for its own."""
-        if self.min_quality is None and self.keep is None:
-            return None
-        minimum = scorer.min_quality(self.min_quality, self.keep)
-        return float("-inf") if minimum is None else minimum
-
-
 gallery = Commands(
     no_args_is_help=True, help="Galleries of known people: build, search, list, check, best images."
 )
@@ -59,9 +33,9 @@ gallery = Commands(
 def build(
     folder: Annotated[list[str], typer.Argument(metavar="FOLDER...")],
     *,
-    out: Annotated[str, typer.Option(metavar="GALLERY")],
-    options: ScorerOptions,
-    acceptance: AcceptanceOptions,
+    out: NewGallery,
+    models: ScorerOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Enroll the largest face of each image; poor images, and those of no face, are named and kept out.
@@ -72,9 +46,9 @@ def build(
 
     Args:
         folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
-        out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
+        out: Gallery file to write (.npz), or address of a gallery in a database, which is replaced.
     """
-    _enroll(out, options, acceptance, folder, json, replace=True)
+    _enroll(out, models, settings, folder, json, replace=True)
 
 
 @gallery.command()
@@ -84,10 +58,10 @@ def search(
     *,
     fpir: float = 0.01,
     k: Annotated[int, typer.Option("-k", min=1)] = 1,
-    out: Out = None,
-    options: ScorerOptions,
+    out: NewTable = None,
+    models: ScorerOptions,
     largest: Annotated[bool, typer.Option("--largest")] = False,
-    acceptance: AcceptanceOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Search for the person of each face: a match at a stated error rate, unknown, or too poor to say.
@@ -105,13 +79,13 @@ def search(
 
     known = _open(place, out)
     threshold = known.threshold(fpir)
-    scorer = options.open()
+    scorer = models.open(settings)
     matches = known.search(
         scorer,
         images,
         fpir=fpir,
         k=k,
-        min_quality=acceptance.min_quality_of(scorer),
+        min_quality=settings.min_quality_of(scorer),
         largest=largest,
         progress="searching",
     )
@@ -155,9 +129,7 @@ def list_(place: GalleryPlace, *, json: Json = False) -> None:
 def check(
     place: GalleryPlace,
     *,
-    out: Out = None,
-    percentile: Annotated[float, typer.Option(min=0, max=100)] = 0.5,
-    reason_percentile: Annotated[float, typer.Option(min=0, max=100)] = 10.0,
+    out: NewTable = None,
     missed: float = 0.08,
     json: Json = False,
 ) -> None:
@@ -168,14 +140,12 @@ def check(
     Example: facerts gallery check people.npz --out check.csv
 
     Args:
-        percentile: An image with a lower percentile of quality is poor.
-        reason_percentile: So is an image with a reason, such as blurred, below this percentile.
         missed: Share of other people's images that may stay unnoticed, above 0 and below 1.
     """
     from facerts.galleries import Finding, Limits
 
     known = _open(place, out)
-    findings = known.check(Limits(percentile, reason_percentile, missed))
+    findings = known.check(Limits(missed=missed))
     content = known.summary()
     summary = {
         "people": content.people,
@@ -199,7 +169,7 @@ def best(
     place: GalleryPlace,
     *,
     k: Annotated[int, typer.Option("-k", min=1)] = 1,
-    out: Out = None,
+    out: NewTable = None,
     copy: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -227,8 +197,8 @@ def add(
     images: Images,
     *,
     person: str | None = None,
-    options: ScorerOptions,
-    acceptance: AcceptanceOptions,
+    models: ScorerOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Enroll more images; one that is enrolled already, by its path, is enrolled anew.
@@ -240,7 +210,7 @@ def add(
     Args:
         person: Person of the images; by default images are in one subfolder for each person.
     """
-    _enroll(place, options, acceptance, images, json, person=person)
+    _enroll(place, models, settings, images, json, person=person)
 
 
 @gallery.command()
@@ -284,16 +254,16 @@ def remove(
 
 def _enroll(
     place: str,
-    options: ScorerOptions,
-    acceptance: AcceptanceOptions,
+    models: ScorerOptions,
+    settings: CommandSettings,
     images: list[str],
     json: bool,
     **how: Any,
 ) -> None:
     from facerts.scoring.reasons import REJECTING
 
-    known, scorer = _open(place), options.open()
-    minimum = acceptance.min_quality_of(scorer)
+    known, scorer = _open(place), models.open(settings)
+    minimum = settings.min_quality_of(scorer)
     enrolled = known.add(scorer, images, min_quality=minimum, progress="enrolling", **how)
     why = [
         next((reason for reason in REJECTING if reason in each.reasons), "unreadable")

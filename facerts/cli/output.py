@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from facerts.errors import Error
 from facerts.io.console import printable, say, stderr
 from facerts.io.console import warn as warn
 from facerts.io.json_file import json_text
@@ -55,6 +56,16 @@ class _Output(Console):
 
 # Tables have a fixed width in files and pipes, and fit the terminal otherwise.
 stdout = _Output(width=None if sys.stdout.isatty() else 160)
+
+
+def check_new(out: Path | str | None, *, overwrite: bool, resume: bool | None) -> None:
+    """Refuse a file or folder that is there already; ``resume`` is None where a command cannot continue."""
+    if out is None or overwrite or resume or "://" in str(out):
+        return
+    path = Path(out)
+    if (path.is_dir() and any(path.iterdir())) or path.is_file():
+        more = "" if resume is None else ", --resume continues it"
+        raise Error(f"{path} is there already: --overwrite replaces it{more}, or choose another --out")
 
 
 def print_json(result: Any) -> None:

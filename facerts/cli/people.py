@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.gallery import AcceptanceOptions
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import Column, print_result, warn
-from facerts.cli.shared_options import Images, Json, ScorerOptions
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Images, Json, NewGallery, NewTable, ScorerOptions
 from facerts.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def find_(
     *,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER")],
     add: Annotated[bool, typer.Option("--add")] = False,
-    options: ScorerOptions,
-    acceptance: AcceptanceOptions,
+    models: ScorerOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Group the faces of photos by person; poor faces join no groups. Run it again with new photos, or to continue.
@@ -56,13 +56,13 @@ def find_(
     """
     from facerts.people import find_people
 
-    scorer = options.open()
+    scorer = models.open(settings)
     found = find_people(
         scorer,
         images,
         out,
         add=add,
-        min_quality=acceptance.min_quality_of(scorer),
+        min_quality=settings.min_quality_of(scorer),
         progress="finding faces",
     )
     for notice in found.notices:
@@ -85,7 +85,7 @@ def find_(
 def list_(
     folder: Folder,
     *,
-    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    out: NewTable = None,
     json: Json = False,
 ) -> None:
     """List the people, those with most photos first.
@@ -224,7 +224,7 @@ def copy(
 def to_gallery(
     folder: Folder,
     *,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="GALLERY")],
+    out: NewGallery,
     k: Annotated[int, typer.Option("-k", min=1)] = 5,
     named_only: Annotated[bool, typer.Option("--named-only")] = False,
     json: Json = False,
@@ -234,7 +234,7 @@ def to_gallery(
     Example: facerts people to-gallery people/ --out people.npz
 
     Args:
-        out: Gallery file to write (.npz), or address of a gallery in a database; one that is there is replaced.
+        out: Gallery file to write (.npz), or address of a gallery in a database, which is replaced.
         k: Number of faces of each person.
         named_only: Leave out people without a name; otherwise they are called person-12.
     """

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from facerts.cli.export import notes_of, print_next, thresholds_of
-from facerts.cli.option_groups import Commands
+from facerts.cli.option_groups import Commands, Group
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, print_result, warn
-from facerts.cli.shared_options import BatchOptions, Json, Model
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Json, Model, NewFile
 
 METHOD = "METHOD"
 # The shipped model whose quality is grafted if none is named.
 QUALITY = "facerts-quality"
 
 
-class _Methods(TyperGroup):
+class _Methods(Group):
     """A group in which any word but a command's name is the method of a head, or one of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -43,9 +42,9 @@ def graft(
     *,
     model: Model,
     quality: str = QUALITY,
-    out: Path,
+    out: NewFile,
     data: list[str] | None = None,
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Join a recognizer and the quality of another model, without training: one ONNX file with the outputs of both.
@@ -62,7 +61,7 @@ def graft(
     """
     from facerts.calibration.graft import graft_quality
 
-    result = graft_quality(model, quality, out, faces=data, **batches.keywords())
+    result = graft_quality(model, quality, out, faces=data, **settings.runtime())
     description, parity = result.description, result.parity
     for note in notes_of(description, result.left_out):
         warn(note)
@@ -88,12 +87,11 @@ def head(
     *,
     model: Model,
     data: list[str],
-    out: Path,
+    out: NewFile,
     tap: str | None = None,
-    cache: Path | None = None,
     views: Annotated[int | None, typer.Option(min=1)] = None,
     terms: str = "",
-    batches: BatchOptions,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
@@ -110,7 +108,6 @@ def head(
         overrides: Settings of the method, e.g. kl_weight=30, of the training, e.g. train.epochs=20, and of the
             augmented views as in recipes, e.g. augmentation.change=0.8
         tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
-        cache: Folder that keeps the outputs of the embedder for the next run; by default beside --out.
         views: Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.
         terms: License terms of the images, written into the file.
     """
@@ -125,9 +122,9 @@ def head(
         overrides=overrides or [],
         views=views,
         tap=tap,
-        cache=cache,
+        cache=settings.output_cache,
         terms=terms,
-        **batches.keywords(),
+        **settings.runtime(),
     )
     summary = {
         "file": str(out),

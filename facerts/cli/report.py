@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from facerts.cli.output import print_sentence
+from facerts.cli.shared_options import NewFile
 
 
 def report(
     folders: list[Path],
     *,
-    out: Path,
-    title: str = "facerts report",
+    out: NewFile,
     images: Annotated[bool, typer.Option("--images/--no-images")] = True,
 ) -> None:
     """Write results and training curves as one self-contained HTML page that begins with a verdict.
@@ -24,10 +24,9 @@ def report(
     Args:
         folders: Result folders, training runs, or both; several are shown side by side.
         out: The .html file to write.
-        title: Title of the page.
         images: Include images of the data. Without them, the page also has no file names, commands or paths.
     """
     from facerts.report import write_report
 
-    write_report(folders, out, title=title, images=images)
+    write_report(folders, out, images=images)
     print_sentence(out)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from facerts.cli.option_groups import NEW
 from facerts.cli.output import MAX_ROWS, STDOUT, Column, note, print_result, warn
-from facerts.cli.shared_options import Images, Json, Keep, QualityOptions
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Images, Json, Keep, ScoringModel
 from facerts.io.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ COUNTS = (
 def score(
     paths: Images,
     *,
-    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
-    options: QualityOptions,
+    out: Annotated[Path | None, typer.Option("--out", "-o"), NEW] = None,
+    model: ScoringModel = None,
     largest: Annotated[bool, typer.Option("--largest")] = False,
     min_quality: float | None = None,
     keep: Keep = None,
@@ -42,8 +44,7 @@ def score(
     annotate: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,
     engine: Literal["local", "ray"] = "local",
-    ray_address: str | None = None,
-    ray_workers: Annotated[int | None, typer.Option(min=1)] = None,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Score images: one row per face, with quality and uncertainty. Exits with status 1 if any image could not be read.
@@ -63,9 +64,7 @@ def score(
         annotate: Folder to save the images in with their faces drawn in, as JPEG: boxes, points and percentile, in the
             color of the decision.
         resume: Continue an interrupted run.
-        engine: local: in this process; ray: in many processes, on this machine or a Ray cluster.
-        ray_address: Ray cluster to use, HOST:PORT or auto; by default Ray is started on this machine.
-        ray_workers: Number of workers, each with --threads cores; by default as many as fit.
+        engine: local: in this process; ray: in many processes, on this machine or the Ray cluster of the settings.
     """
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
@@ -74,21 +73,21 @@ def score(
     from facerts.scoring.row import DETAILS
 
     to_file = out not in (None, STDOUT)
-    if engine == "local" and (ray_address or ray_workers):
-        raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
     if not to_file and (resume or engine == "ray"):
         raise typer.BadParameter("--resume and --engine ray require --out FILE")
     copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
     if keep == "none" and (copy_accepted or copy_rejected):
         raise typer.BadParameter("--copy-accepted and --copy-rejected need a decision; leave out --keep none")
-    scorer = options.open()
-    task = Task(scorer.min_quality(min_quality, keep), largest, copies)
+    acceptance = settings.acceptance(min_quality, keep)
+    keep = acceptance["keep"]
+    scorer = settings.scorer(model)
+    task = Task(scorer.min_quality(**acceptance), largest, copies)
     source = open_images(paths)
     # The workers compute on what this machine chose, so that all rows are of one kind.
     provider = scorer.model(embed=False).provider
-    options = replace(options, provider=[provider])
+    open_scorer = partial(replace(settings, provider=[provider]).scorer, model)
     on_gpus = provider in GPU_PROVIDERS
-    workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
+    workers = Workers(settings.ray.address, settings.ray.workers, settings.threads or 1, gpus=int(on_gpus))
     if engine == "ray":
         import_ray(workers)
     counts = _Counts(source, decided=task.min_quality is not None)
@@ -104,7 +103,7 @@ def score(
                 if engine == "local":
                     run_job(scorer, source, job, task, advance)
                 else:
-                    run_job_on_ray(options.open, partial(open_images, paths), job, task, workers, advance)
+                    run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
             rows, result = job.finish(), {"file": str(out)}
             print_result(lambda: {**counts.summary(), **result}, json, counts.of(rows), all_in=f"{out} has")
     else:

@@ -4,63 +4,60 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from facerts.cli.output import warn
+from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import ScorerOptions
 from facerts.io.console import printable
-from facerts.serving.settings import Settings, is_loopback
+from facerts.serving.settings import is_loopback
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"
 
 
-@dataclass(frozen=True)
-class ServiceOptions(ScorerOptions):
-    """The model and detector of a service, whose requests share batches.
-
-    Attributes:
-        batch_size: Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.
-    """
-
-    batch_size: Annotated[int | None, typer.Option(min=1)] = 8
-
-
-@dataclass(frozen=True)
-class ServiceSettings(Settings):
-    """Settings, where the command line writes them in another way."""
-
-    token: Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE)] = None
-    gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None
-    video: Annotated[bool, typer.Option("--video")] = False
-    allowed_hosts: Annotated[list[str], typer.Option("--allowed-host", metavar="NAME")] = ()  # type: ignore[assignment]
-    allowed_origins: Annotated[list[str], typer.Option("--allowed-origin", metavar="ORIGIN")] = ()  # type: ignore[assignment]
-
-
 def serve(
     *,
-    options: ServiceOptions,
+    models: ScorerOptions,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    settings: ServiceSettings,
+    token: Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE)] = None,
+    gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None,
+    video: Annotated[bool, typer.Option("--video")] = False,
+    settings: CommandSettings,
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out.
+
+    Limits are settings: facerts config list, those that begin with serve.
 
     Example: facerts serve --port 8000
 
     Args:
         host: Address to listen on; the default is reachable only from this machine.
         port: Port to listen on; 0 for any free port.
+        token: Bearer token that requests must carry; without one the service is open to everybody.
+        gallery: Gallery for /v1/search, written by facerts gallery build with the same model: a file, which is read
+            once, at the start, or the address of a database, in which changes are seen at once.
+        video: Also take clips, at /v1/video.
     """
     from facerts.serving import build, listen
     from facerts.serving import serve as run_server
 
     # Typer treats an empty variable as unset; whoever sets one means to protect the service.
-    token = os.environ.get(TOKEN_VARIABLE) if settings.token is None else settings.token
-    settings = replace(settings, token=token, allowed_hosts=[*settings.allowed_hosts, host])
-    app = build(options.open(), settings)
+    token = os.environ.get(TOKEN_VARIABLE) if token is None else token
+    limits = replace(
+        settings.serve,
+        token=token,
+        keep=None if settings.keep == "none" else settings.keep,
+        min_quality=settings.min_quality,
+        fmr=settings.fmr,
+        gallery=gallery,
+        video=video,
+        allowed_hosts=[*settings.serve.allowed_hosts, host],
+    )
+    app = build(models.open(settings, batch_size=8), limits)
     if token is None and not is_loopback(host):
         warn(f"anyone who can reach {host} can use this service; protect it with a token ({TOKEN_VARIABLE})")
     listener = listen(host, port)
@@ -68,7 +65,7 @@ def serve(
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("facerts").setLevel(logging.INFO)
-    run_server(app, listener, settings)
+    run_server(app, listener, limits)
 
 
 class PrintableFormatter(logging.Formatter):

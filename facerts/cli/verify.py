@@ -17,7 +17,8 @@ from facerts.cli.output import (
     print_result,
     print_sentence,
 )
-from facerts.cli.shared_options import Json, ScorerOptions
+from facerts.cli.settings import CommandSettings
+from facerts.cli.shared_options import Json, NewTable, ScorerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,12 +37,11 @@ def verify(
     *,
     pairs: Path | None = None,
     data: Path | None = None,
-    out: Path | None = None,
-    options: ScorerOptions,
+    out: NewTable = None,
+    models: ScorerOptions,
     fmr: float | None = None,
     threshold: float | None = None,
-    keep: float | None = None,
-    min_quality: float | None = None,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Decide whether two images show the same person, at a calibrated error rate.
@@ -62,9 +62,6 @@ def verify(
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
             that the model was calibrated for; by default 0.001, or the lowest if that is missing.
         threshold: Instead, the cosine similarity from which two faces match; its error rates are not known.
-        keep: Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; by
-            default 0.95.
-        min_quality: Instead, decide only on faces with at least this quality.
     """
     from facerts.scoring.pair_list import read_pair_list
     from facerts.scoring.sinks import check_sink
@@ -78,13 +75,9 @@ def verify(
     if out is not None:
         check_sink(out)
     listed = [] if pairs is None else read_pair_list(pairs, data)
-    scorer = options.open()
-    rule: dict[str, Any] = {
-        "fmr": fmr,
-        "threshold": threshold,
-        "keep": keep,
-        "min_quality": min_quality,
-    }
+    scorer = models.open(settings)
+    fmr = settings.fmr if fmr is None and threshold is None else fmr
+    rule: dict[str, Any] = {"fmr": fmr, "threshold": threshold, **settings.acceptance()}
     if out is not None:
         _verify_list(scorer, listed, out, json=json, **rule)
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from facerts.cli.output import Column, number, print_result, warn
+from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json, ScorerOptions
 from facerts.io.progress import duration, progress_bar
 
@@ -43,21 +44,17 @@ def video(
     ],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR")],
-    options: ScorerOptions,
+    models: ScorerOptions,
     fps: Annotated[float, typer.Option(min=0.01, max=1000)] = 5.0,
     best: Annotated[int, typer.Option(min=1)] = 3,
-    min_faces: Annotated[int, typer.Option(min=1)] = 2,
-    no_join: Annotated[bool, typer.Option("--no-join")] = False,
     join_seconds: Annotated[float | None, typer.Option(min=0)] = None,
-    min_quality: float | None = None,
-    keep: float | None = None,
     gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None,
     fpir: float = 0.01,
     annotate: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     seconds: Annotated[float | None, typer.Option(min=0)] = None,
-    reconnect: Annotated[float, typer.Option(min=0)] = 60.0,
     table: Literal["csv", "jsonl", "parquet"] = "csv",
     resume: Annotated[bool, typer.Option("--resume")] = False,
+    settings: CommandSettings,
     json: Json = False,
 ) -> None:
     """Follow the faces in videos: a row per person and clip, with times, best shots, and a template.
@@ -71,36 +68,31 @@ def video(
             in crops/.
         fps: Frames per second that are looked at.
         best: Maximum number of best shots of a track.
-        min_faces: Leave out tracks with fewer faces, which are mostly errors of the detector.
-        no_join: Join no tracks of one person over cuts and absences.
-        join_seconds: Longest absence over which tracks are joined; by default any, and 60 for streams and cameras.
-        min_quality: Minimum quality of a face that is not poor.
-        keep: Likewise by the model's threshold that keeps this share of its calibration faces; by default 0.99. Poor
-            faces are no best shots, and a track that has no others is too poor to be searched for.
+        join_seconds: Longest absence over which tracks of one person are joined, 0 for none; by default any, and 60 for
+            streams and cameras.
         gallery: Gallery in which the person of each track is searched for: a file (.npz), or the address of one in a
             database, which is read into memory.
         fpir: Share of searches for people who are not in the gallery that may find somebody, above 0 and below 1.
         annotate: Folder to save the clips in with their tracks drawn in, as .mp4 without sound.
         seconds: Look only at so many seconds of each clip.
-        reconnect: Seconds without a frame for which a stream or camera that has dropped is opened again and again.
         table: Format of the tables.
         resume: Continue an interrupted run with the first clip that was not done.
     """
     from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_paths
     from facerts.scoring.video_tracks import TrackOptions
 
-    scorer = options.open()
+    scorer = models.open(settings)
+    acceptance = settings.acceptance()
     task = VideoTask(
-        TrackOptions(fps, best, min_faces, not no_join, join_seconds),
-        min_quality=min_quality,
-        keep=keep,
+        TrackOptions(fps, best, settings.video.min_faces, join_seconds != 0, join_seconds),
+        **acceptance,
         seconds=seconds,
-        reconnect=reconnect,
+        reconnect=settings.video.reconnect,
         annotate=annotate,
         search=None if gallery is None else _search(scorer, gallery, fpir),
     )
     # Settings that do not fit the model are better found now than with the first clip.
-    scorer.track_row_builder(min_quality=min_quality, keep=keep)
+    scorer.track_row_builder(**acceptance)
     paths = video_paths(clips)
     with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}") as job:
         for damage in job.begin(resume=resume):

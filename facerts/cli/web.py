@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from facerts.cli.output import print_result
-from facerts.cli.shared_options import Json
+from facerts.cli.shared_options import Json, NewFolder
 
 
 def web(
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR")],
+    out: NewFolder,
     recognizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
     json: Json = False,
 ) -> None:

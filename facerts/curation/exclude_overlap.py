@@ -81,7 +81,7 @@ def exclude_overlap(
     Of verification and template sets, only images in pairs or templates count. ``threshold`` is the minimum cosine
     similarity of images that may show one person; ``detector`` finds the faces in photos, None for aligned crops.
     """
-    check_threshold(threshold, "--threshold")
+    check_threshold(threshold, "threshold")
     if source.labels is None:
         raise DataError(f"{source.name}: there are no identities to exclude")
     benchmark = Joined([open_benchmark_images(path) for path in benchmarks])

@@ -123,8 +123,7 @@ def open_face_finder(
     if detector == "none":
         if (threshold, size, rotate) != (None, "auto", None):
             raise Error(
-                "--det-threshold, --det-size and --rotate (det_threshold, det_size, rotate) need a detector; set "
-                "--detector (detector) to auto, yunet or a file"
+                "det_threshold, det_size and rotate need a detector; set detector to auto, yunet or a file"
             )
         return None
     _check_settings(threshold, size)
@@ -149,4 +148,4 @@ def open_face_finder(
 def _check_settings(threshold: float | None, size: DetSize) -> None:
     check_size(size)
     if threshold is not None and not 0 <= threshold <= 1:
-        raise Error(f"--det-threshold (det_threshold) must be from 0 to 1, not {threshold:g}")
+        raise Error(f"det_threshold must be from 0 to 1, not {threshold:g}")

@@ -229,7 +229,7 @@ class PhotoSearch:
 def check_size(size: DetSize) -> None:
     """Refuse a size at which no photo can be searched."""
     if size not in ("auto", "full") and not (isinstance(size, int) and size >= MIN_SIZE):
-        raise Error(f"--det-size (det_size) must be auto, full or at least {MIN_SIZE} pixels, not {size!r}")
+        raise Error(f"det_size must be auto, full or at least {MIN_SIZE} pixels, not {size!r}")
 
 
 def _best_score(faces: list[Detection]) -> float:

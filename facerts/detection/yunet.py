@@ -36,7 +36,7 @@ OUTPUTS = [f"{kind}_{stride}" for kind in COLUMNS for stride in STRIDES]
 MAX_CANDIDATES = 5000
 EXPECTED = (
     "YuNet 2023mar takes (1, 3, H, W) float and outputs cls, obj, bbox and kps for the strides 8, 16 and 32; "
-    "the one that ships is --detector yunet"
+    "the one that ships is the detector yunet"
 )
 
 

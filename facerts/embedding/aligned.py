@@ -62,7 +62,7 @@ class AlignedPhotos(WrappedSource):
             self._sizes[row] = None if is_missing else size
 
 
-def alignment_notes(source: Source, advice: str = "use --detector") -> list[str]:
+def alignment_notes(source: Source, advice: str = "set a detector (detector=yunet)") -> list[str]:
     """Warnings about images that were aligned, or that look as if they should have been."""
     if isinstance(source, AlignedPhotos):
         missing = source.without_face()

@@ -263,7 +263,7 @@ class OnnxEmbedder(OnnxModel):
         if "embedding" not in self.description.outputs:
             raise ModelError(
                 f"{self.path}: the model gives a quality and no embedding; a recognizer is needed here "
-                "(--recognizer NAME|FILE)"
+                "(recognizer=NAME)"
             )
         height, width = self.description.input.size
         if (height, width) != (CROP_SIZE, CROP_SIZE):

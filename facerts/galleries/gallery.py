@@ -377,7 +377,7 @@ def _check_model(content: GallerySummary | Enrollments, name: str, sha256: str) 
     if content.model_sha256 != sha256:
         raise ModelError(
             f"the gallery is of the model {content.model} ({content.model_sha256[:12]}…), and embeddings of {name} "
-            f"({sha256[:12]}…) cannot be compared with it; give that model with --model, or build the gallery again"
+            f"({sha256[:12]}…) cannot be compared with it; give that model (model=NAME), or build the gallery again"
         )
 
 

@@ -36,7 +36,7 @@ class SearchThreshold:
             return ""
         low, high = self.ci95
         return (
-            f"the gallery has {self.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
+            f"the gallery has {self.searches} images to judge strangers by, which is few for an FPIR of {fpir:g}: the "
             f"threshold {self.cosine:.4f} may as well be {low:.4f} or {high:.4f}"
         )
 

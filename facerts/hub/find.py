@@ -24,7 +24,7 @@ def find_model(model: str | Path | None = None) -> Path:
     if listed is None:
         return find_shipped(name)
     if listed.kind == "detector":
-        raise ModelError(f"{name} is a detector; give it as --detector (detector)")
+        raise ModelError(f"{name} is a detector; give it as detector")
     if (path := find_installed(name)) is not None:
         return path
     what = "the default model" if model is None else "the model"

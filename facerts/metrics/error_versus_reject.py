@@ -179,7 +179,7 @@ def check_fmr(fmr: float, impostors: int) -> None:
     if fmr * impostors < 1 - 1e-9:
         raise ValueError(
             f"FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are {impostors:,}; "
-            f"choose a higher rate (--fmr {10 ** np.ceil(np.log10(1 / max(impostors, 2))):g})"
+            f"choose a higher rate (fmr={10 ** np.ceil(np.log10(1 / max(impostors, 2))):g})"
         )
 
 

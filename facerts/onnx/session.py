@@ -68,7 +68,7 @@ def open_session(
         except ModelError as error:
             # A file that the CPU cannot load either is not the provider's fault.
             _open(path, model, options, [CPU])
-            raise ProviderError(f"{error}; --provider auto takes one that starts") from error
+            raise ProviderError(f"{error}; the provider auto is one that starts") from error
     session, problems = None, {}
     for provider in named[1:] or automatic_order(photos=photos):
         try:

@@ -111,7 +111,7 @@ def find_people(
         name = "the model" if scorer.quality is None else scorer.quality.name
         notices.append(
             f"{name} has no quality threshold that keeps {ENROLLMENT_KEEP:g}, so poor faces may join "
-            "groups; calibrate it on your own faces (facerts calibrate), or give --min-quality"
+            "groups; calibrate it on your own faces (facerts calibrate), or give min_quality"
         )
     scorer.row_builder(min_quality)  # refuses what is not a number
     check_folder(out)
@@ -125,8 +125,8 @@ def find_people(
         same_settings = earlier is None or earlier.settings == settings_text(scorer)
         if add and not same_settings:
             raise Error(
-                f"{out}: made with another model, detector or minimum face size, whose faces --add cannot keep; give "
-                "the same, or run without --add"
+                f"{out}: made with another model, detector or minimum face size, whose faces add cannot keep; give "
+                "the same, or run without add"
             )
         if not same_settings:
             notices.append(

@@ -119,7 +119,7 @@ def embedded(faces: Sequence[Face]) -> list[Face]:
         recognizer = known[missing[0]].recognizer
         if recognizer is None:
             raise ModelError(
-                f"{known[missing[0]]!r} has no embedding, and there is no recognizer (--recognizer NAME) to compute it"
+                f"{known[missing[0]]!r} has no embedding, and there is no recognizer (recognizer=NAME) to compute it"
             )
         now = [at for at in missing if known[at].recognizer is recognizer]
         crops = [crop for at in now if (crop := known[at].crop) is not None]

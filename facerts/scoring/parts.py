@@ -245,18 +245,18 @@ class Recognizer(ModelPart):
             kinds = ("only the crop", "the crop and its mirror image")
             raise ModelError(
                 f"{self.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
-                f"{kinds[flip]}; calibrate it again {'with' if flip else 'without'} --flip"
+                f"{kinds[flip]}; calibrate it again with flip={'true' if flip else 'false'}"
             )
         thresholds = {} if matching is None else matching.thresholds
         for rate, threshold in thresholds.items():
             if math.isclose(float(rate), fmr):
                 return threshold
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
-        choice = f"take one of these (--fmr {min(thresholds, key=float)}), or " if thresholds else ""
+        choice = f"take one of these (fmr={min(thresholds, key=float)}), or " if thresholds else ""
         raise ModelError(
             f"{self.name} has no match threshold for a false match rate of {fmr:g}, {available}; {choice}"
             "calibrate it on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. "
-            "A similarity of your own also decides (--threshold 0.3), without a known error rate"
+            "A similarity of your own also decides (threshold=0.3), without a known error rate"
         )
 
     def default_fmr(self) -> float:

@@ -80,9 +80,7 @@ class Scorer:
     def recognizer(self) -> Recognizer:
         """Gives embeddings."""
         if self._recognizer is None:
-            raise ModelError(
-                "there is no recognizer, and embeddings are needed here; give one (--recognizer NAME)"
-            )
+            raise ModelError("there is no recognizer, and embeddings are needed here; give one (recognizer=NAME)")
         return self._recognizer
 
     def check_face(self, face: Face) -> None:
@@ -495,7 +493,7 @@ class Scorer:
     def threshold(self, keep: float) -> float:
         """The quality threshold that keeps a share of the calibration faces; see ``Quality.threshold``."""
         if self.quality is None:
-            raise ModelError("there is no quality to accept faces by; give one (--quality NAME)")
+            raise ModelError("there is no quality to accept faces by; give one (quality=NAME)")
         return self.quality.threshold(keep)
 
     def _share(self, keep: float) -> str | None:

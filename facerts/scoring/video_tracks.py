@@ -209,9 +209,7 @@ class VideoTracks:
 def video_detector(detector: FaceFinder | None) -> FaceFinder:
     """What finds the faces in frames, which are never aligned crops."""
     if detector is None:
-        raise ModelError(
-            "faces in videos have to be found; load the model with a detector (--detector auto, not none)"
-        )
+        raise ModelError("faces in videos have to be found; the detector must not be none")
     found = detector.detector if isinstance(detector, LazyDetector) else detector
     return found.of_frames() if isinstance(found, PhotoSearch) else found
 

@@ -70,7 +70,8 @@ class AccessControl:
         if not self._is_own_host("" if host is None else _normalize(host[1]), scope):
             raise RequestError(
                 "wrong_host",
-                "the request is for another host; if this service has other names, start it with --allowed-host NAME",
+                "the request is for another host; if this service has other names, add them to the "
+                "setting serve.allowed_hosts",
             )
         if scope["method"] in _SAFE_METHODS or ANY in self._origins:
             return
@@ -78,8 +79,8 @@ class AccessControl:
             if name == b"origin" and not self._is_own_origin(value.decode("latin-1").lower(), host):
                 raise RequestError(
                     "foreign_origin",
-                    "pages from other origins may not post here; if this service's page has another origin, start it "
-                    "with --allowed-origin ORIGIN",
+                    "pages from other origins may not post here; if this service's page has another origin, add "
+                    "it to the setting serve.allowed_origins",
                 )
 
     def _is_own_host(self, host: str, scope: Scope) -> bool:

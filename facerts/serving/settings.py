@@ -23,7 +23,7 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@?#\s]+")
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits and defaults of a service, which are options of ``facerts serve``.
+    """Limits and defaults of a service, of which ``facerts serve`` takes most as settings ``serve.NAME``.
 
     Attributes:
         token: Bearer token that requests must carry; none opens the service to everybody.
@@ -46,9 +46,9 @@ class Settings:
         timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
         header_timeout: Seconds for a request's headers to arrive.
         allowed_hosts: Another host name or address of the service, besides loopback and the address that a request
-            arrives at; may be repeated. * for any.
+            arrives at. * for any.
         allowed_origins: Another origin whose pages may send requests, e.g. https://faces.example, besides the service's
-            own; may be repeated. * for any.
+            own. * for any.
     """
 
     token: str | None = None

@@ -337,7 +337,7 @@ def parse_score(text: str) -> tuple[str, ClassifierScore]:
     name, _, rest = text.partition(":")
     if name not in CLASSIFIER_SCORES:
         hint = did_you_mean(name, CLASSIFIER_SCORES) or f"; available: {', '.join(CLASSIFIER_SCORES)}"
-        raise Error(f"no score {name!r}{hint} (--ensemble RUN gives the score of an ensemble)")
+        raise Error(f"no score {name!r}{hint} (ensemble:RUN is the score of an ensemble with another run)")
     score = CLASSIFIER_SCORES[name]
     hints = get_type_hints(score, include_extras=True)
     known = {

@@ -98,12 +98,16 @@ def test_doctor_measures_and_stores_providers(
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     write_description(write_embedder(tmp_path / "m.onnx"))
-    assert run("doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none") == 0
+    assert (
+        run("doctor", "--bench", "--set", f"recognizer={tmp_path / 'm.onnx'}", "--set", "detector=none") == 0
+    )
     printed = capsys.readouterr().out
     assert "m: ms per crop" in printed
     assert "auto takes the first that starts of cpu, and for detection of cpu" in printed
     (stored,) = (tmp_path / "cache").iterdir()
     assert json.loads(stored.read_text())["providers"][0]["provider"] == "CPUExecutionProvider"
-    result = printed_json(capsys, "doctor", "--bench", "--model", tmp_path / "m.onnx", "--detector", "none")
+    result = printed_json(
+        capsys, "doctor", "--bench", "--set", f"recognizer={tmp_path / 'm.onnx'}", "--set", "detector=none"
+    )
     assert result["order"] == ["cpu"]
     assert result["measured"][0]["exact"] is True

@@ -44,7 +44,7 @@ def test_dedup_by_bytes_and_by_embedding(
     (faces / "person_0002" / "broken.jpg").write_bytes(b"no")
     assert run("data", "dedup", faces, "--out", tmp_path / "h") == 0
     assert "equal bytes" in capsys.readouterr().out
-    embedding = ["--by", "embedding", "--model", model, "--threshold", "0.99999", "--threads", "1"]
+    embedding = ["--by", "embedding", "--model", model, "--threshold", "0.99999", "--set", "threads=1"]
     assert run("data", "dedup", faces, "--out", tmp_path / "e", *embedding) == 1
     printed = capsys.readouterr()
     assert "near-duplicate" in printed.out
@@ -60,7 +60,7 @@ def test_dedup_refuses_options_without_effect(
 ) -> None:
     for options, problem in (
         (["--threshold", "0.9"], "does not use embeddings; leave out --threshold"),
-        (["--no-images-across"], "does not use embeddings; leave out --images-across"),
+        (["--within-identities"], "does not use embeddings; leave out --within-identities"),
         (["--min-own-cosine", "0.3"], "--by hash does not use embeddings"),
         (["--by", "embedding", "--model", "none.onnx"], "none.onnx"),
     ):

@@ -99,7 +99,7 @@ def test_nothing_is_written_where_an_option_is_wrong(
 ) -> None:
     gallery = tmp_path / "people.npz"
     options = ("--model", model, "--out", gallery)
-    both = ("--min-quality", "1", "--keep", "none")
+    both = ("--set", "min_quality=1", "--set", "keep=none")
     assert "give only one" in refused(capsys, "gallery", "build", people, *options, *both)
     assert run("gallery", "build", next(people.iterdir()), *options) == 2
     assert not gallery.exists()

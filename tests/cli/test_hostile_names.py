@@ -139,6 +139,9 @@ COMMANDS: dict[str, Arguments] = {
     "gallery search": lambda world: (world.gallery, world.flat, "--model", world.model, "--fpir", "0.5"),
     "models path": lambda world: (NAME,),
     "models pull": lambda world: (NAME,),
+    "config get": lambda world: (NAME,),
+    "config set": lambda world: (NAME, NAME),
+    "config unset": lambda world: (NAME,),
     "models remove": lambda world: (NAME,),
     "models show": lambda world: (NAME,),
     "models use": lambda world: (NAME,),
@@ -164,9 +167,9 @@ COMMANDS: dict[str, Arguments] = {
     "verify": lambda world: (*sorted(world.flat.iterdir())[:2], "--model", world.model),
 }
 # These print no names but the package's own.
-NAMELESS = {"doctor", "models list", "models verify"}
+NAMELESS = {"config list", "doctor", "models list", "models verify"}
 # These have no --json.
-WITHOUT_JSON = {"models path", "report", "serve", "train"}
+WITHOUT_JSON = {"config get", "config set", "config unset", "models path", "report", "serve", "train"}
 
 
 def test_every_command_is_tested() -> None:

@@ -20,7 +20,7 @@ def test_people_are_found_corrected_copied_and_enrolled(
 ) -> None:
     open_scorer(tmp_path)
     photos, out = tmp_path / "photos", tmp_path / "people"
-    model = ("--model", tmp_path / "blocks.onnx", "--threads", "1")
+    model = ("--model", tmp_path / "blocks.onnx", "--set", "threads=1")
     write_people(photos, range(4), range(3))
     (photos / "broken.png").write_bytes(b"no image")
     assert run("people", "find", photos, "--out", out, *model, "--json") == 1
@@ -87,7 +87,7 @@ def test_what_cannot_be_done_ends_with_status_2(capsys: pytest.CaptureFixture[st
     write_people(tmp_path / "photos", range(2), range(2))
     model, out = ("--model", tmp_path / "blocks.onnx"), tmp_path / "people"
     find = ("people", "find", tmp_path / "photos", "--out", out, *model)
-    assert "give only one" in refused(capsys, *find, "--keep", "0.95", "--min-quality", "0")
+    assert "give only one" in refused(capsys, *find, "--set", "keep=0.95", "--set", "min_quality=0")
     assert "facerts people find" in refused(capsys, "people", "list", out)
     assert run(*find) == 0
     assert "number" in refused(capsys, "people", "name", out, "1", "7")

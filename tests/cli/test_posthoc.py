@@ -62,6 +62,6 @@ def test_a_graft_that_is_refused_writes_nothing(
     assert run("posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces") == 2
     assert "no face in 1 images" in capsys.readouterr().err
     assert not out.exists()
-    assert run("posthoc", "graft", *models, "--out", models[1], "--data", tmp_path) == 2
+    assert run("posthoc", "graft", *models, "--out", models[1], "--overwrite", "--data", tmp_path) == 2
     assert "it is one of the two models to join" in capsys.readouterr().err
     assert Path(models[1]).read_bytes() == before

@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, second, *_ = sorted((folder / "faces").rglob("*.jpg"))
     shutil.copy(first, second.parent / "copy.jpg")
     (folder / "pairs.csv").write_text(f"first,second\n{first},{second}\n{first},{first}.gone\n")
-    options = ("--model", folder / "model.onnx", "--out", folder / "people.npz", "--keep", "none")
+    options = ("--model", folder / "model.onnx", "--out", folder / "people.npz", "--set", "keep=none")
     assert run("gallery", "build", folder / "faces", *options) == 0
     (folder / "faces" / "=broken.jpg").write_bytes(b"no image")
     found = run(

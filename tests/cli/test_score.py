@@ -98,7 +98,7 @@ def test_standard_output_gets_what_a_file_gets(
         assert "broken.jpg: PDF is not read" in captured.err
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text())))) == 4
     counts = {"images": 4, "faces": 3, "without_a_face": 0, "failed": 1}
-    command = ("score", crops, "--model", model, "--out", tmp_path / "rows.csv")
+    command = ("score", crops, "--model", model, "--out", tmp_path / "rows.csv", "--overwrite")
     assert printed_json(capsys, *command, status=1) == {**counts, "file": str(tmp_path / "rows.csv")}
     assert run("embed", crops, "--model", model, "--out", tmp_path / "e.npz") == 1
 

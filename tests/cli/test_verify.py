@@ -64,7 +64,7 @@ def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured)
     assert poor.startswith("Inconclusive: similarity")
     assert re.search(r"poor\.png: percentile \d+, quality -0\.", poor)
     assert "is below the minimum of -0.500" in poor
-    assert verify(images, "a", "poor", "--min-quality", "-1") in {0, 1}
+    assert verify(images, "a", "poor", "--set", "min_quality=-1") in {0, 1}
 
 
 def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> None:
@@ -190,7 +190,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
         assert low <= value <= high
         assert low < high
     assert labeled["interval"].startswith("bootstrap over 2 people" if "named" in name else "binomial")
-    assert verify_list(images, images / name, images / "r.csv") == 0
+    assert verify_list(images, images / name, images / "r.csv", "--overwrite") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "labeled pairs 5, of which no rate counts 2 inconclusive and 0 not compared" in shown
     assert re.search(r"FNMR 50% \[[^]]*\] of 2 pairs", shown)

@@ -25,7 +25,7 @@ from tests.people.photos import face, open_scorer, write_people, write_photo
 
 pytestmark = pytest.mark.slow
 
-MODEL = ("--model", "blocks.onnx", "--threads", "1")
+MODEL = ("--model", "blocks.onnx", "--set", "threads=1")
 BUILD = ("gallery", "build", "faces", "--out", "gallery.npz", *MODEL)
 ADD = ("gallery", "add", "gallery.npz", "photos/p2_0.png", "--person", "Clara", *MODEL)
 PULL, USE = (("models", "pull", "theirs", "--from", "theirs.onnx"), ("models", "use", "theirs"))

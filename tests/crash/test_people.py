@@ -14,7 +14,7 @@ from tests.people.photos import open_scorer, write_people
 
 pytestmark = pytest.mark.slow
 
-FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx", "--threads", "1")
+FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx", "--set", "threads=1")
 OTHERS = (*FIND[:2], "others", *FIND[3:])
 
 

@@ -179,5 +179,5 @@ def test_a_photo_on_its_side_is_said_to_be_turned(
     (row,) = printed_json(capsys, *command)["rows"]
     assert (row["rotation"], row["verdict"]) == (90 * turns, "good")
     # Without it the face is missed, or what is taken for it lies on its side.
-    assert run(*command, "--json", "--no-rotate") in (0, 1)
+    assert run(*command, "--json", "--set", "rotate=false") in (0, 1)
     assert not any(row["rotation"] for row in json.loads(capsys.readouterr().out)["rows"])

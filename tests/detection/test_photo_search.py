@@ -233,7 +233,7 @@ def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> 
 
 def test_sizes_that_mean_nothing_are_refused() -> None:
     for size in (31, 0, -5, "small", 1.5):
-        with pytest.raises(Error, match=r"--det-size \(det_size\) must be auto, full or at least 32 pixels"):
+        with pytest.raises(Error, match=r"det_size must be auto, full or at least 32 pixels"):
             PhotoSearch(Squares(), size)  # type: ignore[arg-type]
 
 

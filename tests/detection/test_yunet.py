@@ -124,7 +124,7 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_networks_are_refused_with_the_expected_interface(tmp_path: Path, name: str) -> None:
     write, words = OTHERS[name]
-    expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* the one that ships is --detector yunet"
+    expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* the one that ships is the detector yunet"
     with pytest.raises(ModelError, match=expected):
         YuNet(write(tmp_path / "m.onnx"))
 

@@ -66,8 +66,8 @@ EVERY_PAIR = pytest.mark.parametrize("kind", EVERY_KIND.args[1][:-1])
 def command(kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: Path) -> list[str | Path]:
     """An evaluation of the model, without the mirror images of pairs."""
     data: dict[str, list[str | Path]] = {
-        "verification": ["--data", named, "--no-flip", "--reference", non_faces],
-        "reject": ["--data", named, "--no-flip", "--fmr", "0.01"],
+        "verification": ["--data", named, "--set", "flip=false", "--reference", non_faces],
+        "reject": ["--data", named, "--set", "flip=false", "--fmr", "0.01"],
         "identification": ["--data", drawn_faces],
         "ood": ["--in", drawn_faces, "--out-of", non_faces],
         "corruptions": ["--data", drawn_faces, "--images", "2"],
@@ -84,7 +84,10 @@ def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
     assert alone > 0
     assert run(*command, "--out", tmp_path / "first") == 0
     assert passed.total() == 2 * alone
-    assert run(*command, "--out", tmp_path / "other", "--cache", tmp_path / "first" / "cache") == 0
+    assert (
+        run(*command, "--out", tmp_path / "other", "--set", f"output_cache={tmp_path / 'first' / 'cache'}")
+        == 0
+    )
     assert passed.total() == 2 * alone
     assert not (tmp_path / "other" / "cache").exists()
     assert content(tmp_path / "alone") == content(tmp_path / "first") == content(tmp_path / "other")
@@ -131,7 +134,7 @@ def test_a_second_quality_needs_no_pass_of_the_recognizers(
         quality.with_suffix(".json").write_text(json.dumps(quality_description(name=name)))
         command_of = [*command, "--model", quality, "--out", tmp_path / name, *named * (name != "alone")]
         passed.clear()
-        assert run(*command_of, "--cache", tmp_path / "cache") == 0
+        assert run(*command_of, "--set", f"output_cache={tmp_path / 'cache'}") == 0
         recognized = dict.fromkeys(("model", "other"), IMAGES["corruptions"]) if name == "one" else {}
         assert passed == {name: 2 * steps, **recognized}
     first, second, alone = (

@@ -70,7 +70,7 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
         assert alignment_notes(one) == [
             "Images are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
-            "use --detector."
+            "set a detector (detector=yunet)."
         ]
     (tmp_path / "0_broken.png").write_bytes(b"no")
     source = open_source(tmp_path)

@@ -126,7 +126,7 @@ def test_the_model_in_use_is_every_commands_default(
     assert facerts.load().recognizer.opened.name == "facerts-small-noteacher"
     for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
         assert words in refused(capsys, "models", "use", other)
-    with pytest.raises(ModelError, match="yunet is a detector; give it as --detector"):
+    with pytest.raises(ModelError, match="yunet is a detector; give it as detector"):
         find_model("yunet")
     assert "did you mean 'facerts-small'" in refused(capsys, "models", "use", "facerts-smal")
 

@@ -76,9 +76,9 @@ def test_from_an_address_to_decisions(
     first, second, *_ = sorted((tmp_path / "people" / people[0].name).iterdir())
     other = next((tmp_path / "people" / people[1].name).iterdir())
     capsys.readouterr()
-    assert run("verify", first, second, "--detector", "none") == 0
+    assert run("verify", first, second, "--set", "detector=none") == 0
     assert "Same person" in capsys.readouterr().out
-    run("verify", first, other, "--detector", "none")
+    run("verify", first, other, "--set", "detector=none")
     assert "Different people" in capsys.readouterr().out
 
     asked = tmp_path / "asked"
@@ -94,7 +94,7 @@ def test_from_an_address_to_decisions(
 
     data = [argument for folder in ("lfw", "cfp") for argument in ("--data", facerts_data / folder)]
     out = tmp_path / "results"
-    assert run("evaluate", "verification", "--model", name, *data, "--no-flip", "--out", out) == 0
+    assert run("evaluate", "verification", "--model", name, *data, "--set", "flip=false", "--out", out) == 0
     measured = json.loads((out / "result.json").read_text())["verification"]
     assert "red and blue swapped" not in str(measured)
     accuracies = [measured[key]["accuracy"]["value"] for key in measured]

@@ -260,7 +260,7 @@ def test_a_killed_run_is_finished_without_ray(
 ) -> None:
     out = tmp_path / "rows.csv"
     command = ["score", str(folder), "--model", str(model), "--out", str(out)]
-    cluster = ["--ray-address", ray_here.get_runtime_context().gcs_address]
+    cluster = ["--set", f"ray.address={ray_here.get_runtime_context().gcs_address}"]
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND, "hang", *command, "--engine", "ray", *cluster],
         stdout=subprocess.PIPE,
@@ -288,7 +288,7 @@ def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tm
     command += ["--model", str(model), "--engine", "ray"]
     for variables, options, message in (
         ({"RAY_TMPDIR": str(deep)}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
-        ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
+        ({}, ["--set", "ray.address=nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
     ):
         arguments = [*command, "--out", str(tmp_path / "rows.csv"), *options]
         environment = {**os.environ, **variables}
@@ -306,7 +306,7 @@ def test_what_needs_no_ray(
         import_ray(Workers())
     out = ("--model", model, "--out", tmp_path / "rows.csv")
     assert run("score", folder, *out, "--engine", "ray") == 2
-    assert run("score", folder, *out, "--ray-workers", "2") == 2
+    assert run("score", folder, *out, "--set", "ray.workers=2") == 2
     assert not list(tmp_path.iterdir())
     # A finished job does not start it.
     job = new_job(folder, model, tmp_path / "rows.csv")

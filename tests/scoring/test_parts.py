@@ -37,14 +37,14 @@ def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(
     people, gallery = tmp_path / "people", tmp_path / "g.npz"
     write_synthetic_faces(people, identities=2, images=3)
     first, second, *_ = sorted(people.rglob("*.jpg"))
-    both, own = {QUALITY: 1, RECOGNIZER: 1}, ("--min-quality", "-9")
+    both, own = {QUALITY: 1, RECOGNIZER: 1}, ("--set", "min_quality=-9")
     for crops, each, arguments in [
         (6, {QUALITY: 1}, ("score", people)),
-        (6, {RECOGNIZER: 1}, ("score", people, "--quality", RECOGNIZER)),
+        (6, {RECOGNIZER: 1}, ("score", people, "--model", RECOGNIZER)),
         (6, {QUALITY: 1}, ("score", people, "--model", QUALITY, "--out", tmp_path / "rows.csv")),
         (2, both, ("verify", first, second)),
         (2, {RECOGNIZER: 1}, ("verify", first, second, "--model", RECOGNIZER)),
-        (2, {RECOGNIZER: 1}, ("verify", first, second, "--quality", "own")),
+        (2, {RECOGNIZER: 1}, ("verify", first, second, "--set", "quality=own")),
         (6, both, ("embed", people, "--out", tmp_path / "faces.npz")),
         (6, both, ("gallery", "build", people, "--out", gallery, *own)),
         (1, both, ("gallery", "add", gallery, first, "--person", "Anna", *own)),
@@ -95,7 +95,7 @@ def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[
     other = facerts.load(recognizer="facerts-small-noteacher", detector="none").faces(FILES[0])[0]
     with pytest.raises(facerts.Error, match="different recognizers"):
         faces[0].similarity(other)
-    with pytest.raises(facerts.Error, match=r"no recognizer.*--recognizer"):
+    with pytest.raises(facerts.Error, match=r"no recognizer.*recognizer=NAME"):
         _ = Scorer(facerts.Quality()).faces(FILES[0])[0].embedding
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from facerts.benchmarks.list_rows import ListedPair
 from numpy.typing import NDArray
 
 import facerts
-from facerts.benchmarks.list_rows import ListedPair
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.errors import ModelError
@@ -122,7 +122,7 @@ def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> Non
     ):
         facerts.load(foreign).verify(image, image)
     mirrored = facerts.load(write_matcher(tmp_path / "mirrored.onnx", flip=True))
-    with pytest.raises(ModelError, match="calibrate it again without --flip"):
+    with pytest.raises(ModelError, match="calibrate it again with flip=false"):
         mirrored.verify(image, image)
 
 
@@ -229,7 +229,7 @@ def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_pa
     coarse = facerts.load(write_matcher(tmp_path / "coarse.onnx", thresholds={**few, "0.1": few["0.01"]}))
     assert coarse.verify(image, image).fmr == 0.01
     with pytest.raises(
-        ModelError, match=r"only for 0\.01, 0\.1; take one of these \(--fmr 0\.01\), or calibrate"
+        ModelError, match=r"only for 0\.01, 0\.1; take one of these \(fmr=0\.01\), or calibrate"
     ):
         coarse.verify(image, image, fmr=0.001)
 

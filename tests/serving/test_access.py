@@ -43,7 +43,7 @@ def test_a_service_answers_to_its_own_names_and_to_no_others(client: httpx.Clien
     for host in FOREIGN:
         assert [get(client, host, path) for path in PATHS] == [421] * len(PATHS), host
     response = post(client, "http://evil.example:8000", host="evil.example:8000")
-    refused(response, (421, "wrong_host"), "--allowed-host NAME")
+    refused(response, (421, "wrong_host"), "serve.allowed_hosts")
     # The connection is of use for the next request.
     assert client.get("/healthz").status_code == 200
     # HTTP/1.0 needs no host, and names none.
@@ -61,7 +61,7 @@ def test_a_service_answers_to_its_own_names_and_to_no_others(client: httpx.Clien
 def test_pages_of_other_origins_may_not_post(client: httpx.Client, origin: str) -> None:
     port = address(client)[1]
     response = post(client, origin.format(port=port), host=f"localhost:{port}")
-    refused(response, (403, "foreign_origin"), "--allowed-origin ORIGIN")
+    refused(response, (403, "foreign_origin"), "serve.allowed_origins")
 
 
 def test_what_is_no_browsers_post_needs_no_origin(client: httpx.Client) -> None:
@@ -143,8 +143,8 @@ def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(
     given: list[Settings] = []
     monkeypatch.setattr("facerts.serving.build", lambda scorer, settings: given.append(settings))
     # Nobody has this name, so nothing is opened.
-    options = ("--host", "faces.invalid", "--token", "a", "--allowed-host", "a.invalid")
-    more = ("--allowed-host", "b.invalid", "--allowed-origin", "https://c.invalid")
+    options = ("--host", "faces.invalid", "--token", "a", "--set", "serve.allowed_hosts=a.invalid,b.invalid")
+    more = ("--set", "serve.allowed_origins=https://c.invalid")
     assert run("serve", "--model", model_file, *options, *more) == 2
     assert "cannot listen on faces.invalid" in capsys.readouterr().err
     assert given[0].allowed_hosts == ["a.invalid", "b.invalid", "faces.invalid"]

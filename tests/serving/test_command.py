@@ -24,7 +24,17 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
     """The process, and a client of it."""
     environment = {key: value for key, value in os.environ.items() if key != "FACERTS_TOKEN"} | variables
     process = subprocess.Popen(
-        [sys.executable, "-m", "facerts", "serve", "--detector", "none", "--port", "0", *map(str, options)],
+        [
+            sys.executable,
+            "-m",
+            "facerts",
+            "serve",
+            "--set",
+            "detector=none",
+            "--port",
+            "0",
+            *map(str, options),
+        ],
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
@@ -56,7 +66,7 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
 def test_it_listens_answers_logs_nothing_of_the_content_and_ends(
     model_file: Path, sent: signal.Signals, status: int, last: list[str]
 ) -> None:
-    with served("--model", model_file, "--keep", "0.95", "--batch-size", "4") as (process, client):
+    with served("--model", model_file, "--set", "keep=0.95", "--set", "batch_size=4") as (process, client):
         assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
         response = client.post("/v1/score", files=[("images", ("secret-name.png", crop(200)))] * 3)
         assert [image["faces"][0]["accepted"] for image in response.json()["images"]] == [True] * 3
@@ -82,16 +92,16 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def error(*options: str | Path) -> str:
-        assert run("serve", "--detector", "none", "--model", model_file, "--port", "0", *options) == 2
+        assert run("serve", "--set", "detector=none", "--model", model_file, "--port", "0", *options) == 2
         return re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
-    assert "1.5 is no share of the faces" in error("--keep", "1.5")
-    assert "give only one" in error("--keep", "0.95", "--min-quality", "1")
+    assert "keep must be a share of the faces" in error("--set", "keep=1.5")
+    assert "give only one" in error("--set", "keep=0.95", "--set", "min_quality=1")
     assert "a token must be one or more printable ASCII" in error("--token", "")
     assert "cannot listen on 192.0.2.1" in error("--host", "192.0.2.1", "--token", "a")
-    assert "timeout must be" in error("--timeout", "0")
-    assert "fpir must be" in error("--fpir", "2")
+    assert "timeout must be" in error("--set", "serve.timeout=0")
+    assert "fpir must be" in error("--set", "serve.fpir=2")
     assert "gone.npz" in error("--gallery", tmp_path / "gone.npz")
     # An empty variable is no way to leave a service open by mistake.
     monkeypatch.setenv("FACERTS_TOKEN", "")
@@ -104,7 +114,7 @@ def test_a_service_that_is_open_to_everybody_is_warned_of(
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
     for token, warned in (((), True), (("--token", "a"), False)):
         # No machine has this address, so nothing is opened.
-        options = ("--detector", "none", "--model", model_file, "--host", "192.0.2.1", *token)
+        options = ("--set", "detector=none", "--model", model_file, "--host", "192.0.2.1", *token)
         assert run("serve", *options) == 2
         assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
 
@@ -119,7 +129,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 from facerts.cli import main
-sys.argv = ["facerts", "serve", "--detector", "none", "--model", {model!r}, "--port", "0"]
+sys.argv = ["facerts", "serve", "--set", "detector=none", "--model", {model!r}, "--port", "0"]
 main()
 """
 

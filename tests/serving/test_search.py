@@ -127,7 +127,7 @@ def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     Gallery(tmp_path / "wide.npz").replace(replace(images, embedding=wide))
     (tmp_path / "text.npz").write_text("no gallery")
     for model, path, error, message in (
-        (scorer, gallery_file, ModelError, "of the model searcher .*embeddings of bright .*--model"),
+        (scorer, gallery_file, ModelError, "of the model searcher .*embeddings of bright .*model=NAME"),
         (searcher, tmp_path / "gone.npz", DataError, "gone"),
         (searcher, tmp_path / "text.npz", DataError, r"text\.npz"),
         (searcher, tmp_path / "one.npz", DataError, "at least two people"),

@@ -242,7 +242,7 @@ def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
     ("text", "sentence"),
     [
         ("max_sofmax", "no score 'max_sofmax', did you mean 'max_softmax'?"),
-        ("ensemble", r"\(--ensemble RUN gives the score of an ensemble\)"),
+        ("ensemble", r"\(ensemble:RUN is the score of an ensemble"),
         ("odin:epsilom=1", "odin has no option 'epsilom', did you mean 'epsilon'?"),
         ("odin:epsilon", "'epsilon' is not of the form OPTION=VALUE"),
         ("odin:epsilon=-1", "odin:epsilon=-1: epsilon: Input should be greater than or equal to 0"),

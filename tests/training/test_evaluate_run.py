@@ -33,7 +33,15 @@ def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_evaluation_reports_every_score(
     trained_run: Path, pairs: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
-    arguments = ["--model", trained_run, *SCORES, "--ensemble", trained_run / FILE, "--out", tmp_path]
+    arguments = [
+        "--model",
+        trained_run,
+        *SCORES,
+        "--score",
+        f"ensemble:{trained_run / FILE}",
+        "--out",
+        tmp_path,
+    ]
     assert run("evaluate", "verification", *arguments, "--data", pairs) == 0
     assert run("evaluate", "reject", *arguments, "--data", pairs, "--fmr", "0.05") == 0
     assert run("evaluate", "ood", *arguments, "--in", drawn_faces, "--out-of", non_faces) == 0
@@ -67,15 +75,15 @@ def test_a_run_gives_the_results_of_its_export_and_a_score(
 def test_scores_need_a_run(
     capsys: pytest.CaptureFixture[str], exported: Path, trained_run: Path, pairs: Path, tmp_path: Path
 ) -> None:
-    checkpoint, provider = ("--model", trained_run), ("--provider", "CPUExecutionProvider")
+    checkpoint, provider = ("--model", trained_run), ("--set", "provider=CPUExecutionProvider")
     for options, message in (
-        (("--model", exported, "--score", "energy"), "need class centers, which are only in a training run"),
+        (("--model", exported, "--score", "energy"), "needs class centers, which are only in a training run"),
         (
-            ("--embeddings", tmp_path / "table.npz", "--ensemble", trained_run),
-            "need class centers, which are",
+            ("--model", tmp_path / "table.npz", "--score", f"ensemble:{trained_run}"),
+            "needs class centers, which are",
         ),
         ((*checkpoint, "--score", "enrgy"), "no score 'enrgy', did you mean 'energy'"),
-        ((*checkpoint, *provider), "--provider is for ONNX Runtime"),
+        ((*checkpoint, *provider), "provider is for ONNX Runtime"),
         (("--model", tmp_path / "none.pt"), "no such file"),
     ):
         assert run("evaluate", "verification", "--data", pairs, "--out", tmp_path / "r", *options) == 2

@@ -30,7 +30,7 @@ def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
         *["evaluate", "fiqa", "--model", models / "one.onnx", "--model", f"second={models / 'two.onnx'}"],
         *["--quality", f"bright={models / 'one.onnx'}", "--quality", f"Alone={models / 'alone.onnx'}"],
         *["--describe", f"Alone={models / 'elsewhere.json'}", "--data", data, "--out", out],
-        *["--threads", "1", "--replicates", "20", *more],
+        *["--set", "threads=1", "--set", "evaluate.replicates=20", *more],
     )
 
 
@@ -163,7 +163,7 @@ def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
     folder: Path, models: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
-    more = ["--fmr", "0.01", "--no-cost", "--cache", str(folder / "cache")]
+    more = ["--fmr", "0.01", "--set", "evaluate.cost=false", "--set", f"output_cache={folder / 'cache'}"]
     assert league(models, drawn_faces, tmp_path, *more) == 0
     again = entries(load_result(tmp_path)[0].fiqa[NAME], "second")
     assert again["Alone"].area == entries(load_result(folder)[0].fiqa[NAME], "second")["Alone"].area
@@ -180,8 +180,8 @@ def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
         tmp_path / "mine.npz", embeddings=outputs.embedding, names=names, norm=outputs.norm, order=quality
     )
     out = tmp_path / "out"
-    arguments = ["--embeddings", tmp_path / "mine.npz", "--data", drawn_faces, "--out", out]
-    assert run("evaluate", "fiqa", *arguments, "--replicates", "5") == 0
+    arguments = ["--model", tmp_path / "mine.npz", "--data", drawn_faces, "--out", out]
+    assert run("evaluate", "fiqa", *arguments, "--set", "evaluate.replicates=5") == 0
     section = load_result(out)[0].fiqa[NAME]
     assert {label: one.kind for label, one in section.qualities.items()} == {
         "sharpness": "crop",
@@ -204,7 +204,7 @@ def test_listed_pairs_are_compared_where_people_are_unknown(
     ]
     (tmp_path / "pairs.txt").write_text("\n".join(lines))
     out = tmp_path / "out"
-    more = ["--fmr", "0.1", "--no-cost"]
+    more = ["--fmr", "0.1", "--set", "evaluate.cost=false"]
     assert league(models, tmp_path / "pairs.txt", out, *more) == 0
     (section,) = load_result(out)[0].fiqa.values()
     assert section.pairs == "benchmark"
@@ -265,7 +265,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def judge(faces: Path, data: Path = drawn_faces) -> int:
-        more = ["--recognizer-score", "all", "--calibrate-scores", faces, "--no-cost"]
+        more = ["--recognizer-score", "all", "--calibrate-scores", faces, "--set", "evaluate.cost=false"]
         return league(models, data, tmp_path / "out", *more)
 
     assert judge(non_faces) == 0
@@ -292,7 +292,15 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
 
 def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp_path: Path) -> None:
     more = [
-        *("--fmr", "0.01", "--no-cost", "--cache", folder / "cache", "--quality"),
+        *(
+            "--fmr",
+            "0.01",
+            "--set",
+            "evaluate.cost=false",
+            "--set",
+            f"output_cache={folder / 'cache'}",
+            "--quality",
+        ),
         f"again={models / 'two.onnx'}",
     ]
     assert league(models, drawn_faces, tmp_path / "other", *more) == 0
@@ -308,7 +316,16 @@ def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp
 
 
 def test_an_unfit_lineup_does_not_share_a_folder(folder: Path, drawn_faces: Path, models: Path) -> None:
-    arguments = ["--model", models / "one.onnx", "--data", drawn_faces, "--out", folder, "--no-cost"]
+    arguments = [
+        "--model",
+        models / "one.onnx",
+        "--data",
+        drawn_faces,
+        "--out",
+        folder,
+        "--set",
+        "evaluate.cost=false",
+    ]
     before = (folder / "result.json").read_bytes()
     assert run("evaluate", "fiqa", *arguments) == 2
     assert (folder / "result.json").read_bytes() == before
@@ -322,9 +339,18 @@ def test_groups_are_treated_at_one_threshold(
     (tmp_path / "groups.csv").write_text(
         "image,camera\n" + "".join(f"{key},{'old' if row % 2 else 'new'}\n" for row, key in enumerate(keys))
     )
-    more = ["--fmr", "0.1", "--no-cost", "--cache", folder / "cache", "--groups", tmp_path / "groups.csv"]
+    more = [
+        "--fmr",
+        "0.1",
+        "--set",
+        "evaluate.cost=false",
+        "--set",
+        f"output_cache={folder / 'cache'}",
+        "--groups",
+        tmp_path / "groups.csv",
+    ]
     out = tmp_path / "out"
-    assert league(models, drawn_faces, out, *more, "--keep", "0.75", "--keep-on", str(non_faces)) == 0
+    assert league(models, drawn_faces, out, *more, "--set", "keep=0.75", "--keep-on", str(non_faces)) == 0
     section = load_result(out)[0].fiqa[NAME]
     assert section.groups is not None
     groups = section.groups.by["camera"]
@@ -368,7 +394,7 @@ def test_groups_need_neither_recognizers_nor_non_faces(
     source, table = open_source(drawn_faces), tmp_path / "numbers.csv"
     lines = [f"{key},{Path(key).stem[-1]}" for key in map(source.key, range(len(source)))]
     table.write_text("\n".join(["image,number", *lines]))
-    arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, "--no-cost"]
+    arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, "--set", "evaluate.cost=false"]
     assert run("evaluate", "fiqa", *arguments) == 0
     section = load_result(tmp_path)[0].fiqa[NAME]
     assert (section.areas, section.non_faces) == ([], None)
@@ -383,7 +409,15 @@ def test_a_table_says_nothing_of_images_that_were_degraded_after_it(
     source = open_source(drawn_faces)
     rows = [f"{source.key(row)},{row}" for row in range(len(source))]
     (tmp_path / "listed.csv").write_text("\n".join(["image,score", *rows]) + "\n")
-    more = ["--quality", f"listed={tmp_path / 'listed.csv'}:score", "--degraded", "--fmr", "0.1", "--no-cost"]
+    more = [
+        "--quality",
+        f"listed={tmp_path / 'listed.csv'}:score",
+        "--degraded",
+        "--fmr",
+        "0.1",
+        "--set",
+        "evaluate.cost=false",
+    ]
     assert league(models, drawn_faces, tmp_path / "out", *more, "--against", "listed") == 0
     sections = load_result(tmp_path / "out")[0].fiqa
     original, degraded = sections.values()
