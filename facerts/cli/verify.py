@@ -23,7 +23,7 @@ from facerts.cli.shared_options import Json, NewTable, ScorerOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from facerts.datasets.list_rows import ListedPair
+    from facerts.datasets.pair_rows import ListedPair
     from facerts.scoring import Scorer, Verification
     from facerts.scoring.verify import Decision
 

@@ -1,6 +1,6 @@
 """Data on disk: labeled images, read the same way whatever their layout, and benchmarks of pairs and templates."""
 
-from facerts.datasets.listed import load_pair_list
+from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_benchmark import (
     is_pair_benchmark,
     is_template_benchmark,

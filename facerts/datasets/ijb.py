@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.folder import LandmarkedFiles
-from facerts.datasets.list_rows import numbered_lines
-from facerts.datasets.listed import check_present, count_notes
+from facerts.datasets.listed_pairs import check_present, count_notes
+from facerts.datasets.pair_rows import numbered_lines
 from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.errors import DataError
 

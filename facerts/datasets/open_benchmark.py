@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from facerts.datasets.ijb import is_ijb, load_ijb
-from facerts.datasets.listed import load_pair_list
+from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_source import open_source
 from facerts.datasets.pair_benchmark import PairBenchmark, pairs_of_people
 from facerts.datasets.pair_layouts import (

@@ -29,15 +29,15 @@ import numpy as np
 
 from facerts.datasets.bin_set import BinSet, write_bin
 from facerts.datasets.folder import is_image_name
-from facerts.datasets.list_rows import ListedPair, numbered_lines
-from facerts.datasets.listed import (
-    LIST_SUFFIXES,
+from facerts.datasets.listed_pairs import (
+    PAIR_LIST_SUFFIXES,
     build_benchmark,
     equal_folds,
     load_pair_list,
     read_labeled,
 )
 from facerts.datasets.pair_benchmark import FOLDS, PairBenchmark
+from facerts.datasets.pair_rows import ListedPair, numbered_lines
 from facerts.errors import DataError
 
 XQLFW_PAIRS = "xqlfw_pairs.txt"
@@ -152,7 +152,7 @@ def is_agedb(folder: Path) -> bool:
 
 def load_agedb(folder: Path) -> PairBenchmark:
     """Load AgeDB's pairs, from the only list in the folder (.txt, .csv or .tsv)."""
-    lists = [name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in LIST_SUFFIXES]
+    lists = [name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in PAIR_LIST_SUFFIXES]
     if len(lists) != 1:
         found = f"{len(lists)} lists ({', '.join(lists)})" if lists else "no list of pairs"
         raise DataError(

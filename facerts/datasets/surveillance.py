@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.datasets.folder import Files, open_tree
-from facerts.datasets.listed import count_notes
+from facerts.datasets.listed_pairs import count_notes
 from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.errors import DataError
 

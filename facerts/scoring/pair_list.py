@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets.list_rows import ListedPair, read_rows
+from facerts.datasets.pair_rows import ListedPair, read_rows
 from facerts.metrics.intervals import Interval, wilson
 from facerts.metrics.pair_intervals import share_interval
 from facerts.scoring.prepare import storable

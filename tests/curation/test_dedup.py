@@ -217,6 +217,10 @@ def test_unreadable_images_are_dropped_and_named(
     assert row["image"] == str(broken)
     assert "truncated" in row["error"]
     assert report["dropped"]["by_reason"]["cannot be read"] == 1
+    # What cannot be decoded still has bytes to compare; a link that leads nowhere has none.
+    (tmp_path / "faces" / "person_0005" / "loop.jpg").symlink_to("loop.jpg")
+    by_bytes = dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "once.tar"))
+    assert by_bytes["dropped"]["by_reason"] == {"cannot be read": 1}
 
 
 def test_photos_are_aligned_and_dropped_if_they_have_no_face(

@@ -41,6 +41,7 @@ def test_yunet_ships_and_other_detectors_need_a_file(
             open_detector(name)
     monkeypatch.delenv("FACERTS_MODELS", raising=False)
     monkeypatch.setattr(catalog, "models_folder", lambda: tmp_path)
+    monkeypatch.delenv("FACERTS_MODELS", raising=False)
     with pytest.raises(ModelError, match="yunet is not on this machine: run facerts models pull yunet"):
         open_detector("yunet")
     (tmp_path / YUNET).write_bytes(b"damaged")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.datasets.listed import load_pair_list
+from facerts.datasets.listed_pairs import load_pair_list
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error
 from facerts.evaluation import embed_source

@@ -9,7 +9,7 @@ import pytest
 
 from facerts.datasets import PairBenchmark, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.datasets.listed import load_pair_list
+from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.pair_benchmark import repeated_images
 from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of

@@ -30,7 +30,7 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
-from facerts.datasets.listed import load_pair_list
+from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_source import open_images
 from facerts.datasets.synthetic import SyntheticSource, draw_face, write_synthetic_faces
 from facerts.embedding import read_description

@@ -56,7 +56,7 @@ def read_report(path: Path) -> None:
 
 
 def read_pairs(path: Path) -> None:
-    from facerts.datasets.listed import load_pair_list
+    from facerts.datasets.listed_pairs import load_pair_list
 
     load_pair_list(path)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from facerts.benchmarks.list_rows import ListedPair
 from numpy.typing import NDArray
 
 import facerts
+from facerts.datasets.pair_rows import ListedPair
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.errors import ModelError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.datasets import PairBenchmark, Source, is_pair_benchmark, open_benchmarks, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.datasets.listed import LIST_SUFFIXES
+from facerts.datasets.listed_pairs import PAIR_LIST_SUFFIXES
 from facerts.datasets.pair_benchmark import subjects_of_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions, check_names
 from facerts.metrics.compared_pairs import count_pairs
@@ -88,7 +88,11 @@ def open_face_sets(
     face_sets: list[FaceSet] = []
     for path in paths:
         place = Path(path)
-        if is_pair_benchmark(place) if place.is_dir() else place.suffix.lower() in (".bin", *LIST_SUFFIXES):
+        if (
+            is_pair_benchmark(place)
+            if place.is_dir()
+            else place.suffix.lower() in (".bin", *PAIR_LIST_SUFFIXES)
+        ):
             for benchmark in open_benchmarks(place):
                 one = replace(benchmark, images=options.crops_of(benchmark.images))
                 has_people = subjects_of_pairs(one) is not None

@@ -1,4 +1,4 @@
-"""Galleries, models, scores, clips and checkpoints, whatever kills a command or fills the disk."""
+"""Galleries, models, scores, clips, checkpoints and people, whatever kills a command or fills the disk."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from facerts.galleries import Gallery
 from facerts.hub import catalog
 from facerts.hub.catalog import in_catalog
 from facerts.hub.installed import find_installed, used_model
+from facerts.people import read_people
 from tests.color_people import walk, write_clip
 from tests.crash.harness import Commands, Scene, check, commands
 from tests.foreign import write_embedder
@@ -33,6 +34,18 @@ SCORE = ("score", "photos", *MODEL, "--out", "rows.csv", "--save-crops", "crops"
 VIDEO = ("video", "clips", "--out", "tracks", "--annotate", "drawn")
 TRAIN = ("train", "tiny.yaml", "--out", "run", "--resume")
 CACHE = {"FACERTS_CACHE": "cache"}
+FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx", "--set", "threads=1")
+OTHERS = (*FIND[:2], "others", *FIND[3:])
+
+
+def decided(verb: str, *arguments: str) -> tuple[str, ...]:
+    return ("people", verb, "people", *arguments)
+
+
+MERGE = decided("merge", "3", "1", "2")
+MOVE, NEW, NOBODY = (decided("move", "photos/p0_1.png", "--to", person) for person in ("2", "new", "nobody"))
+NAME, NAMESAKE = decided("name", "1", "Anna"), decided("name", "2", "Anna")
+UNDO = decided("undo")
 
 
 def enrolled(folder: Path) -> Any:
@@ -67,6 +80,15 @@ def step(folder: Path) -> Any:
     return load_checkpoint(path)[1]["step"] if path.exists() else None
 
 
+def decided_people(folder: Path) -> Any:
+    """Of each photo its person; None before a first run has ended."""
+    people = folder / "people"
+    if not (people / "groups.npz").exists():
+        return None
+    known = read_people(people)
+    return known.decisions, sorted((face.path, face.person, face.name, face.status) for face in known.faces())
+
+
 SCENES = {
     "gallery build": Scene(BUILD, enrolled),
     "gallery add": Scene(ADD, enrolled, [BUILD]),
@@ -85,12 +107,34 @@ SCENES = {
     "score": Scene(SCORE, rows, again=(*SCORE, "--resume"), setup="small_blocks"),
     "video": Scene(VIDEO, tracks, again=(*VIDEO, "--resume"), setup="people_of_color"),
     "train": Scene(TRAIN, step, passes=[3, 6], most=8),
+    "people find first": Scene(FIND, decided_people, settle=[FIND]),
+    "people find again": Scene(OTHERS, decided_people, [FIND]),
+    "people find more": Scene((*OTHERS, "--add"), decided_people, [FIND]),
+    **{
+        " after ".join(" ".join(["people", each[1], *each[3:]]) for each in (command, *before)): Scene(
+            command,
+            decided_people,
+            [FIND, *before],
+            settle=[FIND],
+            says="recorded",
+            repeats=False,
+            most=1000 if command in (MERGE, UNDO) and before in ([], [MOVE]) else 20,
+        )
+        for before, command in [
+            *(([], each) for each in (MERGE, MOVE, NEW, NOBODY, NAME)),
+            ([NAME], NAMESAKE),
+            ([NOBODY], MOVE),
+            *(([each], UNDO) for each in (MERGE, MOVE, NEW, NOBODY, NAME)),
+        ]
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Commands]:
-    with commands("facerts.galleries", "tests.crash.setups", "facerts.training.loop") as each:
+    with commands(
+        "facerts.galleries", "tests.crash.setups", "facerts.training.loop", "facerts.report.people_page"
+    ) as each:
         yield each
 
 
@@ -103,6 +147,8 @@ def test_a_failed_command_is_done_or_not_and_the_next_goes_on(
     open_scorer(files)
     for person in range(2):
         write_photo(files / "faces" / f"p{person}" / "0.png", face(person, 0))
+    if scene.startswith("people"):
+        write_people(files / "others", range(1, 4), range(2))
     if scene.startswith("models"):
         theirs = write_embedder(files / "theirs.onnx", size=16)
         yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)

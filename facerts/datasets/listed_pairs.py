@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
-from facerts.datasets.list_rows import ListedPair, read_rows
 from facerts.datasets.pair_benchmark import FOLDS, PairBenchmark
+from facerts.datasets.pair_rows import ListedPair, read_rows
 from facerts.errors import DataError
 
-LIST_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
+PAIR_LIST_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 
 
 def load_pair_list(
