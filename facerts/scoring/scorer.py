@@ -80,7 +80,9 @@ class Scorer:
     def recognizer(self) -> Recognizer:
         """Gives embeddings."""
         if self._recognizer is None:
-            raise ModelError("there is no recognizer, and embeddings are needed here; give one (recognizer=NAME)")
+            raise ModelError(
+                "there is no recognizer, and embeddings are needed here; give one (recognizer=NAME)"
+            )
         return self._recognizer
 
     def check_face(self, face: Face) -> None:
