@@ -121,19 +121,26 @@ def misfile_non_faces(faces: Path) -> None:
 
 def print_findings(result: dict[str, Any]) -> None:
     """Say in a sentence each what the evaluations found."""
-    verification = result["verification"]["degraded"]
-    accuracy = verification["accuracy"]["value"]
-    print(f"\nVerification: {percent(accuracy)} of {verification['pairs']:,} pairs are decided right.")
-    curves = result["reject"]["degraded"]
-    fnmr, by_norm = (
-        next(curve["fnmr"] for curve in curves if curve["by"] == score) for score in ("quality", "norm")
+    verification, reject, ood = (
+        {(*one["of"].values(), one["name"]): one for one in section["measures"]}
+        for kind in ("verification", "reject", "ood")
+        for section in result["sections"][kind].values()
+    )
+    accuracy = verification["listed pairs", "accuracy"]
+    print(f"\nVerification: {percent(accuracy['value'])} of {accuracy['n']:,} pairs are decided right.")
+    before, after, by_norm = (
+        reject[score, "listed pairs", f"{share}% left out"]["value"]
+        for score, share in (("quality", 0), ("quality", 10), ("norm", 10))
     )
     print(
         f"Rejection: without the 10% of pairs of the poorest quality, the share of pairs of one person that are "
-        f"missed falls from {percent(fnmr[0])} to {percent(fnmr[10])} (FNMR at FMR {FMR}; by the embedding's norm, to "
-        f"{percent(by_norm[10])})."
+        f"missed falls from {percent(before)} to {percent(after)} (FNMR at FMR {FMR}; by the embedding's norm, to "
+        f"{percent(by_norm)})."
     )
-    quality, norm = (result["ood"]["by"][score]["auroc"] for score in ("quality", "norm"))
+    quality, norm = (
+        next(one["value"] for key, one in ood.items() if (key[0], key[-1]) == (score, "AUROC"))
+        for score in ("quality", "norm")
+    )
     print(
         "Non-faces: quality tells faces from kinds of non-faces that were not in the training, with an AUROC of "
         f"{quality:.3f} (1 is perfect, 0.5 is chance; the embedding's norm: {norm:.3f}).\n"

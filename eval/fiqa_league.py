@@ -31,12 +31,12 @@ from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.evaluation_options import EvaluationOptions, open_without
-from facerts.evaluation.fiqa.face_sets import FaceSet, open_face_sets
-from facerts.evaluation.fiqa.league import FiqaOptions, run_fiqa
-from facerts.evaluation.fiqa.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
+from facerts.evaluation.face_sets import FaceSet, open_face_sets
 from facerts.evaluation.image_groups import Groups, read_groups
+from facerts.evaluation.league import FiqaOptions, run_fiqa
+from facerts.evaluation.lineup import EVERY_SCORE, Lineup, open_qualities, open_recognizers
 from facerts.hub.find import find_model
-from facerts.report.league_report import write_league_report
+from facerts.report.page import write_folder_report
 
 RECOGNIZERS = {
     "mobilefacenet": "mobilefacenet.onnx",
@@ -100,7 +100,7 @@ def main() -> None:
                 others={pets.name: pets},
                 excluded=FOR_DEVELOPMENT,
             )
-    write_league_report(options.out)
+    write_folder_report(options.out, title="Quality league")
     print((options.out / "tables.md").read_text(encoding="utf-8"))
 
 

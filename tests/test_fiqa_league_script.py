@@ -78,7 +78,8 @@ def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: P
     sets = ["--sets", "heldout", "lfw", "cfp", "aaf", "rafdb", "misaligned"]
     done = run_script(SCRIPT, *arguments, *sets, "--recognizers", "mobilefacenet", "facerts-small")
     assert done.returncode == 0, done.stderr
-    sections = load_result(tmp_path)[0].fiqa
+    content = load_result(tmp_path)[0]
+    sections = content.of_kind("fiqa")
     assert list(sections) == [
         *("val-000000", "val-000000, half degraded", "lfw", "lfw, half degraded"),
         *("CFP-FP", "CFP-FP, half degraded", "rafdb"),
@@ -86,15 +87,20 @@ def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: P
     ]
     for name in ("val-000000", "lfw", "val-000000, misaligned"):
         section = sections[name]
-        assert set(section.recognizers) == {"mobilefacenet", "facerts-small"}
-        assert {"facerts-small", "LightQNet", "sharpness", "det_score", "norm"} <= set(section.qualities)
-        assert section.genuine == (PEOPLE if name != "lfw" else 10) * 6 + (name == "lfw") * 2
-    profiles = sections["CFP-FP"]
-    assert profiles.genuine == PEOPLE * (IMAGES // 2) ** 2
-    assert profiles.impostors == PEOPLE * (PEOPLE - 1) * (IMAGES // 2) ** 2
-    assert sections["val-000000, misaligned"].thresholds_on == "val-000000"
-    groups = sections["aaf"].groups
-    assert groups is not None
-    assert list(groups.by["age"].accepted["LightQNet"].groups) == [*("below 13", "20 to 39", "40 to 59")]
-    assert sections["rafdb"].non_faces is not None
+        assert {one.of["recognizer"] for one in section.measures if "recognizer" in one.of} == {
+            "mobilefacenet",
+            "facerts-small",
+        }
+        judged = {one.of["quality"] for one in section.measures if one.name == "mean area"}
+        assert {"facerts-small", "LightQNet", "sharpness", "det_score", "norm (its own)"} <= judged
+        genuine = (PEOPLE if name != "lfw" else 10) * 6 + (name == "lfw") * 2
+        assert f" {genuine} genuine and " in section.text
+    impostors = PEOPLE * (PEOPLE - 1) * (IMAGES // 2) ** 2
+    pairs = f" {PEOPLE * (IMAGES // 2) ** 2} genuine and {impostors:,} impostor pairs"
+    assert pairs in sections["CFP-FP"].text
+    assert "on the impostor pairs of val-000000." in sections["val-000000, misaligned"].text
+    accepted = content.of_kind("groups")["aaf, age"]
+    groups = [one.of["age"] for one in accepted.measures if one.name == "accepted by LightQNet"]
+    assert groups == ["below 13", "20 to 39", "40 to 59", "all"]
+    assert sections["rafdb"].find("AUROC, non-faces") is not None
     assert "## lfw, half degraded" in done.stdout

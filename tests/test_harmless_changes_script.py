@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.scripts import EVAL, load_script
@@ -11,25 +12,22 @@ from tests.scripts import EVAL, load_script
 script = load_script("harmless_changes", EVAL / "quality_alone")
 
 
-def kind(
-    held_out: bool, cosines: list[list[float]], kept: list[float], no_face: list[float] | None
-) -> object:
-    steps = {str(number): SimpleNamespace(p50=values) for number, values in enumerate(cosines)}
-    by = {"quality": SimpleNamespace(kept=kept)}
-    return SimpleNamespace(held_out=held_out, to_unchanged=steps, by=by, not_a_face=no_face)
-
-
 def test_only_changes_that_recognizers_see_through_count(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kinds = {
-        # Means 0.95, harmless, and 0.93, which is not.
-        "gray": kind(False, [[1, 0.96, 0.9], [1, 0.94, 0.96]], [0.95, 0.91, 0.2], [0, 0.01, 0.5]),
-        "hue": kind(True, [[1, 0.97, 0.95]], [0.95, 0.94, 0.92], None),
+    prefix = "corruptions/faces/"
+    numbers = {
+        "severity": [0, 0.5, 1],
+        # 0.95 is harmless, 0.93 is not.
+        "gray/cosine to unchanged": [1, 0.95, 0.93],
+        "gray/kept": [0.95, 0.91, 0.2],
+        "gray/not a face": [0, 0.01, 0.5],
+        "hue/cosine to unchanged": [1, 0.97, 0.95],
+        "hue/kept": [0.95, 0.94, 0.92],
     }
-    found = SimpleNamespace(kinds=kinds, first="quality", severity=[0, 0.5, 1])
-    result = SimpleNamespace(corruptions={"faces": found})
-    monkeypatch.setattr(script, "load_result", lambda folder: (result, {}))
+    arrays = {prefix + name: np.array(values) for name, values in numbers.items()}
+    result = SimpleNamespace(of_kind=lambda kind: ["faces"])
+    monkeypatch.setattr(script, "load_result", lambda folder: (result, arrays))
     monkeypatch.setattr("sys.argv", ["harmless_changes", "out"])
     script.main()
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]

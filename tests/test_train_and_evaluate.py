@@ -22,9 +22,9 @@ pytest.importorskip("torch")
 from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
-from facerts.evaluation.compare import compare
+from facerts.evaluation.comparison import compare
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results import Result
 from facerts.io.files import locked
 from facerts.training.checkpoint import load_checkpoint, load_network
 from tests.foreign import write_description, write_embedder
@@ -119,8 +119,11 @@ def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path
         result = content(out / name)
         assert result.model.name == name
         assert result.model.method == name.partition("_")[0]
-        assert set(result.verification) == set(result.reject) == {"pairs"}
-        assert result.reject["pairs"][0].fmr == 0.05
+        assert {kind: list(names) for kind, names in result.sections.items()} == {
+            "verification": ["pairs"],
+            "reject": ["pairs"],
+        }
+        assert result.of_kind("reject")["pairs"].settings["fmr"] == 0.05
     # Two seeds are two networks.
     assert content(out / "rts_seed1").model.sha256 != content(out / "rts_seed2").model.sha256
 
@@ -145,9 +148,8 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
     )
     assert status == 0, errors
     assert commands(good) == ["train", "export", "ood", "corruptions"]
-    excluded = content(good).ood.excluded
-    assert (excluded.faces, excluded.others) == (None, "*[01].*")
-    assert content(good).corruptions["people"].images == 4
+    assert content(good).of_kind("ood")["non-faces"].excluded == {"non-faces": "*[01].*"}
+    assert content(good).of_kind("corruptions")["people"].images == 4
     # Another recipe in the same folder is not taken for the one that was trained.
     status, _, errors = train_and_evaluate(out, *arguments, "--set", "optim.momentum=0.5")
     assert status == 1
@@ -205,12 +207,11 @@ def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> No
     assert status == 0, errors
     for seed in (1, 2):
         assert commands(out / f"alone_seed{seed}") == ["train", "export", "fiqa"]
-        sections = content(out / f"alone_seed{seed}").fiqa
+        sections = content(out / f"alone_seed{seed}").of_kind("fiqa")
         assert list(sections) == ["people", "people, half degraded"]
-        assert "quality" in sections["people"].qualities
-        assert sections["people"].non_faces is not None
-    comparison = compare([f"RTS={out / 'alone_seed1'}", f"RTS={out / 'alone_seed2'}"])
-    assert comparison.tables[0].title == "Quality league on people"
+        assert sections["people"].find("AUROC, non-faces", quality="quality") is not None
+    comparison, _ = compare([f"RTS={out / 'alone_seed1'}", f"RTS={out / 'alone_seed2'}"])
+    assert comparison.sections[0].title == "Quality league: people"
 
 
 @pytest.fixture

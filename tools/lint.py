@@ -26,7 +26,7 @@ from typer.exceptions import TyperException
 
 from facerts.cli.app import build_app
 from facerts.errors import Error
-from facerts.evaluation.results.result_part import ResultPart
+from facerts.evaluation.measure import ResultPart
 from facerts.losses import LOSSES
 from facerts.losses.face_loss import setting_names
 from facerts.training.recipe import load_recipe, require_values

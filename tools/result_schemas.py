@@ -2,8 +2,8 @@
 
 python tools/result_schemas.py
 
-The models are in facerts/evaluation/results/; their descriptions are the text of the tables that
-docs/results-schema.md has on the site (``key_tables``).
+The models are in facerts/evaluation/measure.py, result.py and comparison.py; their descriptions are the text of the
+tables that docs/results-schema.md has on the site (``key_tables``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from facerts.evaluation.results import Comparison, Result
-from facerts.evaluation.results.result_part import ResultPart
+from facerts.evaluation.comparison import Comparison
+from facerts.evaluation.measure import ResultPart
+from facerts.evaluation.result import Result
 from facerts.io.files import atomic_write
 
 DOCS = Path(__file__).parents[1] / "docs"

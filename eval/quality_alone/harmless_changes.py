@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common import parser_of, run
 
 from facerts.evaluation.result_folder import load_result
+from facerts.images.changes import CHANGES
 from facerts.report.table import markdown_table
 
 HARMLESS, KEPT = 0.94, 0.92
@@ -40,16 +41,21 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="+", help="Folders of facerts evaluate corruptions.")
     rows = []
     for folder in parser.parse_args().results:
-        for result in load_result(folder)[0].corruptions.values():
+        result, arrays = load_result(folder)
+        for source in result.of_kind("corruptions"):
+            prefix = f"corruptions/{source}/"
+            severity = arrays[f"{prefix}severity"]
+            kinds = [kind for kind in CHANGES if f"{prefix}{kind}/kept" in arrays]
             for held_out in (False, True):
                 changes = []
-                for name, kind in result.kinds.items():
-                    cosines = np.mean([steps.p50 for steps in kind.to_unchanged.values()], axis=0)
-                    kept = kind.by[result.first].kept
-                    no_face = kind.not_a_face or [0.0] * len(cosines)
-                    if kind.held_out == held_out:
+                for kind in kinds:
+                    cosines, kept = (
+                        arrays[f"{prefix}{kind}/{name}"] for name in ("cosine to unchanged", "kept")
+                    )
+                    no_face = arrays.get(f"{prefix}{kind}/not a face", np.zeros(len(cosines)))
+                    if CHANGES[kind].held_out == held_out:
                         changes += [
-                            (kept[step], no_face[step], cosines[step], f"{name} {result.severity[step]:g}")
+                            (kept[step], no_face[step], cosines[step], f"{kind} {severity[step]:g}")
                             for step in range(1, len(cosines))
                         ]
                 harmless = [change for change in changes if change[2] >= HARMLESS]

@@ -32,15 +32,16 @@ def compare(
         log: A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder.
         score: Image score that the figures show, such as quality, uncertainty or norm.
     """
-    from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
+    from facerts.evaluation.comparison import compare_methods, write_comparison
     from facerts.evaluation.labeled import load_labeled
+    from facerts.evaluation.method_runs import methods_of
     from facerts.report.comparison_report import subjects_of, write_comparison_report
 
     methods = methods_of(load_labeled(results))
     subjects = subjects_of(methods, log or ())
-    comparison = compare_methods(methods, embedding=embedding)
-    write_comparison(comparison, out)
-    write_comparison_report(methods, subjects, comparison, out, score=score)
+    comparison, arrays = compare_methods(methods, embedding=embedding)
+    write_comparison(comparison, arrays, out)
+    write_comparison_report(methods, subjects, comparison, arrays, out, score=score)
     for note in comparison.notes:
         warn(note)
     print_json(comparison.to_json()) if json else show_comparison(comparison)

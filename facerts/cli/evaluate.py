@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
-from facerts.cli import results
 from facerts.cli.evaluate_fiqa import fiqa
 from facerts.cli.evaluate_options import (
     BaselineOptions,
@@ -22,18 +20,11 @@ from facerts.cli.evaluate_options import (
     open_baseline,
     open_model,
     open_scored,
-    warn_of_notes,
 )
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import print_json
+from facerts.cli.results import show
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json
-
-if TYPE_CHECKING:
-    from facerts.evaluation.results import Result
-
-Section = TypeVar("Section")
-
 
 AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
@@ -83,8 +74,7 @@ def verification(
         result = run_pairs(
             embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity]
         )
-    warn_of_notes(result.verification)
-    _show(result, "verification", result.verification, json, results.show_verification)
+    show(result, "verification", json=json)
 
 
 @evaluate.command()
@@ -118,8 +108,7 @@ def reject(
         result = run_pairs(
             embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity]
         )
-    warn_of_notes(result.calibration)
-    _show(result, "reject", result.reject, json, results.show_reject)
+    show(result, "reject", json=json)
 
 
 @evaluate.command()
@@ -150,8 +139,7 @@ def identification(
         result = run_identification(
             embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=settings.evaluate.seed
         )
-    warn_of_notes(result.identification)
-    _show(result, "identification", result.identification, json, results.show_identification)
+    show(result, "identification", json=json)
 
 
 @evaluate.command()
@@ -188,9 +176,7 @@ def ood(
         result = run_ood(
             embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
-    assert result.ood is not None  # it was just measured
-    warn_of_notes({"ood": result.ood})
-    _show(result, "ood", result.ood, json, results.show_ood)
+    show(result, "ood", json=json)
 
 
 @evaluate.command()
@@ -219,7 +205,7 @@ def corruptions(
         images: Number of faces, evenly spaced.
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
-    from facerts.evaluation.fiqa.lineup import open_recognizers
+    from facerts.evaluation.lineup import open_recognizers
 
     scored = open_scored(model, settings, scores)
     recognizers = open_recognizers(recognizer or (), partial(open_model, settings=settings))
@@ -234,12 +220,7 @@ def corruptions(
             recognizers={label: one.embedder for label, one in recognizers.items()},
             images=images,
         )
-    warn_of_notes(result.corruptions)
-    _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
+    show(result, "corruptions", json=json)
 
 
 evaluate.command()(fiqa)
-
-
-def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:
-    print_json(result.to_json()[kind]) if json else show(section)

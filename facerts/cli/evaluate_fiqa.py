@@ -15,17 +15,16 @@ from facerts.cli.evaluate_options import (
     locked_results,
     open_baseline,
     open_model,
-    warn_of_notes,
 )
-from facerts.cli.output import print_json, warn
-from facerts.cli.results import show_fiqa
+from facerts.cli.output import warn
+from facerts.cli.results import show
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import GroupOptions, Json
 from facerts.errors import Error, MissingExtraError
 
 if TYPE_CHECKING:
     from facerts.evaluation.evaluation_options import EvaluationOptions
-    from facerts.evaluation.fiqa.lineup import Lineup
+    from facerts.evaluation.lineup import Lineup
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class LineupOptions:
         """Load the models and tables; the options say how faces are read."""
         from facerts.embedding import load_table
         from facerts.evaluation.evaluation_options import faces_of
-        from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers
+        from facerts.evaluation.lineup import Lineup, columns_of, open_qualities, open_recognizers
 
         faces = None if self.calibrate_scores is None else options.crops_of(faces_of(self.calibrate_scores))
         models = self.model or ()
@@ -79,8 +78,7 @@ def fiqa(
     data: list[str],
     lineup: LineupOptions,
     against: Annotated[str | None, typer.Option(metavar="LABEL")] = None,
-    fmr: list[float] | None = None,
-    listed_pairs: Annotated[bool, typer.Option("--listed-pairs")] = False,
+    fmr: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
     degraded: Annotated[bool, typer.Option("--degraded")] = False,
     out_of: list[str] | None = None,
     exclude_out_of: str | None = None,
@@ -100,26 +98,26 @@ def fiqa(
         data: Faces: a verification benchmark, or images with identities, of which all pairs are compared; images
             without identities are only separated from non-faces. Repeatable.
         against: Quality that the others are compared with; by default the first.
-        fmr: False match rate of a threshold; by default 0.01, 0.001 and 0.0001. Repeatable.
-        listed_pairs: Compare only the pairs that benchmarks list, not all pairs.
+        fmr: False match rate of the thresholds; by default 0.001, or 0.01 if there are too few pairs.
         degraded: Also measure each set with half of its images degraded at random.
         out_of: Images of non-faces. Repeatable.
         exclude_out_of: Pattern of files to leave out of --out-of, such as *_0.jpg.
         keep_on: Faces on which the setting keep chooses thresholds; by default those of each set.
     """
     from facerts.evaluation.evaluation_options import faces_of, open_without
-    from facerts.evaluation.fiqa.face_sets import open_face_sets
-    from facerts.evaluation.fiqa.league import FiqaOptions, run_fiqa
+    from facerts.evaluation.face_sets import open_face_sets
+    from facerts.evaluation.league import FiqaOptions, run_fiqa
+    from facerts.report.page import write_folder_report
 
     # Many models are open at the same time.
     settings = replace(settings, batch_size=settings.batch_size or 16)
     options = evaluation_options(out, settings, keep_crops=False, flip=settings.flip or False)
-    face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)
+    face_sets = open_face_sets(data, options)
     others = [options.crops_of(open_without(path, exclude_out_of)) for path in out_of or ()]
     if len({source.name for source in others}) != len(others):
         raise Error("two sources of non-faces have the same name; results are stored by name")
     fiqa_options = FiqaOptions(
-        fmrs=tuple(fmr) if fmr else None,
+        fmr=fmr,
         against=against,
         degraded=degraded,
         replicates=settings.evaluate.replicates,
@@ -140,11 +138,8 @@ def fiqa(
             others={source.name: source for source in others},
             excluded=exclude_out_of,
         )
-    warn_of_notes(result.fiqa)
     try:
-        from facerts.report.league_report import write_league_report
-
-        write_league_report(out)
+        write_folder_report(out, title="Quality league")
     except MissingExtraError as error:
         warn(f"{error}; {out} has the result without figures and page")
-    print_json(result.to_json()["fiqa"]) if json else show_fiqa(result.fiqa)
+    show(result, "fiqa", "groups", json=json)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from facerts.cli.output import warn
 from facerts.cli.settings import CommandSettings
 from facerts.errors import Error
 from facerts.io.files import locked
@@ -209,16 +208,3 @@ def locked_results(out: Path) -> AbstractContextManager[None]:
     from facerts.evaluation.result_folder import JSON_FILE
 
     return locked(out / JSON_FILE)
-
-
-class _WithNotes(Protocol):
-    """A section that says what is odd about its data."""
-
-    notes: list[str]
-
-
-def warn_of_notes(sections: Mapping[str, _WithNotes]) -> None:
-    """Print notes on problems with the data to standard error."""
-    for name, section in sections.items():
-        for note in section.notes:
-            warn(f"{name}: {note}")

@@ -18,6 +18,8 @@ from facerts.evaluation.result_folder import Arrays
 from facerts.images import encode_jpeg
 from facerts.metrics.identification import search
 
+# A model's own scores of an image; those that need no model stand by themselves.
+OWN_SCORES = ("quality", "norm")
 # Their names in results, in the order of tables.
 BASELINES = ("sharpness", "det_score", "face_size", "neighbors")
 # Those of a training run's classifier; ``facerts.training.classifier_scores``, which needs PyTorch, gives them.

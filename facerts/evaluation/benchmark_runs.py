@@ -33,16 +33,14 @@ from facerts.evaluation.evaluation_options import (
     reference_embedding,
 )
 from facerts.evaluation.pair_verification import (
-    all_pairs_of,
     template_verification_of,
     verification_of,
     wanted_fars,
 )
 from facerts.evaluation.probe_search import identification_of
-from facerts.evaluation.rejection import calibration_of, check_fmr, reject_of
+from facerts.evaluation.rejection import check_fmr, reject_of
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import ResultFolder
-from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.similarity import COSINE, Similarity, compare_images
 from facerts.metrics.all_pairs import AllPairs
 
@@ -137,14 +135,10 @@ def run_identification(
         outputs = measured_outputs(
             embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256
         )
-        section = IdentificationResult(
-            images=len(benchmark.images),
-            notes=[*benchmark.notes, *_looked_at(embedder, benchmark.images)],
-            data_sha256=hashed.sha256,
-            interval="bootstrap over the probes' people",
-            searches=identification_of(outputs, benchmark),
-        )
-        folder.add(Sections(identification={benchmark.name: section}))
+        section = identification_of(outputs, benchmark)
+        section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
+        section.data_sha256 = {benchmark.name: hashed.sha256}
+        folder.add("identification", benchmark.name, section)
         folder.write()
     return folder.content
 
@@ -190,19 +184,18 @@ def _measure_pairs(
             outputs,
             benchmark,
             flip=None if table else options.flip,
-            fars=None if every else options.fars,
+            fars=options.fars,
             similarity=similarity,
+            every=every,
         )
-        section.data_sha256, section.notes = hashed.sha256, notes
-        if every is not None:
-            section.all_pairs, more = all_pairs_of(every, benchmark.name, options.fars)
-            arrays.update(more)
+        section.notes = notes
         if options.keep_crops:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
             arrays.update(shown_images(benchmark.images, _shown_rows(benchmark, outputs, scores)))
-        folder.add(Sections(verification={name: section}), arrays)
+        section.data_sha256 = {benchmark.name: hashed.sha256}
+        folder.add("verification", name, section, arrays)
     if "reject" in kinds:
-        curves = reject_of(
+        section, arrays = reject_of(
             outputs,
             benchmark,
             fmr=options.fmr,
@@ -210,10 +203,8 @@ def _measure_pairs(
             every=every,
             rows=rows,
         )
-        folder.add(Sections(reject={name: curves}))
-        calibration = calibration_of(outputs, benchmark, fmr=options.fmr, similarity=similarity)
-        calibration.data_sha256, calibration.notes = hashed.sha256, notes
-        folder.add(Sections(calibration={name: calibration}))
+        section.data_sha256, section.notes = {benchmark.name: hashed.sha256}, notes
+        folder.add("reject", name, section, arrays)
     folder.write()
 
 
@@ -261,9 +252,9 @@ def _measure_templates(
     outputs = measured_outputs(embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256)
     flip = None if isinstance(embedder, EmbeddingTable) else options.flip
     for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
-        section.data_sha256 = hashed.sha256
+        section.data_sha256 = {benchmark.name: hashed.sha256}
         section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
-        folder.add(Sections(verification={f"{benchmark.name} ({pooling})": section}))
+        folder.add("verification", f"{benchmark.name} ({pooling})", section)
     folder.write()
 
 

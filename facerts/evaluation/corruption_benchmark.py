@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +30,10 @@ from facerts.evaluation.evaluation_options import (
     kept_outputs,
     people_of,
 )
+from facerts.evaluation.measure import Evaluation, Format, Measure, Plot, Series
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import Arrays, ResultFolder
-from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.corruptions_result import (
-    CorruptedScore,
-    CorruptionKind,
-    CorruptionResult,
-    KeptThreshold,
-    Percentiles,
-    RankCorrelation,
-    RankCorrelations,
-)
+from facerts.evaluation.wording import percent, score_in_words
 from facerts.images import changes
 from facerts.images.changes import CHANGES, apply_change
 from facerts.images.transforms import albumentations
@@ -47,15 +41,16 @@ from facerts.io.files import sha256_file
 from facerts.io.progress import track
 from facerts.metrics.intervals import percentile_interval
 from facerts.metrics.reliability import spearman
-from facerts.metrics.verification import auroc
 from facerts.onnx.contract import Description
 
 # Blur reaches radius 5, so that its steps are the radii 1 to 5 of a crop of 112 pixels.
 SEVERITIES = (0.2, 0.4, 0.6, 0.8, 1.0)
-PERCENTILES = (5, 50, 95)
+# The lowest severity that tables show besides 1.
+SHOWN_SEVERITY = 0.5
 IMAGES = 500
 KEEP = 0.95
 REPLICATES = 200
+OVERALL = "Rank correlation ρ with the cosine, and shares of the images"
 
 Crops: TypeAlias = NDArray[np.uint8]
 Values: TypeAlias = NDArray[np.floating]
@@ -108,7 +103,7 @@ def run_corruptions(
                 measured.outputs(label, step)
         section, arrays = _section(measured, kinds, severities)
         section.notes = alignment_notes(source)
-        folder.add(Sections(corruptions={source.name: section}), arrays)
+        folder.add("corruptions", source.name, section, arrays)
         folder.write()
     return folder.content
 
@@ -212,139 +207,282 @@ class _Measured:
         )
 
 
+class _Score(NamedTuple):
+    """A score of the faces: its threshold, and how a value of it compares with those of faces."""
+
+    name: str
+    threshold: float
+    percentile: Callable[[float], float]
+
+
+class _Kind(NamedTuple):
+    """What becomes of the faces at each severity of a kind of change, from none."""
+
+    cosine: Values | None
+    percentile: Values
+    kept: Values
+    not_a_face: Values | None
+
+
+# What a kind's columns show, and their formats.
+COLUMNS: Mapping[str, Format] = {
+    "cosine": ".2f",
+    "percentile": ".0f",
+    "kept": "whole share",
+    "not a face": "whole share",
+}
+
+
 def _section(
     measured: _Measured, kinds: Sequence[str], severities: Sequence[float]
-) -> tuple[CorruptionResult, Arrays]:
+) -> tuple[Evaluation, Arrays]:
     """A result's section ``corruptions[NAME]`` and its arrays."""
-    faces, model = measured.faces, measured.networks[""]
+    faces = measured.faces
     steps = [(kind, severity) for kind in kinds for severity in severities]
     scores = {step: image_scores(measured.outputs("", step)) for step in (CLEAN, *steps)}
-    description = _description(model)
-    thresholds = {name: _threshold(description, name, values) for name, values in scores[CLEAN].items()}
-    to_last = CLEAN if faces.others is None else OTHER
-    by_kind = {}
-    for kind in kinds:
-        of_kind = [CLEAN, *((kind, severity) for severity in severities)]
-        cosines = {
-            to: np.array([measured.cosines(step, to) for step in of_kind]).swapaxes(0, 1)
-            for to in dict.fromkeys((CLEAN, to_last))
-        }
-        non_faces = [measured.outputs("", step).not_a_face for step in of_kind]
-        by_kind[kind] = CorruptionKind(
-            family=CHANGES[kind].family,
-            held_out=CHANGES[kind].held_out,
-            cosine=np.median(cosines[to_last], axis=-1).mean(axis=0).tolist()
-            if measured.recognizers
-            else None,
-            to_unchanged=_by_recognizer(measured, cosines[CLEAN]),
-            to_other=_by_recognizer(measured, cosines[OTHER]) if OTHER in cosines else {},
-            not_a_face=None
-            if non_faces[0] is None
-            else [float(np.mean(taken)) for taken in non_faces if taken is not None],
-            by={
-                name: _score([scores[step][name] for step in of_kind], threshold, description)
-                for name, threshold in thresholds.items()
-            },
-        )
-    correlations, agreement = _rank_correlations(measured, steps, scores, to_last)
-    section = CorruptionResult(
-        images=len(faces),
-        people=faces.others is not None,
-        severity=[0.0, *severities],
-        seed=faces.seed,
-        recognizers={label: measured.networks[at].sha256 for label, at in measured.recognizers.items()},
-        thresholds=thresholds,
-        kinds=by_kind,
-        rank_correlation=correlations,
-        agreement=agreement,
-        data_sha256=faces.sha256,
-    )
+    scales = [_scale(measured, name, values) for name, values in scores[CLEAN].items()]
+    to = CLEAN if faces.others is None else OTHER
+    shown = [severities[bisect_left(severities, SHOWN_SEVERITY)], severities[-1]]
+    by_kind = {scale.name: _by_kind(measured, kinds, severities, scale, scores, to) for scale in scales}
+    first = by_kind[scales[0].name]
+    measures = [*_correlations(measured, steps, scores, to)]
+    for scale in scales:
+        found = by_kind[scale.name].values()
+        means = {"kept": np.mean([kind.kept for kind in found], axis=0)}
+        non_faces = [kind.not_a_face for kind in found if kind.not_a_face is not None]
+        if non_faces and scale is scales[0]:
+            means["not a face"] = np.mean(non_faces, axis=0)
+        measures += [
+            Measure(
+                name=f"{name} at {severity:g}",
+                of={"score": scale.name},
+                table=OVERALL,
+                value=float(values[1 + severities.index(severity)]),
+                format="whole share",
+                threshold=scale.threshold,
+            )
+            for name, values in means.items()
+            for severity in shown
+        ]
+    # From the least to the most that a change costs: percentiles and what is kept should fall likewise.
+    table = f"Kinds of change, by {scales[0].name}"
+    for kind in sorted(kinds, key=lambda name: 0 if (cosine := first[name].cosine) is None else -cosine[-1]):
+        columns = zip(COLUMNS.items(), first[kind], strict=True)
+        measures += [
+            Measure(
+                name=f"{name} at {severity:g}",
+                of={"kind": _title(kind)},
+                table=table,
+                value=float(values[1 + severities.index(severity)]),
+                format=form,
+            )
+            for (name, form), values in columns
+            if values is not None
+            for severity in shown
+        ]
     arrays = {
         f"{step[0]}/{step[1]:g}/{name}" if step[1] else f"{step[0]}/{name}": values
         for step, of_step in scores.items()
         for name, values in of_step.items()
     }
-    return section, arrays
+    if measured.recognizers:
+        for kind in kinds:
+            costs = _costs(measured, [CLEAN, *((kind, severity) for severity in severities)], CLEAN)
+            arrays[f"{kind}/cosine to unchanged"] = costs
+    plots, drawn = _plots(first, [0.0, *severities], scales[0].name)
+    compared = "the unchanged image" if faces.others is None else "another image of the person"
+    section = Evaluation(
+        title="Corruptions: quality of changed faces",
+        images=len(faces),
+        interval="bootstrap over the faces",
+        text=f"{len(faces):,} faces, changed with severities from 0 (unchanged) to 1. Cosine: median, to {compared}, "
+        f"mean over {', '.join(measured.recognizers) or 'no recognizer'}. Percentile: of the median {scales[0].name}. "
+        "Kept: at or above the threshold that keeps 95% of the model's calibration faces, or else of the unchanged "
+        "images. Held out: kinds that no model that ships is trained on. In brackets: 95% intervals over the faces.",
+        findings=[corruption_finding(measures, scales[0].name, len(steps), len(faces))],
+        settings={
+            "seed": faces.seed,
+            "people": faces.others is not None,
+            **{
+                f"SHA-256 of {label}": measured.networks[at].sha256
+                for label, at in measured.recognizers.items()
+            },
+        },
+        data_sha256={faces.source.name: faces.sha256},
+        measures=measures,
+        folded=[table],
+        plots=plots,
+    )
+    return section, {**arrays, **drawn}
 
 
-def _description(model: Network) -> Description | None:
-    """The description of the model that gives the quality, if it has one."""
+def _title(kind: str) -> str:
+    return kind.replace("_", " ") + " (held out)" * CHANGES[kind].held_out
+
+
+def _scale(measured: _Measured, name: str, unchanged: Values) -> _Score:
+    """The model's own threshold and percentiles of its quality; of others, those of the unchanged images."""
+
+    def among_unchanged(value: float) -> float:
+        return float(np.mean(unchanged < value) * 100)
+
+    model = measured.networks[""]
     source = model.quality if isinstance(model, CombinedEmbedder) else model
-    return getattr(source, "description", None)
-
-
-def _threshold(description: Description | None, score: str, unchanged: Values) -> KeptThreshold:
-    """The model's own threshold of its quality; of others, that which keeps as many of the unchanged images."""
-    if score == "quality" and description is not None:
-        for share, threshold in description.thresholds.items():
-            if math.isclose(float(share), KEEP):
-                return KeptThreshold(value=threshold.quality, calibrated=True)
-    return KeptThreshold(value=float(np.percentile(unchanged, 100 * (1 - KEEP))), calibrated=False)
-
-
-def _score(
-    steps: Sequence[Values], threshold: KeptThreshold, description: Description | None
-) -> CorruptedScore:
-    unchanged, *changed = steps
-    flags = np.repeat([True, False], len(unchanged))
-    percentiles = _percentiles(steps)
-    calibration = description.calibration if description and threshold.calibrated else None
+    description: Description | None = getattr(source, "description", None)
+    kept = {} if description is None or name != "quality" else description.thresholds
+    own = next((one.quality for share, one in kept.items() if math.isclose(float(share), KEEP)), None)
+    if own is None:
+        return _Score(name, float(np.percentile(unchanged, 100 * (1 - KEEP))), among_unchanged)
+    calibration = description.calibration if description else None
 
     def percentile(value: float) -> float:
         found = None if calibration is None else calibration.percentile(value)
-        return float(np.mean(unchanged < value) * 100) if found is None else found
+        return among_unchanged(value) if found is None else found
 
-    return CorruptedScore(
-        **dict(percentiles),
-        auroc=[auroc(np.concatenate([unchanged, values]), flags) for values in changed],
-        kept=[float(np.mean(values >= threshold.value)) for values in steps],
-        percentile=[percentile(median) for median in percentiles.p50],
+    return _Score(name, own, percentile)
+
+
+def _by_kind(
+    measured: _Measured,
+    kinds: Sequence[str],
+    severities: Sequence[float],
+    scale: _Score,
+    scores: Mapping[Step, Mapping[str, Values]],
+    to: Step,
+) -> dict[str, _Kind]:
+    found = {}
+    for kind in kinds:
+        steps = [CLEAN, *((kind, severity) for severity in severities)]
+        values = [scores[step][scale.name] for step in steps]
+        non_faces = [measured.outputs("", step).not_a_face for step in steps]
+        found[kind] = _Kind(
+            _costs(measured, steps, to) if measured.recognizers else None,
+            np.array([scale.percentile(float(np.percentile(each, 50))) for each in values]),
+            np.array([np.mean(each >= scale.threshold) for each in values]),
+            None
+            if non_faces[0] is None
+            else np.array([np.mean(each) for each in non_faces if each is not None]),
+        )
+    return found
+
+
+def _costs(measured: _Measured, steps: Sequence[Step], to: Step) -> Values:
+    """Median cosine after each step, the mean over the recognizers."""
+    return np.array([np.median(measured.cosines(step, to), axis=-1).mean() for step in steps])
+
+
+def _plots(by_kind: Mapping[str, _Kind], severity: list[float], score: str) -> tuple[list[Plot], Arrays]:
+    """Every change by its cost and its score, and what becomes of faces by severity of each kind."""
+    arrays: Arrays = {"severity": np.array(severity)}
+    families = dict.fromkeys(CHANGES[kind].family for kind in by_kind)
+    points: dict[tuple[str, bool], list[str]] = {}
+    panels: dict[str, dict[str, list[Series]]] = {family: {} for family in families}
+    for kind, found in by_kind.items():
+        change = CHANGES[kind]
+        lines = {"cosine": found.cosine, f"percentile of {score} / 100": found.percentile / 100}
+        lines |= {"kept": found.kept, "not a face": found.not_a_face}
+        series = []
+        for label, values in lines.items():
+            if values is not None:
+                arrays[f"{kind}/{label}"] = values
+                gray = label == "cosine"
+                alone = not label.startswith("percentile")
+                x = ["severity"]
+                series.append(Series(label=label, x=x, y=f"{kind}/{label}", reference=gray, alone=alone))
+        panels[change.family][_title(kind)] = series
+        if found.cosine is not None:
+            # Without the unchanged images, which are the same for all kinds.
+            arrays |= {f"{kind}/x": found.cosine[1:], f"{kind}/y": found.percentile[1:]}
+            points.setdefault((change.family, change.held_out), []).append(kind)
+    shown = [
+        Plot(
+            name=family,
+            caption=f"{family.capitalize()} changes by severity.",
+            x="severity",
+            y="",
+            panels=of_family,
+            folded=True,
+            x_limits=(0.0, 1.0),
+            y_limits=(0.0, 1.0),
+        )
+        for family, of_family in panels.items()
+    ]
+    if not points:
+        return shown, arrays
+    marks = []
+    for (family, held_out), of_family in points.items():
+        label = f"{family}, held out" if held_out else family
+        key = f"points/{label}"
+        for axis in "xy":
+            arrays[f"{key}/{axis}"] = np.concatenate([arrays.pop(f"{kind}/{axis}") for kind in of_family])
+        marks.append(
+            Series(label=label, x=[f"{key}/x"], y=f"{key}/y", mark="hollow points" if held_out else "points")
+        )
+    changes_by_cost = Plot(
+        name="changes",
+        caption=f"A point for each kind and severity: median cosine against percentile of the median {score}. The "
+        "closer to one rising line, the better the score says what a change costs.",
+        x="median cosine",
+        y="percentile",
+        panels={"": marks},
+        together=False,
+    )
+    return [changes_by_cost, *shown], arrays
+
+
+def corruption_finding(measures: Sequence[Measure], score: str, changes: int, faces: int) -> str:
+    own = {one.name: one for one in measures if one.table == OVERALL and one.of == {"score": score}}
+    found = own.get("ρ, all")
+    if found is None or found.value is None or found.ci95 is None:
+        kept = next(one for name, one in reversed(own.items()) if name.startswith("kept"))
+        faces_kept = percent(kept.value, 0)
+        return f"At full severity, its threshold of {score_in_words(score)} keeps {faces_kept} of the faces."
+    low, high = found.ci95
+    held_out = own.get("ρ, held out")
+    more = f", {held_out.value:.2f} over kinds held out" if held_out else ""
+    return (
+        f"Over {changes} changes of {faces:,} faces, its {score_in_words(score)} follows the cosine with rank "
+        f"correlation {found.value:.2f} [{low:.2f}, {high:.2f}]{more}."
     )
 
 
-def _rank_correlations(
+def _correlations(
     measured: _Measured, steps: Sequence[Step], scores: Mapping[Step, Mapping[str, Values]], to: Step
-) -> tuple[dict[str, RankCorrelations], dict[str, RankCorrelations]]:
-    """How each score follows what a change costs recognizers, and how these follow each other."""
+) -> Iterator[Measure]:
+    """How each score follows what a change costs recognizers, and how each of these follows the mean of the others."""
     names, labels = list(scores[CLEAN]), list(measured.recognizers)
     if not labels or len(steps) < 2:
-        return {}, {}
+        return
     values = np.array([[scores[step][name] for step in steps] for name in names], dtype=np.float64)
     cosines = np.array([measured.cosines(step, to) for step in steps]).swapaxes(0, 1)
     held_out = np.array([CHANGES[kind].held_out for kind, _ in steps])
-    groups = {"all": np.full(len(steps), True), "trained": ~held_out, "held_out": held_out}
-    groups = {group: inside for group, inside in groups.items() if inside.sum() > 1}
+    groups = {"all": np.full(len(steps), True), "trained": ~held_out, "held out": held_out}
     random = np.random.default_rng(measured.faces.seed)
     every = np.concatenate([values, cosines])
     draws = [np.arange(len(measured.faces))]
     draws += [random.integers(0, len(measured.faces), len(measured.faces)) for _ in range(REPLICATES)]
     # (1 + replicates, scores and recognizers, steps)
     medians = np.array([np.median(every[..., drawn], axis=-1) for drawn in draws])
-    of_scores, of_recognizers = medians[:, : len(names)], medians[:, len(names) :]
-
-    def correlations(first: Values, second: Values) -> RankCorrelations:
-        found = {}
+    of_recognizers = medians[:, len(names) :]
+    compared = {name: (medians[:, at], of_recognizers.mean(axis=1)) for at, name in enumerate(names)}
+    if len(labels) > 1:
+        for at, label in enumerate(labels):
+            others = np.delete(of_recognizers, at, axis=1).mean(axis=1)
+            compared[f"cosine of {label}"] = of_recognizers[:, at], others
+    for score, (first, second) in compared.items():
         for group, inside in groups.items():
+            if inside.sum() < 2:
+                continue
             value, *replicates = (
                 spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True)
             )
-            found[group] = RankCorrelation(value=value, ci95=percentile_interval(np.array(replicates)))
-        return RankCorrelations(**found)
-
-    mean = of_recognizers.mean(axis=1)
-    agreement = {
-        label: correlations(of_recognizers[:, at], np.delete(of_recognizers, at, axis=1).mean(axis=1))
-        for at, label in enumerate(labels)
-        if len(labels) > 1
-    }
-    return {name: correlations(of_scores[:, at], mean) for at, name in enumerate(names)}, agreement
-
-
-def _by_recognizer(measured: _Measured, cosines: Values) -> dict[str, Percentiles]:
-    """Percentiles of ``(R, S, N)`` cosines by recognizer."""
-    return {label: _percentiles(steps) for label, steps in zip(measured.recognizers, cosines, strict=True)}
-
-
-def _percentiles(steps: Sequence[Values] | Values) -> Percentiles:
-    p5, p50, p95 = ([float(np.percentile(values, at)) for values in steps] for at in PERCENTILES)
-    return Percentiles(p5=p5, p50=p50, p95=p95)
+            yield Measure(
+                name=f"ρ, {group}",
+                of={"score": score},
+                table=OVERALL,
+                value=value,
+                ci95=percentile_interval(np.array(replicates)),
+                n=int(inside.sum()),
+                better="higher",
+                format=".2f",
+            )

@@ -5,10 +5,8 @@ A group is the value of an attribute, the cell of a table. Numbers are put into 
 
 from __future__ import annotations
 
-import csv
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -19,13 +17,12 @@ from numpy.typing import NDArray
 
 from facerts.embedding.embedding_table import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
+from facerts.evaluation.score_table import read_csv
 from facerts.io.console import printable
-from facerts.io.files import regular
 
 MAX_GROUPS = 50
 # More different numbers than this are values to put into ranges, not names of groups.
 MAX_NUMBERS = 20
-MAX_BYTES = 1 << 28
 MAX_ATTRIBUTES = 50
 MAX_NAME = 100
 
@@ -46,7 +43,6 @@ class Groups:
     attributes: tuple[str, ...]
     names: Sequence[Parts]
     rows: Sequence[tuple[str, ...]]
-    lines: Sequence[int]
     edges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
@@ -72,8 +68,8 @@ class Groups:
             differing = next((row for row in rows if self.rows[row] != self.rows[rows[0]]), None)
             if differing is not None:
                 raise DataError(
-                    f"{self.path}: lines {self.lines[rows[0]]} and {self.lines[differing]} say different things about "
-                    f"{printable(key)}; keep one of them"
+                    f"{self.path}: rows {rows[0] + 1} and {differing + 1} say different things about {printable(key)}; "
+                    "keep one of them"
                 )
             chosen.append(self.rows[rows[0]] if rows else ("",) * len(self.attributes))
         if keys and not any(of_images):
@@ -108,7 +104,8 @@ class Groups:
                 )
             known = {value: number for value, number in numbers.items() if number is not None}
             ranges = _ranges(edges, whole=all(number.is_integer() for number in known.values()))
-            place = {value: ranges[bisect_right(edges, number)] for value, number in known.items()}
+            places = np.digitize(list(known.values()), edges)
+            place = {value: ranges[at] for value, at in zip(known, places.tolist(), strict=True)}
             stripped = [place[value] if value else "" for value in stripped]
         names = set(stripped) - {""}
         if edges is None and len(names) > MAX_NUMBERS and all(_number(value) is not None for value in names):
@@ -156,45 +153,20 @@ def in_order(names: Sequence[str]) -> list[str]:
 
 
 def _read_table(path: Path) -> Groups:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
-        with open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            _check_header(path, header)
-            names, rows, lines = [], [], []
-            for cells in reader:
-                if not any(cells):
-                    continue
-                if len(cells) != len(header):
-                    raise DataError(
-                        f"{path}: line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
-                    )
-                names.append(name_parts(cells[0].strip()))
-                rows.append(tuple(cells[1:]))
-                lines.append(reader.line_num)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); --groups takes a CSV file") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a CSV table in UTF-8 ({error})") from error
-    if not rows:
-        raise DataError(f"{path}: no rows below the header")
-    return Groups(path, tuple(header[1:]), names, rows, lines)
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    attributes = header[1:]
+    header, rows = read_csv(path)
+    attributes = [name.strip() for name in header[1:]]
     if header[:1] != ["image"] or not attributes or not all(attributes):
         raise DataError(f"{path}: the header must be image,ATTRIBUTE[,ATTRIBUTE…]")
-    if len(set(attributes)) < len(attributes):
-        raise DataError(f"{path}: two columns have the same name")
     if len(attributes) > MAX_ATTRIBUTES or any(
         len(name) > MAX_NAME or not name.isprintable() for name in attributes
     ):
         raise DataError(
             f"{path}: at most {MAX_ATTRIBUTES} attributes, with printable names of at most {MAX_NAME} characters"
         )
+    if not rows:
+        raise DataError(f"{path}: no rows below the header")
+    names = [name_parts(row[0].strip()) for row in rows]
+    return Groups(path, tuple(attributes), names, [tuple(row[1:]) for row in rows])
 
 
 def _edges(text: str) -> tuple[str, tuple[float, ...]]:

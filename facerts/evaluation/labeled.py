@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import Arrays, load_result
-from facerts.evaluation.results import Result
-from facerts.evaluation.results.reject_result import ReliabilitySection
-from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.io.console import printable
 from facerts.io.redact import redacted_path
-from facerts.metrics.intervals import Interval
-
-
-class Measured(NamedTuple):
-    """A number, with its 95% interval where there is one."""
-
-    value: float
-    ci95: Interval | None
 
 
 @dataclass(frozen=True)
@@ -41,20 +30,6 @@ class SavedResult:
     def place(self) -> str:
         """The folder as others may see it."""
         return redacted_path(self.folder)
-
-    def section(self, kind: str, name: str | None = None) -> Any:
-        """The section of a kind: of this name, or the only one."""
-        measured = getattr(self.content, kind)
-        which = ""
-        if measured and name is not None:
-            if name in measured:
-                return measured[name]
-            which = f" of {name!r}, only of {', '.join(measured)}"
-        elif measured:
-            return measured
-        raise DataError(
-            f"{self.folder}: no section {kind!r}{which}; `facerts evaluate {kind} … --out {self.folder}` adds it"
-        )
 
     def array(self, key: str) -> NDArray[Any]:
         """An array by its whole key."""
@@ -84,23 +59,6 @@ def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
             SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label))
         )
     return results
-
-
-def mean_of(each: Sequence[Measured]) -> Measured:
-    """Mean of numbers of several benchmarks.
-
-    Its interval is made from theirs by squaring and adding the distances to each end (Zou and Donner, Statistics in
-    Medicine 2008), which takes the benchmarks as independent; those that share people are not quite.
-    """
-    value = math.fsum(one.value for one in each) / len(each)
-    distances = [(one.value - one.ci95[0], one.ci95[1] - one.value) for one in each if one.ci95 is not None]
-    down, up = (math.hypot(*side) / len(each) for side in zip(*distances, strict=True))
-    return Measured(value, (value - down, value + up))
-
-
-def by_cosine(section: VerificationResult | ReliabilitySection) -> bool:
-    """Whether a benchmark's pairs were compared by the cosine, as every method's can be."""
-    return section.similarity == "cosine"
 
 
 def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) -> NDArray[Any]:

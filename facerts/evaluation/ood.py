@@ -23,40 +23,93 @@ from facerts.evaluation.evaluation_options import (
     open_without,
     reference_embedding,
 )
+from facerts.evaluation.measure import Evaluation, Measure, PairedTest, Plot, Series
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import Arrays, ResultFolder
-from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.ood_result import ExcludedFiles, OodNumbers, OodResult, OodScore
+from facerts.evaluation.wording import against, counts, joined, measured, score_in_words
 from facerts.metrics.pair_intervals import verification_intervals
 from facerts.metrics.separation import separation, tnr_interval
+
+# Results hold one such section of a model.
+NAME = "non-faces"
+BY_SOURCE = "All faces against each source of non-faces"
 
 
 def ood_of(
     faces: Mapping[str, FaceOutputs], others: Mapping[str, FaceOutputs], names: Mapping[str, list[str]]
-) -> tuple[OodResult, Arrays]:
+) -> tuple[Evaluation, Arrays]:
     """Measure outputs for faces against those for others: a result's section ``ood``, and its arrays by source."""
     if not faces or not others:
         raise Error("give sources of faces (--in) and of non-faces (--out-of)")
     sources = {**faces, **others}
-    by = {}
     named = {source: image_scores(outputs) for source, outputs in sources.items()}
-    for name in next(iter(named.values())):
-        if all(name in scores for scores in named.values()):
-            by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
-    if not by:
+    scores = [
+        name for name in next(iter(named.values())) if all(name in of_source for of_source in named.values())
+    ]
+    if not scores:
         raise Error(
             "this model outputs neither a quality nor a norm, so it has no score to separate faces from non-faces"
         )
+    # All together first, then each source of faces, then each of non-faces.
+    sides = [(list(faces), list(others))]
+    sides += [([name], list(others)) for name in faces if len(faces) > 1]
+    sides += [(list(faces), [name]) for name in others if len(others) > 1]
+    measures = []
+    for score in scores:
+        for inside, outside in sides:
+            of = {"score": score, "faces": joined(inside), "non-faces": joined(outside)}
+            one, other = (
+                np.concatenate([named[name][score] for name in of_side]) for of_side in (inside, outside)
+            )
+            keys = [[f"{name}/{score}" for name in of_side] for of_side in (inside, outside)]
+            table = "" if len(outside) == len(others) else BY_SOURCE
+            for measure in separation_measures(one, other):
+                if measure.test is not None:
+                    measure.test.faces, measure.test.others = keys
+                measures.append(measure.model_copy(update={"of": of, "table": table}))
+    for measure in measures[:3:2]:
+        measure.headline = True
     arrays: Arrays = {}
     for source, outputs in sources.items():
         kept = image_arrays(outputs, names[source])
         arrays.update({f"{source}/{key}": value for key, value in kept.items() if key != "embeddings"})
-    section = OodResult(
-        faces={name: len(outputs) for name, outputs in faces.items()},
-        others={name: len(outputs) for name, outputs in others.items()},
-        by=by,
-        interval="bootstrap over images",
+    interval = "bootstrap over images"
+    sizes = [{name: len(outputs) for name, outputs in side.items()} for side in (faces, others)]
+    section = Evaluation(
+        title="Faces against non-faces",
+        images=sum(map(sum, (side.values() for side in sizes))),
+        interval=interval,
+        text=f"Faces: {counts(sizes[0])}. Non-faces: {counts(sizes[1])}. TNR at TPR 95%: the share of the non-faces "
+        f"below the threshold that keeps 95% of the faces. In brackets: 95% intervals, {interval}.",
+        findings=[ood_finding(measures[2], scores[0], sizes[0], sizes[1])],
+        measures=measures,
+        folded=[BY_SOURCE],
+        plots=[_plot(score, list(faces), list(others)) for score in scores],
     )
     return section, arrays
+
+
+def _plot(score: str, faces: Sequence[str], others: Sequence[str]) -> Plot:
+    """The densities of a score (the RTS paper's Fig. 5)."""
+    non_faces = Series(label=", ".join(others), x=[f"{name}/{score}" for name in others], reference=True)
+    return Plot(
+        name=score,
+        caption=f"Distribution of {score}: faces as lines, non-faces filled. The less they overlap, the better.",
+        x=score,
+        y="density",
+        panels={"": [non_faces, *(Series(label=name, x=[f"{name}/{score}"]) for name in faces)]},
+        together=False,
+    )
+
+
+def ood_finding(tnr: Measure, score: str, faces: Mapping[str, int], others: Mapping[str, int]) -> str:
+    images = f"{sum(others.values()):,} non-faces"
+    # Without an error there is nothing to resample: the interval would claim more than so many images show.
+    rejected = f"all {images}" if tnr.value == 1 else f"{measured(tnr.value, tnr.ci95)} of {images}"
+    return (
+        f"By {score_in_words(score)} it rejects {rejected} ({', '.join(others)}) while it keeps 95% of the faces "
+        f"({', '.join(faces)}){against(tnr.ci95 or (0.0, 0.0), 0.05)}."
+    )
 
 
 def run_ood(
@@ -102,44 +155,37 @@ def run_ood(
     section.notes = [
         f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
     ]
-    section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
+    patterns = {"faces": exclude_faces, "non-faces": exclude_others}
+    section.excluded = {what: pattern for what, pattern in patterns.items() if pattern is not None}
     section.data_sha256 = hashes
     if options.keep_crops:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
             shown = shown_images(source, rows)
             arrays.update({f"{name}/{key}": value for key, value in shown.items()})
-    folder.add(Sections(ood=section), arrays)
+    folder.add("ood", NAME, section, arrays)
     folder.write()
     return folder.content
 
 
-def _by(
-    scored: dict[str, NDArray[np.float32]],
-    faces: Mapping[str, FaceOutputs],
-    others: Mapping[str, FaceOutputs],
-) -> OodScore:
-    inside, outside = (np.concatenate([scored[name] for name in names]) for names in (faces, others))
-    pooled = separation_numbers(inside, outside)
-    return OodScore(
-        **dict(pooled),
-        per_source={name: separation_numbers(scored[name], outside) for name in faces},
-        per_out_source={name: separation_numbers(inside, scored[name]) for name in others},
-    )
-
-
-def separation_numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> OodNumbers:
+def separation_measures(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> list[Measure]:
     """All measures of separation of faces' scores ``(N,)`` from non-faces' ``(M,)``, with their intervals."""
-    measured = separation(inside, outside)
+    found = separation(inside, outside)
     flags = np.repeat([True, False], [len(inside), len(outside)])
-    return OodNumbers(
-        auroc=measured.auroc,
-        aupr=measured.aupr,
-        fpr95=measured.fpr95,
-        tnr_at_tpr={"0.90": measured.tnr_at_tpr[0.9], "0.95": measured.tnr_at_tpr[0.95]},
-        ci95={
-            "auroc": verification_intervals(np.concatenate([inside, outside]), flags, []).auroc,
-            "0.90": tnr_interval(inside, outside, 0.9),
-            "0.95": tnr_interval(inside, outside, 0.95),
-        },
-    )
+    area = verification_intervals(np.concatenate([inside, outside]), flags, []).auroc
+    measures = [
+        Measure(name="AUROC", value=found.auroc, ci95=area, test=PairedTest(statistic="auroc")),
+        *(
+            Measure(
+                name=f"TNR at TPR {tpr:.0%}",
+                value=found.tnr_at_tpr[tpr],
+                ci95=tnr_interval(inside, outside, tpr),
+                test=PairedTest(statistic="tnr_at_tpr", at=tpr),
+            )
+            for tpr in (0.9, 0.95)
+        ),
+        Measure(name="AUPR", value=found.aupr),
+    ]
+    for measure in measures:
+        measure.better, measure.n = "higher", len(flags)
+    return measures

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,10 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import DataError, Error
 from facerts.evaluation.baselines import image_arrays
+from facerts.evaluation.measure import Evaluation, Measure, PairedTest, Plot, Series
 from facerts.evaluation.result_folder import Arrays
-from facerts.evaluation.results.verification_result import (
-    AccuracyResult,
-    AllPairsResult,
-    TarAtFar,
-    VerificationIntervals,
-    VerificationResult,
-)
 from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.evaluation.wording import against, complement, measured, one_in, rate
 from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
 from facerts.metrics.intervals import Interval
 from facerts.metrics.pair_intervals import PairIntervals, share_interval, verification_intervals
@@ -33,6 +27,15 @@ FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # Points of a curve that are kept for drawing.
 POINTS = 2000
 DRAWN_BINS = 128
+FNMR = "FNMR at FMR "
+PAIRS, LISTED = "pairs", "listed pairs"
+# A threshold that fewer impostor pairs decide is named as such.
+FEW = 10
+MIRRORS = {
+    True: "Embeddings of crop and mirror image are added.",
+    False: "Embeddings are of crops without their mirror images.",
+    None: "The embeddings were computed elsewhere.",
+}
 POOLINGS = ("mean", "quality", "inverse_variance", "norm")
 
 
@@ -42,7 +45,7 @@ def evaluate_verification(
     *,
     flip: bool = True,
     progress: bool = True,
-) -> tuple[VerificationResult, Arrays]:
+) -> tuple[Evaluation, Arrays]:
     """Embed a benchmark's images and measure: the section ``verification[NAME]`` of a result, and its arrays."""
     outputs = embed_source(embedder, benchmark.images, flip=flip, progress=progress)
     return verification_of(outputs, benchmark, flip=flip)
@@ -55,12 +58,14 @@ def verification_of(
     flip: bool | None,
     fars: Sequence[float] | None = None,
     similarity: Similarity = COSINE,
-) -> tuple[VerificationResult, Arrays]:
+    every: AllPairs | None = None,
+) -> tuple[Evaluation, Arrays]:
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
     Args:
         flip: whether mirrors were added; None where that is not known.
         fars: rates at which TAR is measured; by default those of ``FARS`` for which there are enough impostor pairs.
+        every: all pairs of the images, to be measured too; ``fars`` are then those of all pairs.
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
@@ -69,63 +74,111 @@ def verification_of(
     _, fold = np.unique(benchmark.folds, return_inverse=True)
     right = (scores >= accuracy.thresholds[fold]) == same
     curve = roc(scores, same)
-    rates = wanted_fars(fars, curve.impostors, benchmark.name)
+    rates = wanted_fars(None if every else fars, curve.impostors, benchmark.name)
     intervals = verification_intervals(scores, same, rates, subjects=subjects)
+    decided = Measure(
+        name="accuracy",
+        of={PAIRS: LISTED},
+        value=accuracy.value,
+        ci95=share_interval(right, same, subjects=subjects),
+        n=len(same),
+        better="higher",
+        headline=True,
+        test=PairedTest(statistic="accuracy"),
+    )
+    people = None if labels is None else len(np.unique(labels))
     section = _section(
-        benchmark,
-        curve,
-        intervals,
-        subjects=None if labels is None else len(np.unique(labels)),
-        flip=flip,
-        similarity=similarity.name,
-        accuracy=AccuracyResult(
-            value=accuracy.value,
-            fold_std=accuracy.fold_std,
-            ci95=share_interval(right, same, subjects=subjects),
-        ),
-        ci95=VerificationIntervals(auroc=intervals.auroc, eer=intervals.eer),
+        benchmark, [decided, *_measures(curve, intervals)], intervals, flip, similarity.name, people
     )
     arrays: Arrays = {
         "scores": scores.astype(np.float32),
         "same": same,
         "pairs": benchmark.pairs.astype(np.int32),
         "folds": benchmark.folds.astype(np.int8),
-        **curve_arrays(curve),
+        **_det_arrays(curve),
         **image_arrays(outputs, [benchmark.images.key(i) for i in range(len(benchmark.images))]),
     }
     if labels is not None and subjects is not None:
         arrays["subjects"] = labels.astype(np.int32)
+    if every is not None:
+        for one in section.measures:
+            one.headline = one.name == "accuracy"
+        more, of_all = _all_pairs(every, benchmark.name, fars)
+        section.measures += more
+        arrays.update(of_all)
+    section.findings = list(verification_findings(section))
+    section.plots = list(_plots(arrays, similarity))
     return section, arrays
 
 
-def all_pairs_of(
-    pairs: AllPairs, name: str, fars: Sequence[float] | None = None
-) -> tuple[AllPairsResult, Arrays]:
-    """Measure every pair of a benchmark's images: ``verification[NAME].all_pairs`` of a result, and its arrays."""
+def _all_pairs(pairs: AllPairs, name: str, fars: Sequence[float] | None) -> tuple[list[Measure], Arrays]:
+    """Every pair of a benchmark's images."""
     curve = pairs.roc()
-    area, error = pairs.auroc()
+    area, _ = pairs.auroc()
     rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)
     intervals = far_intervals(pairs, rates)
-    section = AllPairsResult(
-        images=len(pairs.people),
-        subjects=int(pairs.people.max()) + 1,
-        genuine=len(pairs.genuine),
-        impostors=pairs.impostors,
-        auroc=area,
-        auroc_error=error,
-        eer=curve.eer(),
-        tar_at_far={rate_name(far): point(pairs.tar_at_far(far), intervals.get(far)) for far in rates},
-        interval="bootstrap over subjects",
-    )
+    points = {far: (pairs.tar_at_far(far), intervals.get(far)) for far in rates}
+    measures = [
+        Measure(name="AUROC", value=area, better="higher"),
+        Measure(name="EER", value=curve.eer(), better="lower"),
+        *_fnmrs(points, len(pairs.genuine)),
+        *_counts(len(pairs.genuine), pairs.impostors),
+    ]
     thin = EDGES[:-1].reshape(DRAWN_BINS, -1)[:, 0]
     genuine, _ = np.histogram(pairs.genuine, np.append(thin, EDGES[-1]))
     arrays: Arrays = {
-        **{f"all_{key}": value for key, value in curve_arrays(curve).items()},
+        **{f"all_{key}": value for key, value in _det_arrays(curve).items()},
         "all_edges": np.append(thin, EDGES[-1]).astype(np.float32),
         "all_genuine": genuine,
         "all_impostors": pairs.counts.reshape(DRAWN_BINS, -1).sum(axis=1),
     }
-    return section, arrays
+    return [one.model_copy(update={"of": {PAIRS: "all pairs"}}) for one in measures], arrays
+
+
+def _measures(curve: ROC, intervals: PairIntervals) -> list[Measure]:
+    """What listed pairs tell, whether of images or of templates."""
+    points = {far: (curve.tar_at_far(far), ci95) for far, ci95 in intervals.tar_at_far.items()}
+    measures = [
+        Measure(
+            name="AUROC",
+            value=curve.auroc(),
+            ci95=intervals.auroc,
+            better="higher",
+            test=PairedTest(statistic="auroc"),
+        ),
+        Measure(name="EER", value=curve.eer(), ci95=intervals.eer, better="lower"),
+        *_fnmrs(points, curve.genuine, tested=True),
+        *_counts(curve.genuine, curve.impostors),
+    ]
+    return [one.model_copy(update={"of": {PAIRS: LISTED}}) for one in measures]
+
+
+def _fnmrs(
+    points: Mapping[float, tuple[OperatingPoint, Interval | None]], genuine: int, *, tested: bool = False
+) -> list[Measure]:
+    """FNMR at each FMR, the highest first; the one that people look at first is that at 0.001 or nearest to it."""
+    first = min(points, key=lambda far: abs(far - 1e-3), default=None)
+    return [
+        Measure(
+            name=f"FNMR at FMR {rate(far)}",
+            value=1 - point.tar,
+            ci95=complement(ci95),
+            n=genuine,
+            better="lower",
+            threshold=point.threshold if np.isfinite(point.threshold) else None,
+            passing=round(point.achieved_far * point.impostors),
+            headline=far == first,
+            test=PairedTest(statistic="tar_at_far", at=far) if tested else None,
+        )
+        for far, (point, ci95) in sorted(points.items(), reverse=True)
+    ]
+
+
+def _counts(genuine: int, impostors: int) -> list[Measure]:
+    return [
+        Measure(name=f"{name} pairs", value=float(number), format="count")
+        for name, number in (("genuine", genuine), ("impostor", impostors))
+    ]
 
 
 def wanted_fars(
@@ -145,26 +198,42 @@ def wanted_fars(
     return list(fars)
 
 
-def point(measured: OperatingPoint, ci95: Interval | None) -> TarAtFar:
-    """An operating point as results have it."""
-    return TarAtFar(
-        value=measured.tar,
-        achieved_far=measured.achieved_far,
-        threshold=measured.threshold if np.isfinite(measured.threshold) else None,
-        impostors_accepted=round(measured.achieved_far * measured.impostors),
-        ci95=ci95,
-    )
-
-
-def curve_arrays(curve: ROC) -> Arrays:
-    """A curve as results keep it."""
+def _det_arrays(curve: ROC) -> Arrays:
+    """FMR and FNMR of a curve, as results keep it."""
     thin = curve.thinned(POINTS)
-    return {"roc_far": thin.far.astype(np.float32), "roc_tar": thin.tar.astype(np.float32)}
+    return {"fmr": thin.far.astype(np.float32), "fnmr": (1 - thin.tar).astype(np.float32)}
 
 
-def rate_name(rate: float) -> str:
-    """A rate as a key of a result: "0.001", "1e-06"."""
-    return f"{rate:g}"
+def _plots(arrays: Arrays, similarity: Similarity) -> Iterator[Plot]:
+    """The DET curve and the densities of the similarities, also of all pairs where they were measured."""
+    curves = [Series(label="", x=["fmr"], y="fnmr", mark="steps")]
+    densities = [
+        Series(label="impostor pairs", x=["scores"], where="~same", reference=True),
+        Series(label="genuine pairs", x=["scores"], where="same"),
+    ]
+    if "all_fmr" in arrays:
+        curves.append(Series(label="all pairs", x=["all_fmr"], y="all_fnmr", mark="steps", dashed=True))
+        densities += [
+            Series(label=f"all {name} pairs", x=["all_edges"], y=f"all_{key}", mark="counts", dashed=True)
+            for name, key in (("impostor", "impostors"), ("genuine", "genuine"))
+        ]
+    yield Plot(
+        name="det",
+        caption="DET curve: FNMR at every FMR, both axes logarithmic. Down and to the left is better.",
+        x="FMR",
+        y="FNMR",
+        panels={"": curves},
+        percent="xy",
+        log=True,
+    )
+    yield Plot(
+        name="similarities",
+        caption="Similarity of genuine and impostor pairs. The less they overlap, the better.",
+        x=similarity.words,
+        y="density",
+        panels={"": densities},
+        together=False,
+    )
 
 
 def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDArray[np.float32]]:
@@ -209,7 +278,7 @@ def template_verification_of(
     *,
     flip: bool | None = None,
     replicates: int | None = None,
-) -> dict[str, VerificationResult]:
+) -> dict[str, Evaluation]:
     """Measure the benchmark's pairs of templates: a section for each pooling.
 
     Rates that the impostor pairs cannot show are left out; ``flip`` is None where it is not known whether mirrors
@@ -226,30 +295,67 @@ def template_verification_of(
     for name, templates in pooled(outputs, benchmark).items():
         scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
         curve = roc(scores, same)
-        targets = reachable(fars, curve.impostors)
-        intervals = verification_intervals(scores, same, targets, replicates=replicates)
-        settings = {"flip": flip, "similarity": COSINE.name, "accuracy": None}
-        sections[name] = _section(
-            benchmark, curve, intervals, templates=len(templates), subjects=None, **settings
+        intervals = verification_intervals(
+            scores, same, reachable(fars, curve.impostors), replicates=replicates
         )
+        measures = _measures(curve, intervals)
+        for measure in measures:
+            measure.test = None
+        section = _section(benchmark, measures, intervals, flip, COSINE.name, None)
+        section.settings["templates"] = len(templates)
+        section.findings = list(verification_findings(section))
+        sections[name] = section
     return sections
 
 
 def _section(
-    benchmark: PairBenchmark | TemplateBenchmark, curve: ROC, intervals: PairIntervals, **fields: Any
-) -> VerificationResult:
-    """What listed pairs tell, whether of images or of templates, with further ``fields``."""
-    return VerificationResult(
-        pairs=len(benchmark.pairs),
-        genuine=curve.genuine,
-        impostors=curve.impostors,
-        images=len(benchmark.images),
-        auroc=curve.auroc(),
-        eer=curve.eer(),
-        tar_at_far={
-            rate_name(far): point(curve.tar_at_far(far), ci95) for far, ci95 in intervals.tar_at_far.items()
-        },
-        interval=f"bootstrap over {intervals.unit}",
+    benchmark: PairBenchmark | TemplateBenchmark,
+    measures: list[Measure],
+    intervals: PairIntervals,
+    flip: bool | None,
+    similarity: str,
+    people: int | None,
+) -> Evaluation:
+    """What listed pairs tell, whether of images or of templates."""
+    passing = [
+        f"{one.passing:,} at {one.name.removeprefix(FNMR)}" for one in measures if one.name.startswith(FNMR)
+    ]
+    images = len(benchmark.images)
+    interval = f"bootstrap over {intervals.unit}"
+    return Evaluation(
+        title="Verification: the same person or not",
+        images=images,
+        interval=interval,
+        text=f"{images:,} images{f' of {people:,} people' if people else ''}. Accuracy: each fold at the threshold "
+        "that is best on the others. FNMR is shown at each FMR that lets at least one impostor pair pass; with few of "
+        f"them ({', '.join(passing)}), the interval shows how uncertain it is. In brackets: 95% intervals, {interval}. "
+        f"{MIRRORS[flip]}",
         notes=list(benchmark.notes),
-        **fields,
+        settings={"flip": flip, "similarity": similarity},
+        measures=measures,
     )
+
+
+def verification_findings(section: Evaluation) -> Iterator[str]:
+    """How many pairs are decided correctly, and what is missed at a low rate of false matches."""
+    decided = section.find("accuracy")
+    pairs = [section.measure(f"{name} pairs").value or 0 for name in ("genuine", "impostor")]
+    if decided is not None and decided.ci95 is not None:
+        yield (
+            f"It decides {measured(decided.value, decided.ci95)} of {decided.n:,} pairs correctly"
+            f"{against(decided.ci95, max(pairs) / sum(pairs))}."
+        )
+    else:
+        area = section.measure("AUROC")
+        yield (
+            f"It separates genuine from impostor pairs with AUROC {measured(area.value, area.ci95)}"
+            f"{against(area.ci95 or (0.0, 0.0), 0.5)}."
+        )
+    for one in section.measures:
+        if one.headline and one.name.startswith(FNMR) and one.passing is not None:
+            few = f" (only {one.passing} of them decide the threshold)" * (one.passing < FEW)
+            fmr = float(one.name.removeprefix(FNMR).rstrip("%")) / 100
+            yield (
+                f"At {one_in(fmr)} different-person pairs{few}, it misses {measured(one.value, one.ci95)} of the "
+                "same-person pairs."
+            )

@@ -11,11 +11,14 @@ from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
+from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.pair_verification import pooled
-from facerts.evaluation.results.identification_result import FnirAtFpir, GallerySearch, RankRate
+from facerts.evaluation.wording import against, measured, rate
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
 from facerts.metrics.intervals import resampled_rate_interval, subject_counts
 from facerts.metrics.verification import reachable
+
+FNIR = "FNIR at FPIR "
 
 
 def identification_of(
@@ -26,8 +29,8 @@ def identification_of(
     fpirs: Sequence[float] = (0.01, 0.1),
     backend: Backend = "numpy",
     replicates: int = 500,
-) -> list[GallerySearch]:
-    """Search for the benchmark's probes in each of its galleries, with each pooling; a result for each of both.
+) -> Evaluation:
+    """Search for the benchmark's probes in each of its galleries, with each pooling.
 
     A probe is mated where its person is in the gallery. Ranks are of people among people. Intervals come from a
     bootstrap that draws the people of the probes, each with all of its probes; the threshold at an FPIR is found
@@ -42,8 +45,8 @@ def identification_of(
         raise DataError(
             f"{benchmark.name}: identification needs galleries and probes, and it has no {missing}"
         )
-    entries = []
-    for name, templates in pooled(outputs, benchmark).items():
+    measures: list[Measure] = []
+    for pooling, templates in pooled(outputs, benchmark).items():
         for gallery in benchmark.galleries:
             mated = np.isin(benchmark.probes.subjects, gallery.subjects)
             if not mated.any():
@@ -52,22 +55,42 @@ def identification_of(
             # Everybody is among as many people as there are.
             telling = [rank for rank in ranks if rank < people] or [min(ranks)]
             searched = _search(templates, gallery, benchmark.probes, max(telling), backend)
-            by_rank, by_fpir = _rates(*searched, mated, benchmark.probes.subjects, telling, fpirs, replicates)
-            entries.append(
-                GallerySearch(
-                    pooling=name,
-                    gallery=gallery.name,
-                    gallery_templates=len(gallery.templates),
-                    gallery_people=people,
-                    probes=len(mated),
-                    mated=int(mated.sum()),
-                    non_mated=int((~mated).sum()),
-                    backend=backend,
-                    rank=by_rank,
-                    fnir_at_fpir=by_fpir,
-                )
+            rates = _rates(*searched, mated, benchmark.probes.subjects, telling, fpirs, replicates)
+            sizes = {"people": people, "mated": mated.sum(), "non-mated": (~mated).sum()}
+            counts = [Measure(name=name, value=float(size), format="count") for name, size in sizes.items()]
+            of = {"gallery": gallery.name, "pooling": pooling.replace("_", " ")}
+            measures += [one.model_copy(update={"of": of}) for one in (*rates, *counts)]
+    measures[0].headline = True
+    interval = "bootstrap over the probes' people"
+    return Evaluation(
+        title="Identification: who is it",
+        images=len(benchmark.images),
+        interval=interval,
+        text="Rank k: the person searched for is among the k most similar people. FNIR at FPIR: the share of mated "
+        "searches that fail at the threshold that this share of the searches for strangers reaches. In brackets: "
+        f"95% intervals, {interval}.",
+        findings=list(_findings(measures)),
+        measures=measures,
+    )
+
+
+def _findings(measures: Sequence[Measure]) -> Iterator[str]:
+    """Of the first search: its lowest rank and its lowest FPIR."""
+    first = {one.name: one for one in measures if one.of == measures[0].of}
+    rank, people = int(measures[0].name.removeprefix("rank ")), round(first["people"].value or 0)
+    place = "first" if rank == 1 else f"among the first {rank}"
+    ends = measures[0].ci95 or (0.0, 0.0)
+    yield (
+        f"Among {people:,} people it ranks the right one {place} in {measured(measures[0].value, ends)} of "
+        f"{measures[0].n:,} searches{against(ends, rank / max(people, 1))}."
+    )
+    for name, missed in first.items():
+        if name.startswith(FNIR):
+            yield (
+                f"Where {name.removeprefix(FNIR)} of the searches for strangers may find somebody, it misses "
+                f"{measured(missed.value, missed.ci95)} of the enrolled."
             )
-    return entries
+            return
 
 
 def _search(
@@ -89,29 +112,36 @@ def _rates(
     ranks: Sequence[int],
     fpirs: Sequence[float],
     replicates: int,
-) -> tuple[dict[str, RankRate], dict[str, FnirAtFpir]]:
+) -> list[Measure]:
     targets = reachable(fpirs, int((~mated).sum()))
     drawn = np.array(list(_resampled(best, rank, mated, subjects, ranks, targets, replicates)))
     # A tiny set may lose all mated or all non-mated probes in a replicate.
     resampled = [column[~np.isnan(column)] for column in drawn.T]
-    people = len(np.unique(subjects[mated]))
-    closed = {
-        str(k): RankRate(value=value, ci95=resampled_rate_interval(values, value, people))
-        for (k, value), values in zip(
-            rank_rates(rank[mated], ranks).items(), resampled[: len(ranks)], strict=True
+    people, searches = len(np.unique(subjects[mated])), int(mated.sum())
+    rates = [
+        Measure(
+            name=f"rank {k}",
+            value=value,
+            ci95=resampled_rate_interval(values, value, people),
+            n=searches,
+            better="higher",
         )
-    }
-    opened = {}
+        for (k, value), values in zip(rank_rates(rank[mated], ranks).items(), resampled, strict=False)
+    ]
     for target, values in zip(targets, resampled[len(ranks) :], strict=True):
         point = fnir_at_fpir(best[mated], rank[mated], best[~mated], target)
-        opened[f"{target:g}"] = FnirAtFpir(
-            value=point.fnir,
-            achieved_fpir=point.achieved_fpir,
-            threshold=point.threshold if np.isfinite(point.threshold) else None,
-            non_mated=point.non_mated,
-            ci95=resampled_rate_interval(values, point.fnir, people),
+        rates.append(
+            Measure(
+                name=f"{FNIR}{rate(target)}",
+                value=point.fnir,
+                ci95=resampled_rate_interval(values, point.fnir, people),
+                n=searches,
+                better="lower",
+                threshold=point.threshold if np.isfinite(point.threshold) else None,
+                passing=round(point.achieved_fpir * point.non_mated),
+            )
         )
-    return closed, opened
+    return rates
 
 
 def _resampled(

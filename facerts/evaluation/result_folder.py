@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.evaluation.results import Result, Sections, parse_result
-from facerts.evaluation.results.result import SCHEMA, ModelIdentity
+from facerts.evaluation.measure import Evaluation
+from facerts.evaluation.result import SCHEMA, ModelIdentity, Result, parse_result
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.io.npz import read_npz
@@ -67,22 +67,19 @@ class ResultFolder:
                     recipe_sha256=getattr(getattr(model, "description", None), "recipe_sha256", ""),
                 ),
                 created=_now(),
+                sections={},
             )
         self.content.command = [*self.content.command, redacted_command()]
 
-    def add(self, sections: Sections, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
-        """Add or replace the one section that ``sections`` has; ``write`` brings it to the disk.
-
-        Its arrays are stored under ``KIND/NAME/…``, or ``KIND/…`` for a kind with a single section.
-        """
-        (kind,) = sections.model_fields_set
-        section, prefix = getattr(sections, kind), kind
-        if isinstance(section, dict):
-            (name,) = section
-            section, prefix = {**getattr(self.content, kind), **section}, f"{kind}/{name}"
-        setattr(self.content, kind, section)
-        kept = {key: value for key, value in self._arrays.items() if not key.startswith(f"{prefix}/")}
-        self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in (arrays or {}).items()}}
+    def add(
+        self, kind: str, name: str, section: Evaluation, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
+        """Add or replace a section, with its arrays under ``KIND/NAME/…``; ``write`` brings it to the disk."""
+        of_kind = {**self.content.of_kind(kind), name: section}
+        self.content.sections = {**self.content.sections, kind: of_kind}
+        prefix = f"{kind}/{name}/"
+        kept = {key: value for key, value in self._arrays.items() if not key.startswith(prefix)}
+        self._arrays = {**kept, **{prefix + key: value for key, value in (arrays or {}).items()}}
 
     def write(self) -> None:
         """Write the folder, as it is now."""

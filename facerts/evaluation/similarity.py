@@ -39,6 +39,7 @@ class Similarity:
     """
 
     name: str
+    words: str
     of_pairs: Callable[[FaceOutputs, NDArray[np.integer]], Scores]
     suffix: str = ""
     of_directions: bool = True
@@ -119,8 +120,10 @@ def _mls(outputs: FaceOutputs, pairs: NDArray[np.integer]) -> Scores:
     return mutual_likelihood(outputs.embedding, variance_of(outputs), pairs)
 
 
-COSINE = Similarity("cosine", _cosine)
-MLS = Similarity("mls", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder)
+COSINE = Similarity("cosine", "cosine similarity", _cosine)
+MLS = Similarity(
+    "mls", "mutual likelihood score", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder
+)
 SIMILARITIES = {similarity.name: similarity for similarity in (COSINE, MLS)}
 
 

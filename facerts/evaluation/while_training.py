@@ -53,18 +53,16 @@ def verify_while_training(
 def measure_pairs(embedder: Embedder, benchmark: PairBenchmark, *, flip: bool) -> dict[str, float]:
     """See ``verify_while_training``; prints a warning if all pairs have the same similarity."""
     section, arrays = evaluate_verification(embedder, benchmark, flip=flip, progress=False)
-    assert section.accuracy is not None  # pairs have folds; templates alone have none
     if np.ptp(arrays["scores"]) == 0:
         warn(
             f"{benchmark.name}: the network embeds all images alike, so its training has collapsed; start again with a "
             "lower learning rate, a longer warm-up or a lower weight of the loss's own term"
         )
-    return {
-        "accuracy": section.accuracy.value,
-        "auroc": section.auroc,
-        "eer": section.eer,
-        **{f"tar_at_far_{far}": point.value for far, point in section.tar_at_far.items()},
-    }
+    numbers = {name.lower(): section.measure(name).value or 0.0 for name in ("accuracy", "AUROC", "EER")}
+    for one in section.measures:
+        if one.test is not None and one.test.at is not None and one.value is not None:
+            numbers[f"tar_at_far_{one.test.at:g}"] = 1 - one.value
+    return numbers
 
 
 def to_network_input(crops: Tensor, *, channels_last: bool = True) -> Tensor:

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.errors import DataError, MissingExtraError
-from facerts.evaluation.compare import MethodRuns
-from facerts.evaluation.compare.ood_tables import ood_auroc
-from facerts.evaluation.compare.verification_tables import accuracy_sets, mean_accuracy
+from facerts.evaluation.comparison import ComparedMethod, Comparison, accuracy_of, accuracy_sets
+from facerts.evaluation.measure import Evaluation, Measure, Plot, Series
+from facerts.evaluation.method_runs import MethodRuns
 from facerts.evaluation.result_folder import naming_folders
-from facerts.evaluation.results import Comparison
-from facerts.evaluation.results.comparison_result import ComparedMethod
-from facerts.report.comparison_tables import differences, side_by_side
+from facerts.images.changes import MAX_BLUR
 from facerts.report.markdown import write_markdown
+from facerts.report.measure_tables import measure_tables
 from facerts.report.page import PAGE_FILE, REPORT_EXTRA, write_page
-from facerts.report.page_elements import Figure
-from facerts.report.subject import Subject, by_name, read_log, subject_of
-from facerts.report.table import rate
+from facerts.report.page_elements import Figure, PagePart, PageSection
+from facerts.report.subject import Subject, read_log, subject_of
 
 # Every method's label and runs.
 LabeledRuns = Sequence[tuple[str, Sequence[Subject]]]
-
-
-class Material(NamedTuple):
-    """What figures are drawn from; ``score`` is the image score that they show."""
-
-    methods: Sequence[MethodRuns]
-    subjects: LabeledRuns
-    comparison: Comparison
-    score: str
-
-    @property
-    def runs(self) -> list[Subject]:
-        """Those of all methods."""
-        return [run for _, runs in self.subjects for run in runs]
+# Radii of blur in pixels of a crop of 112.
+RADII = (2.0, 3.0, 5.0)
 
 
 def write_comparison_report(
     methods: Sequence[MethodRuns],
     subjects: LabeledRuns,
     comparison: Comparison,
+    arrays: Mapping[str, NDArray[Any]],
     folder: str | Path,
     *,
     title: str = "facerts comparison",
@@ -52,26 +40,46 @@ def write_comparison_report(
 ) -> None:
     """Write ``tables.md``, the figures and ``report.html`` into a folder, which is created if it is missing.
 
-    ``subjects`` are the methods with their training logs, of ``subjects_of``; ``score`` is the image score that the
-    figures show, where a method has it. Where matplotlib or Jinja is missing, ``tables.md`` is written before the
-    error.
+    ``arrays`` are the comparison's; ``subjects`` are the methods with their training logs, of ``subjects_of``;
+    ``score`` is the image score that the figures show, where a method has it. Where matplotlib or Jinja is missing,
+    ``tables.md`` is written before the error.
     """
     home = Path(folder)
     introduction = f"Methods: {'; '.join(map(_folders, comparison.methods))}."
     if find_spec("matplotlib") is None or find_spec("jinja2") is None:
-        without = [side_by_side(comparison, {}), differences(comparison)]
-        write_markdown(home, title, introduction, without)
+        write_markdown(home, title, introduction, [side_by_side(comparison), differences(comparison)])
         raise MissingExtraError(REPORT_EXTRA)
-    material = Material(methods, subjects, comparison, score)
     with naming_folders([run.folder for method in methods for run in method.runs]):
-        drawn = {topic: draw(material) for topic, draw in _FIGURES.items()}
-        sections = [side_by_side(comparison, drawn), differences(comparison)]
+        figures = list(_figures(methods, subjects, comparison, arrays, score))
+        sections = [side_by_side(comparison, figures), differences(comparison)]
         write_markdown(home, title, introduction, sections)
-        write_page(material.runs, home / PAGE_FILE, title=title, compared=comparison, first=sections)
+        runs = [run for _, of_method in subjects for run in of_method]
+        between = [(one.title, one.findings) for one in comparison.differences if one.findings]
+        write_page(runs, home / PAGE_FILE, title=title, between=between, first=sections)
 
 
-def _folders(method: ComparedMethod) -> str:
-    return f"{method.label} ({', '.join(run.folder for run in method.runs)})"
+def side_by_side(comparison: Comparison, figures: Sequence[Figure] = ()) -> PageSection:
+    """All tables, and the figures."""
+    parts = [PagePart(figures=figures, text=comparison.text)]
+    parts += [
+        PagePart(one.title, measure_tables([("", one)]), text=_text(one)) for one in comparison.sections
+    ]
+    return PageSection("methods", "Methods side by side", "Methods side by side", parts)
+
+
+def differences(comparison: Comparison) -> PageSection:
+    """Paired differences of every result from the first."""
+    reference = comparison.reference.label
+    text = (
+        f"Each model minus {reference}, in percentage points, on the same pairs and images in every replicate of the "
+        "bootstrap: over people where a benchmark names them, over pairs and images otherwise. Bold: the 95% interval "
+        "leaves out 0. p is two-sided and not corrected for the number of comparisons; another training seed may "
+        "differ by more."
+    )
+    title = f"Differences from {reference}"
+    parts = [PagePart(text=text, notes=comparison.notes)]
+    parts += [PagePart(one.title, measure_tables([("", one)])) for one in comparison.differences]
+    return PageSection("differences", "Differences", title, parts)
 
 
 def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
@@ -101,103 +109,127 @@ def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list
     return subjects
 
 
-def _balance(material: Material) -> list[Figure]:
-    """Of the methods that have both numbers in all runs."""
-    from facerts.report import figures
-
-    sets, score = accuracy_sets(material.methods), material.score
-    if not sets:
-        return []
-    points: list[tuple[str, list[figures.Point]]] = []
-    for method in material.methods:
-        both = [(ood_auroc(run, score), mean_accuracy(run, sets)) for run in method.runs]
-        points.append((method.label, [(x, y) for x, y in both if x is not None and y is not None]))
-    if not any(runs for _, runs in points):
-        return []
-    caption = (
-        f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and non-faces "
-        f"by {score}, with 95% intervals. Up and to the right is better."
-    )
-    if any(len(runs) > 1 for _, runs in points):
-        caption += " Of several runs: small points, and their mean with bars from the lowest to the highest."
-    return [Figure(figures.balance(points, score, sets), caption, "balance")]
+def _folders(method: ComparedMethod) -> str:
+    return f"{method.label} ({', '.join(run.folder for run in method.runs)})"
 
 
-def _scores(material: Material) -> list[Figure]:
-    from facerts.report import figures
+def _text(section: Evaluation) -> str:
+    from facerts.report.sections import text_of
 
-    score = material.score
-    having = [run for run in material.runs if run.sections.ood is not None and score in run.sections.ood.by]
-    drawn = _balance(material)
-    if having:
-        caption = f"Distributions of {score}: faces as lines, non-faces filled. Each model has its own scale."
-        columns = 3 if len(having) > 4 else 2
-        drawn.append(Figure(figures.score_panels(having, score, columns=columns), caption, "scores"))
-    return drawn
+    return text_of(section)
 
 
-def _reject(material: Material) -> list[Figure]:
-    from facerts.report import figures
+def _figures(
+    methods: Sequence[MethodRuns],
+    subjects: LabeledRuns,
+    comparison: Comparison,
+    arrays: Mapping[str, NDArray[Any]],
+    score: str,
+) -> Iterator[Figure]:
+    """Both uses of each method, its scores, how qualities reject on one embedding, blur, and training."""
+    from facerts.report.figures import Drawn, draw
+    from facerts.report.training_plots import uncertainty_plots
 
-    drawn = []
-    for name, compared in material.comparison.curves.items():
-        curves = {(curve.method, curve.score): np.array(curve.fnmr) for curve in compared.by}
-        scores = list(dict.fromkeys(score for _, score in curves))
-        panels = {
-            score: [
-                (method.label, curves.get((method.label, score), np.empty((0, 0))))
-                for method in material.methods
-            ]
-            for score in scores
-        }
-        label = f"FNMR at FMR {rate(compared.fmr)}, {name}"
-        caption = (
-            f"FNMR on {name} while the genuine pairs of lowest {' or '.join(scores)} are left out; similarities and "
-            f"threshold of {compared.embedding}."
+    runs = [run for _, of_method in subjects for run in of_method]
+    figures = [[Drawn("", plot, of_plot)] for plot, of_plot in _balance(methods, score)]
+    separated = [
+        Drawn(run.label, plot.model_copy(update={"name": "scores"}), run.arrays_of(f"{kind}/{name}/"))
+        for run in runs
+        for kind, name, section in run.sections()
+        for plot in section.plots
+        if kind == "ood" and plot.name == score
+    ]
+    figures += [separated] if separated else []
+    plots = [plot for one in comparison.sections for plot in one.plots if any(plot.panels.values())]
+    figures += [[Drawn("", plot, arrays)] for plot in plots]
+    figures += [
+        [Drawn(label, plot, of_model) for label, of_model in of_models]
+        for plot, of_models in _blur(runs, score)
+    ]
+    for drawn in figures:
+        if image := draw(drawn, columns=3 if len(drawn) > 4 else 2):
+            yield Figure(image, drawn[0].plot.caption, drawn[0].plot.name)
+    yield from (plot.figure() for plot in uncertainty_plots(subjects))
+
+
+def _balance(methods: Sequence[MethodRuns], score: str) -> Iterator[tuple[Plot, dict[str, NDArray[Any]]]]:
+    """A named point for each method: verification against the rejection of non-faces (the RTS paper's Fig. 9).
+
+    Bars are the 95% interval of a single run. Several runs are small points around their mean, whose bars reach from
+    the lowest to the highest. Methods that lack either number in a run are left out.
+    """
+    sets = accuracy_sets(methods)
+    arrays: dict[str, NDArray[Any]] = {}
+    series = []
+    for method in methods:
+        both = [
+            method.mean(lambda run: _auroc(run.content.of_kind("ood").values(), score)),
+            method.mean(lambda run: accuracy_of(run, sets)) if sets else None,
+        ]
+        if any(one is None for one in both):
+            continue
+        one = Series(label=method.label, x=[f"{method.label}/x"], y=f"{method.label}/y", mark="name")
+        for axis, measure in zip("xy", both, strict=True):
+            if measure is None or measure.value is None:
+                continue
+            arrays[f"{method.label}/{axis}"] = np.array([measure.value])
+            ends = measure.range or measure.ci95
+            if ends is not None:
+                keys = [f"{method.label}/{axis}{end}" for end in ("_low", "_high")]
+                arrays |= {key: np.array([end]) for key, end in zip(keys, ends, strict=True)}
+                names = ("x_low", "x_high") if axis == "x" else ("low", "high")
+                one = one.model_copy(update=dict(zip(names, keys, strict=True)))
+        series.append(one)
+    if series:
+        mean = "mean of " if len(sets) > 1 else ""
+        yield (
+            Plot(
+                name="balance",
+                caption=f"Accuracy ({mean}{', '.join(sets)}) against the AUROC of faces and non-faces by {score}, with "
+                "95% intervals; of several runs the mean, with bars from the lowest to the highest. Up and right is "
+                "better.",
+                x=f"AUROC of {score}, faces against non-faces",
+                y="accuracy",
+                panels={"": series},
+                percent="xy",
+            ),
+            arrays,
         )
-        if any(len(method.runs) > 1 for method in material.methods):
-            caption += " Of several runs: their mean, and the band from the lowest to the highest."
-        svg = figures.one_embedding_curves(panels, compared.rejected, compared.oracle_fnmr, label)
-        drawn.append(Figure(svg, caption, f"reject_{name}"))
-    return drawn
 
 
-def _blur(material: Material) -> list[Figure]:
-    from facerts.report import figures
-
-    steps, score = figures.blur_steps(), material.score
-    drawn = []
-    for source, measured in by_name(material.runs, lambda sections: sections.corruptions).items():
-        keys = {label: f"corruptions/{source}/{step}/{score}" for label, step in steps.items()}
-        values = {
-            run.label: {label: run.arrays[key] for label, key in keys.items()}
-            for run in material.runs
-            if all(key in run.arrays for key in keys.values())
-        }
-        if values:
-            images = next(section.images for run, section in measured if run.label in values)
-            caption = (
-                f"{score.capitalize()} of {images:,} faces of {source}, original and with Gaussian blur (radii in "
-                "pixels of a crop of 112). Each model has its own scale."
-            )
-            svg = figures.blur_panels(values, score, source)
-            drawn.append(Figure(svg, caption, f"blur_{source}"))
-    return drawn
+def _auroc(sections: Sequence[Evaluation] | Any, score: str) -> Measure | None:
+    return next((section.find("AUROC", score=score) for section in sections), None)
 
 
-def _training(material: Material) -> list[Figure]:
-    from facerts.report import figures
-
-    if not any(run.series("train", "v_p50")[0] for run in material.runs):
-        return []
-    svg = figures.percentile_bands(material.subjects, "v", "uncertainty v of the training faces")
-    caption = "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95%."
-    return [Figure(svg, caption, "uncertainty")]
-
-
-_FIGURES: dict[str, Callable[[Material], list[Figure]]] = {
-    "ood": _scores,
-    "embedding": _reject,
-    "corruptions": _blur,
-    "training": _training,
-}
+def _blur(
+    runs: Sequence[Subject], score: str
+) -> list[tuple[Plot, list[tuple[str, Mapping[str, NDArray[Any]]]]]]:
+    """Densities of a score under Gaussian blur, a panel for each model (the RTS paper's Fig. 7)."""
+    steps = {"clean": f"clean/{score}"}
+    steps |= {f"blur, radius {r:g}": f"blur/{r / MAX_BLUR:g}/{score}" for r in RADII}
+    sources: dict[str, list[tuple[str, Mapping[str, NDArray[Any]]]]] = {}
+    for run in runs:
+        for kind, name, _ in run.sections():
+            arrays = run.arrays_of(f"{kind}/{name}/")
+            if kind == "corruptions" and all(key in arrays for key in steps.values()):
+                sources.setdefault(name, []).append((run.label, arrays))
+    return [
+        (
+            Plot(
+                name=f"blur_{name}",
+                caption=f"{score.capitalize()} of faces of {name}, original and with Gaussian blur (radii in pixels of "
+                "a crop of 112). Each model has its own scale.",
+                x=score,
+                y=f"density, {name}",
+                panels={
+                    "": [
+                        Series(label=label, x=[key], reference=label == "clean")
+                        for label, key in steps.items()
+                    ]
+                },
+                together=False,
+            ),
+            of_models,
+        )
+        for name, of_models in sources.items()
+    ]

@@ -29,7 +29,6 @@ COLORS = (
 )
 MIN_BINS = 8
 REFERENCE = "#8a8a8a"
-GENUINE, IMPOSTOR = COLORS[0], COLORS[1]
 LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 SIZE = (5.6, 3.7)
 # A legend of more labels than these stands below its figure; characters in an inch of it, and those that a line takes.
@@ -103,7 +102,7 @@ def rate_axes(axes: Axes, which: str = "y") -> None:
             ticks.set_ticks(log_ticks(low, min(high, 1)))
             ticks.set_minor_formatter(NullFormatter())
         getattr(axes, f"set_{axis}lim")(low if logarithmic else max(low, 0), min(high, 1))
-        ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %")
+        ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + "%")
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -172,23 +171,6 @@ def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
     )
 
 
-def finish(figure: Figure, axes: Axes, rates: str = "", **limits_and_labels: Any) -> str:
-    """The figure of one panel as SVG, with its legend; axes of ``rates`` are in percent."""
-    axes.set(**limits_and_labels)
-    rate_axes(axes, rates)
-    legend(axes)
-    return svg(figure)
-
-
-def finish_panels(figure: Figure, grid: Sequence[Axes], columns: int = 3) -> str:
-    """Panels as SVG, with one legend: that of the panel with the most labels, inside the only panel or under all."""
-    if len(grid) == 1:
-        legend(grid[0])
-    else:
-        legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns)
-    return svg(figure)
-
-
 def title(axes: Axes, text: str) -> None:
     """Write what a panel shows above it."""
     axes.set_title(text, loc="left", fontsize=10, color=INK)
@@ -250,13 +232,6 @@ def draw_labels(figure: Figure, axes: Axes, labels: Sequence[tuple[str, tuple[fl
 def _overlap(one: Bbox, other: Bbox) -> float:
     shared = Bbox.intersection(one, other)
     return 0.0 if shared is None else float(shared.width * shared.height)
-
-
-def draw_reject_references(axes: Axes, rejected: ArrayLike, best: ArrayLike, *, label: bool = True) -> None:
-    """Draw the best possible and the random order into error versus reject."""
-    look: Any = {"color": REFERENCE, "linewidth": 1.2}
-    axes.plot(rejected, best, linestyle=":", label="best possible" if label else None, **look)
-    axes.axhline(np.asarray(best)[0], linestyle="--", label="at random" if label else None, **look)
 
 
 def bins_of(values: int, most: int) -> int:

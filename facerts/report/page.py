@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facerts.errors import MissingExtraError
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import naming_folders
-from facerts.evaluation.results import Comparison, Result
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
+from facerts.report.markdown import write_markdown
 from facerts.report.page_elements import open_template, resource
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
@@ -44,32 +45,56 @@ def write_report(
         write_page(subjects if images else impersonal(subjects), out, title=title)
 
 
+def write_folder_report(folder: str | Path, *, title: str) -> None:
+    """Write ``tables.md``, the figures and ``report.html`` beside a result."""
+    home = Path(folder)
+    try:
+        from facerts.report.sections import evaluations
+    except ImportError as error:
+        raise MissingExtraError(REPORT_EXTRA) from error
+    with naming_folders([home]):
+        subjects = load_subjects([home])
+        write_markdown(home, title, "", evaluations(subjects))
+        write_page(subjects, home / PAGE_FILE, title=title)
+
+
 def write_page(
     subjects: Sequence[Subject],
     out: str | Path,
     *,
     title: str,
-    compared: Comparison | None = None,
+    between: Sequence[tuple[str, list[str]]] | None = None,
     first: Sequence[PageSection] = (),
 ) -> None:
-    """Write the page of folders that are read already, with their comparison and with sections before all others."""
+    """Write the page of folders that are read already.
+
+    Args:
+        between: what a comparison found, by topic.
+        first: sections before all others, such as a comparison's tables.
+    """
     template = open_template("page.html.j2")
     try:
         from facerts.report import sections
-        from facerts.report.verdict import verdicts
     except ImportError as error:
         raise MissingExtraError(REPORT_EXTRA) from error
     shown = [
-        section for section in (*first, *(make(subjects) for make in sections.SECTIONS)) if section.parts
+        section
+        for section in (
+            *first,
+            *sections.evaluations(subjects),
+            sections.training(subjects),
+            sections.provenance(subjects),
+        )
+        if section.parts
     ]
     walls = [wall for section in shown for part in section.parts for wall in part.walls]
     content = {
         "title": title,
         "version": __version__,
         "style": resource("page.css"),
-        "verdicts": verdicts(subjects, compared),
+        "verdicts": sections.verdicts(subjects, between),
         # Tables of a comparison say the same and more.
-        "summary": sections.summary(subjects) if compared is None else None,
+        "summary": sections.summary(subjects) if between is None else None,
         "sections": shown,
         "images": sum(wall.count for wall in walls),
     }
@@ -101,18 +126,9 @@ def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
 def _without_names(result: Result, names: Sequence[str]) -> Result:
     result = result.model_copy(deep=True)
     result.command = []
-    if result.ood is not None:
-        result.ood.excluded = None
-    ood = {} if result.ood is None else {"ood": result.ood}
-    for sections in (result.verification, result.identification, result.corruptions, result.fiqa, ood):
-        for section in sections.values():
-            section.notes = [_without(note, names) for note in section.notes]
-    for league in result.fiqa.values():
-        if league.non_faces is not None:
-            league.non_faces.excluded = None
-        # They name images, whose names a league does not keep.
-        if league.groups is not None:
-            league.groups.notes = []
+    for _, _, section in result.each():
+        section.excluded = {}
+        section.notes = [_without(note, names) for note in section.notes]
     return result
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import MissingExtraError
+from facerts.evaluation.baselines import OWN_SCORES
 from facerts.io.console import printable
 from facerts.report.subject import Subject
 from facerts.report.table import Table
@@ -70,7 +71,7 @@ class PageSection:
     id: str
     entry: str
     title: str
-    parts: Sequence[PagePart]
+    parts: list[PagePart]
 
 
 class Crop(NamedTuple):
@@ -87,13 +88,26 @@ class Shown(NamedTuple):
     lines: list[str]
 
 
-def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[Shown]]:
+def walls_of(subject: Subject, prefix: str) -> list[Wall]:
+    """The hardest pairs, and the best and worst images of each source, of an evaluation that kept crops."""
+    walls = []
+    if wrong := worst_pairs(subject, prefix):
+        walls.append(Wall(f"{subject.label}: the hardest pairs", wrong, open=True))
+    sources = [key.removesuffix("shown_rows") for key in subject.arrays if key.endswith("/shown_rows")]
+    for source in (one for one in sources if one.startswith(prefix)):
+        for score in OWN_SCORES:
+            if images := best_and_worst(subject, source, score):
+                named = source.removeprefix(prefix).rstrip("/")
+                what = ", ".join(filter(None, [subject.label, named]))
+                walls.append(Wall(f"{what}: {' and '.join(images)}", images))
+    return walls
+
+
+def worst_pairs(subject: Subject, prefix: str) -> dict[str, list[Shown]]:
     """The genuine pairs least alike and the impostor pairs most alike, the worst first; nothing without images."""
-    prefix = f"verification/{benchmark}/"
     crops = _crops(subject, prefix)
-    if not crops:
+    if not crops or prefix + "scores" not in subject.arrays:
         return {}
-    similarity = subject.sections.verification[benchmark].similarity
     scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
     quality = subject.arrays.get(prefix + "quality")
     walls = {}
@@ -105,7 +119,7 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[Shown]]:
         for row in rows[:PAIRS]:
             images = [int(image) for image in pairs[row]]
             if all(image in crops for image in images):
-                lines = [f"{similarity} {scores[row]:.3f}"]
+                lines = [f"similarity {scores[row]:.3f}"]
                 if quality is not None:
                     lines.append(f"quality {', '.join(f'{quality[image]:.3g}' for image in images)}")
                 shown.append(Shown([crops[image] for image in images], lines))

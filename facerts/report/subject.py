@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult
+from facerts.evaluation.measure import Evaluation
+from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
-from facerts.evaluation.results import Result, Sections
 from facerts.io.files import sha256_file
 from facerts.io.json_file import parse_json
 from facerts.io.redact import redacted_paths
 
 LOG_FILE, RECIPE_FILE = "log.jsonl", "recipe.yaml"
 
-Section = TypeVar("Section")
 # A line of a training log: "kind", "epoch", "name" of a benchmark, and numbers under names of the method's own.
 LogLine = dict[str, Any]
 
@@ -36,10 +36,13 @@ class Subject:
     log: list[LogLine]
     recipe_sha256: str = ""
 
-    @property
-    def sections(self) -> Sections:
-        """Those of the result; none where there is no result."""
-        return self.result or Sections()
+    def sections(self) -> Iterator[tuple[str, str, Evaluation]]:
+        """The kind, the name and the content of each evaluation; none where there is no result."""
+        return iter(()) if self.result is None else self.result.each()
+
+    def arrays_of(self, prefix: str) -> Arrays:
+        """The arrays whose names begin so, by the rest of their names."""
+        return {key.removeprefix(prefix): one for key, one in self.arrays.items() if key.startswith(prefix)}
 
     def series(self, kind: str, field: str, name: str | None = None) -> tuple[list[float], list[float]]:
         """Epochs and values of a logged field."""
@@ -56,17 +59,6 @@ class Subject:
     def with_log(self, log: list[LogLine]) -> Subject:
         """The same with another training log."""
         return replace(self, log=log)
-
-
-def by_name(
-    subjects: Sequence[Subject], sections: Callable[[Sections], Mapping[str, Section]]
-) -> dict[str, list[tuple[Subject, Section]]]:
-    """Benchmarks, and the subjects that have a section of each, with it; ``sections`` are those of one kind."""
-    found: dict[str, list[tuple[Subject, Section]]] = {}
-    for subject in subjects:
-        for name, section in sections(subject.sections).items():
-            found.setdefault(name, []).append((subject, section))
-    return found
 
 
 def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:

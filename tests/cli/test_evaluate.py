@@ -14,6 +14,7 @@ from facerts.datasets import open_benchmark
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.evaluation import embed_source
+from facerts.evaluation.measure import Evaluation
 from facerts.images import encode_jpeg, read
 from facerts.io.files import locked
 from tests.command import printed_json, refused, run
@@ -61,9 +62,9 @@ def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:
 
 SHOWN = {
     "verification": ("all pairs", "FNMR at FMR 0.1%"),
-    "reject": ("its pairs: FNMR at FMR 1%", "pAUC to 20%"),
+    "reject": ("all pairs", "pAUC to 20%", "At one false match in 100, "),
     "identification": ("FNIR at FPIR 10%",),
-    "ood": ("120 faces against 24 non-faces",),
+    "ood": ("TNR at TPR 95%", "of 24 non-faces (things)"),
     "corruptions": ("Rank correlation ρ with the cosine", "sepia (held out)", "percentile at 0.6"),
 }
 
@@ -76,23 +77,30 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(
     for kind, rest in commands_of(home, non_faces).items():
         command = ["evaluate", kind, "--model", home / "bright.onnx", *rest, "--out", tmp_path]
         command += ["--all-pairs"] if kind in ("verification", "reject") else []
-        assert printed_json(capsys, *command) == json.loads(result.read_text())[kind]
+        assert printed_json(capsys, *command) == json.loads(result.read_text())["sections"][kind]
         # The second time nothing is embedded: the outputs are in the cache.
         assert run(*command) == 0
         shown = capsys.readouterr().out
         assert all(text in shown for text in SHOWN[kind]), shown
     content = json.loads(result.read_text())
-    assert content["calibration"].keys() == {"lfw"}
+    sections = {
+        kind: Evaluation.model_validate(next(iter(found.values())))
+        for kind, found in content["sections"].items()
+    }
     assert list(dict.fromkeys(command[2] for command in content["command"])) == list(SHOWN)
-    pairs, images = content["verification"]["lfw"], PEOPLE * TAKEN
-    assert (pairs["pairs"], pairs["subjects"], pairs["flip"]) == (240, PEOPLE, True)
-    assert pairs["all_pairs"]["genuine"] == PEOPLE * TAKEN * (TAKEN - 1) // 2
-    assert pairs["all_pairs"]["impostors"] == images * (images - TAKEN) // 2
-    searches = content["identification"]["faces"]["searches"]
-    assert [search["pooling"] for search in searches] == ["mean", "quality", "norm"]
-    assert (searches[0]["mated"], searches[0]["non_mated"]) == (18 * (TAKEN - 2), 12 * TAKEN)
-    assert list(content["ood"]["by"]) == ["quality", "norm", "sharpness"]
-    assert content["corruptions"]["faces"]["images"] == 2
+    pairs, images = sections["verification"], PEOPLE * TAKEN
+    assert (pairs.measure("accuracy").n, pairs.settings["flip"]) == (240, True)
+    every = [pairs.measure(f"{kind} pairs", pairs="all pairs").value for kind in ("genuine", "impostor")]
+    assert every == [PEOPLE * TAKEN * (TAKEN - 1) // 2, images * (images - TAKEN) // 2]
+    searches = sections["identification"]
+    poolings = dict.fromkeys(one.of["pooling"] for one in searches.measures)
+    assert list(poolings) == ["mean", "quality", "norm"]
+    counts = [searches.measure(name).value for name in ("mated", "non-mated")]
+    assert counts == [18 * (TAKEN - 2), 12 * TAKEN]
+    assert list(dict.fromkeys(one.of["score"] for one in sections["ood"].measures)) == [
+        *("quality", "norm", "sharpness")
+    ]
+    assert sections["corruptions"].images == 2
     other = ("--model", home / "small.onnx", "--data", home / "lfw", "--out", tmp_path)
     assert "holds results of bright" in refused(capsys, "evaluate", "verification", *other)
 
@@ -107,24 +115,24 @@ def test_options_reach_the_evaluation(
         *model,
         "--data",
         home / "lfw",
-        "--set",
-        "evaluate.crops=false",
-        "--set",
-        "flip=false",
+        *("--set", "evaluate.crops=false", "--set", "flip=false"),
     )
-    section = printed_json(capsys, *pairs, "--far", "0.05", "--far", "0.02")["lfw"]
-    assert (section["flip"], list(section["tar_at_far"])) == (False, ["0.05", "0.02"])
+    printed = printed_json(capsys, *pairs, "--far", "0.05", "--far", "0.02")["lfw"]
+    section = Evaluation.model_validate(printed)
+    assert section.settings["flip"] is False
+    rates = [one.name for one in section.measures if "FMR" in one.name]
+    assert rates == ["FNMR at FMR 5%", "FNMR at FMR 2%"]
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert "verification/lfw/shown_jpeg" not in arrays
     sources = ("--in", home / "faces", "--out-of", non_faces, "--exclude-out-of", "*[0-8].jpg")
     ood = ("evaluate", "ood", *model, *sources, "--reference", home / "lfw", "--set", "evaluate.neighbors=1")
-    section = printed_json(capsys, *ood)
-    assert section["out"] == {"things": 2}
+    section = Evaluation.model_validate(printed_json(capsys, *ood)["non-faces"])
+    assert "Non-faces: things 2." in section.text
     # Each face is among the references, and no non-face is.
-    assert section["by"]["neighbors"]["auroc"] == 1
+    assert section.measure("AUROC", score="neighbors").value == 1
     people = ("evaluate", "identification", *model, "--data", home / "faces")
     searches = [
-        printed_json(capsys, *people, "--set", f"evaluate.seed={seed}")["faces"]["searches"]
+        printed_json(capsys, *people, "--set", f"evaluate.seed={seed}")["faces"]["measures"]
         for seed in (0, 1)
     ]
     assert searches[0] != searches[1]
@@ -219,11 +227,14 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
     np.savez(tmp_path / "table.npz", names=names, embeddings=outputs.embedding)
     command = ("evaluate", "verification", "--data", home / "lfw", "--out")
     of_model = ("--model", home / "model.onnx", "--set", "flip=false")
-    model = printed_json(capsys, *command, tmp_path / "model", *of_model)["lfw"]
-    table = printed_json(capsys, *command, tmp_path / "table", "--model", tmp_path / "table.npz")["lfw"]
-    assert (model["flip"], table["flip"]) == (False, None)
-    assert table["auroc"] == pytest.approx(model["auroc"], abs=1e-6)
-    assert table["accuracy"]["value"] == model["accuracy"]["value"]
+    of_table = ("--model", tmp_path / "table.npz")
+    model, table = (
+        Evaluation.model_validate(printed_json(capsys, *command, tmp_path / name, *options)["lfw"])
+        for name, options in (("model", of_model), ("table", of_table))
+    )
+    assert (model.settings["flip"], table.settings["flip"]) == (False, None)
+    assert table.measure("AUROC").value == pytest.approx(model.measure("AUROC").value, abs=1e-6)
+    assert table.measure("accuracy").value == model.measure("accuracy").value
 
 
 def test_a_list_of_pairs_may_be_elsewhere_than_its_images(
@@ -274,11 +285,13 @@ def test_compare_writes_numbers_and_a_page(
     assert json.loads((out / "comparison.json").read_text()) == comparison
     assert "is there already: --overwrite replaces it" in refused(capsys, "compare", *labeled, "--out", out)
     assert (comparison["reference"]["name"], comparison["embedding"]) == ("sixteen", "A")
-    (row,) = comparison["verification"]["lfw"]
+    differences = {one["title"]: one for one in comparison["differences"]}
+    assert differences["lfw"]["interval"] == "bootstrap over subjects"
+    (area,) = [one for one in differences["lfw"]["measures"] if one["name"] == "AUROC"]
     # One dimension tells people apart worse than sixteen do.
-    assert (row["model"]["name"], row["auroc"]["unit"]) == ("one", "subjects")
-    assert row["auroc"]["value"] < -0.05
-    assert row["auroc"]["p_value"] < 0.1
+    assert area["of"] == {"model": "A"}
+    assert area["value"] < -0.05
+    assert area["p_value"] < 0.1
     assert (out / "uncertainty.svg").is_file()
     assert "| A | " in (out / "tables.md").read_text(encoding="utf-8")
     assert run("compare", *labeled, "--out", out, "--overwrite") == 0

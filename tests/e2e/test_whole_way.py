@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from facerts import load
+from facerts.evaluation.measure import Evaluation
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,14 +33,19 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     result = json.loads((out / "run" / "result.json").read_text())
-    verification = result["verification"]["degraded"]
-    assert verification["accuracy"]["ci95"][0] > 0.8
-    assert verification["pairs"] == 4000
-    assert set(result["ood"]["by"]) == {"quality", "norm", "sharpness"}
+    verification, reject, ood = (
+        Evaluation.model_validate(section)
+        for kind in ("verification", "reject", "ood")
+        for section in result["sections"][kind].values()
+    )
+    accuracy = verification.measure("accuracy")
+    assert accuracy.ci95[0] > 0.8
+    assert accuracy.n == 4000
+    assert {one.of["score"] for one in ood.measures} == {"quality", "norm", "sharpness"}
     # After half of the steps, one seed has 0.775, the next 0.893.
-    assert result["ood"]["by"]["quality"]["ci95"]["auroc"][0] > 0.7
-    by_quality = next(curve for curve in result["reject"]["degraded"] if curve["by"] == "quality")
-    assert by_quality["ci95"]["0.95"][1] < by_quality["random_area"]
+    assert ood.measure("AUROC", score="quality").ci95[0] > 0.7
+    left, nothing = (reject.measure(name, score="quality") for name in ("pAUC to 95%", "0% left out"))
+    assert left.ci95[1] < nothing.value
     for sentence in ("Verification: ", "Rejection: without the 10% of pairs", "Non-faces: quality tells"):
         assert sentence in ran.stdout
     assert (out / "report.html").stat().st_size > 50_000

@@ -50,33 +50,32 @@ def slow_pairs(
 def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Path) -> None:
     run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
     content, arrays = load_result(tmp_path)
-    section = content.verification["named"].all_pairs
+    section = content.of_kind("verification")["named"]
+    found = {one.name: one for one in section.measures if one.of == {"pairs": "all pairs"}}
     _, pairs, same, cosine = slow_pairs(repeated)
-    assert section.images == len(np.unique(pairs)) == content.verification["named"].images - 1
-    assert (section.genuine, section.impostors) == (same.sum(), (~same).sum())
+    assert len(np.unique(pairs)) == section.images - 1
+    assert found["genuine pairs"].value == same.sum()
+    assert found["impostor pairs"].value == (~same).sum()
     curve = roc(cosine, same)
-    assert section.auroc == pytest.approx(curve.auroc(), abs=section.auroc_error + 1e-9)
-    assert section.auroc_error < 1e-3
-    assert section.eer == pytest.approx(curve.eer(), abs=1e-3)
+    assert found["AUROC"].value == pytest.approx(curve.auroc(), abs=1e-3)
+    assert found["EER"].value == pytest.approx(curve.eer(), abs=1e-3)
     # 6,000 impostor pairs show one in a thousand, and no less.
-    assert list(section.tar_at_far) == ["0.1", "0.01", "0.001"]
-    for name, point in section.tar_at_far.items():
-        expected = curve.tar_at_far(float(name))
-        assert point.value == pytest.approx(expected.tar, abs=1.01 / same.sum())
-        assert point.achieved_far == expected.achieved_far <= float(name)
-        assert point.impostors_accepted == round(expected.achieved_far * (~same).sum())
-        assert point.threshold == pytest.approx(
-            np.sort(cosine[~same])[::-1][point.impostors_accepted], abs=1e-6
-        )
+    rates = {"FNMR at FMR 10%": 0.1, "FNMR at FMR 1%": 0.01, "FNMR at FMR 0.1%": 0.001}
+    assert [name for name in found if name.startswith("FNMR")] == list(rates)
+    for name, rate in rates.items():
+        point, expected = found[name], curve.tar_at_far(rate)
+        assert point.value == pytest.approx(1 - expected.tar, abs=1.01 / same.sum())
+        assert point.passing == round(expected.achieved_far * (~same).sum()) <= rate * (~same).sum()
+        assert point.threshold == pytest.approx(np.sort(cosine[~same])[::-1][point.passing], abs=1e-6)
     assert arrays["verification/named/all_genuine"].sum() == same.sum()
     assert arrays["verification/named/all_impostors"].sum() == (~same).sum()
     edges = arrays["verification/named/all_edges"]
     expected_counts, _ = np.histogram(cosine[~same], edges)
     assert np.abs(np.cumsum(arrays["verification/named/all_impostors"] - expected_counts)).max() <= 1
-    far, tar = (arrays[f"verification/named/all_roc_{key}"] for key in ("far", "tar"))
-    assert (far[0], far[-1], tar[-1]) == (0, 1, 1)
-    assert (np.diff(far) >= 0).all()
-    assert (np.diff(tar) >= 0).all()
+    fmr, fnmr = (arrays[f"verification/named/all_{key}"] for key in ("fmr", "fnmr"))
+    assert (fmr[0], fmr[-1], fnmr[-1]) == (0, 1, 0)
+    assert (np.diff(fmr) >= 0).all()
+    assert (np.diff(fnmr) <= 0).all()
 
 
 def test_without_identities_all_pairs_are_refused_by_name(
@@ -117,25 +116,27 @@ def test_a_rate_that_is_none_is_refused(plain: Plain, named: Path, tmp_path: Pat
 
 def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tmp_path: Path) -> None:
     run_pairs(Plain(), ["reject"], [repeated], tmp_path, EVERY)
-    curves = load_result(tmp_path)[0].reject["named"]
+    content, arrays = load_result(tmp_path)
+    section = content.of_kind("reject")["named"]
     outputs, pairs, same, cosine = slow_pairs(repeated)
     assert outputs.quality is not None
     limit = np.sort(cosine[~same])[::-1][int(0.01 * (~same).sum())]
     worse = outputs.quality[pairs[same]].min(axis=1)
     wrong = (cosine[same] <= limit)[np.argsort(worse, kind="stable")]
-    of_all = {curve.by: curve for curve in curves if curve.pairs == "all"}
-    assert list(of_all) == ["quality", "norm", "sharpness"]
-    curve = of_all["quality"]
-    assert curve.interval == "bootstrap over subjects"
-    assert (curve.genuine, curve.impostors) == (same.sum(), (~same).sum())
-    assert curve.threshold == pytest.approx(limit, abs=1e-6)
+    of_all = [one for one in section.measures if one.of["pairs"] == "all pairs"]
+    assert list(dict.fromkeys(one.of["score"] for one in of_all)) == ["quality", "norm", "sharpness"]
+    assert section.interval == "bootstrap over subjects"
+    assert of_all[0].n == same.sum()
+    assert of_all[0].threshold == pytest.approx(limit, abs=1e-6)
+    curve, low, high = (arrays[f"reject/named/all pairs/quality/{name}"] for name in ("fnmr", "low", "high"))
     for share in (0.0, 0.1, 0.5):
         gone = int(share * len(wrong) + 1e-9)
-        place = curve.rejected.index(share)
-        assert curve.fnmr[place] == pytest.approx(wrong[gone:].mean(), abs=2e-2)
-        low, high = (side[place] for side in curve.fnmr_ci95)
-        assert low <= curve.fnmr[place] <= high
-    assert {curve.interval for curve in curves if curve.interval is not None} == {"bootstrap over subjects"}
+        place = round(100 * share)
+        assert curve[place] == pytest.approx(wrong[gone:].mean(), abs=2e-2)
+        assert low[place] <= curve[place] <= high[place]
+        if share < 0.5:
+            shown = section.measure(f"{100 * share:g}% left out", pairs="all pairs", score="quality")
+            assert (shown.value, shown.ci95) == (curve[place], (low[place], high[place]))
 
 
 def test_people_without_two_different_images_make_no_genuine_pairs(

@@ -72,8 +72,8 @@ def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
             return []
 
     run_pairs(plain, ["reject"], [named], tmp_path, EvaluationOptions(fmr=0.01, detector_baseline=Blind()))
-    content = load_result(tmp_path)[0]
-    assert content.calibration["named"].by["det_score"].spearman == 0.0
-    for curve in content.reject["named"]:
-        if curve.by == "det_score":
-            assert curve.fnmr == pytest.approx([curve.random_area] * len(curve.fnmr))
+    content, arrays = load_result(tmp_path)
+    section = content.of_kind("reject")["named"]
+    assert section.measure("Spearman's ρ", score="det_score").value == 0.0
+    curve = arrays["reject/named/listed pairs/det_score/fnmr"]
+    assert curve == pytest.approx(arrays["reject/named/listed pairs/random"])

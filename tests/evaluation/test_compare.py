@@ -1,20 +1,31 @@
+"""Several methods, with seeds, on drawn faces: every number against the results' own or a plain recipe."""
+
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.compare import compare
+from facerts.evaluation.comparison import TESTED, UNTESTED, Comparison, compare
 from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.results.comparison_result import Comparison, VerificationDifference
+from facerts.evaluation.result_folder import load_result
+from facerts.metrics.compared_pairs import compare_listed
+from facerts.metrics.error_versus_reject import error_versus_reject
 from tests.evaluation.conftest import Plain, Seeded
 
-MEASURES = ("accuracy", "auroc", "tar_at_far")
-BARE = EvaluationOptions(keep_crops=False)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_replicates")]
+
+OPTIONS = EvaluationOptions(keep_crops=False, flip=False, fmr=0.05)
+ALL_FACES, OF_PEOPLE = ({"faces": faces, "non-faces": "things"} for faces in ("faces and people", "people"))
 
 
 @pytest.fixture(scope="module")
@@ -25,49 +36,254 @@ def folders(
     non_faces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
-    """Results of two models on a list that names people, on a .bin set, and on faces and other things."""
-    home = tmp_path_factory.mktemp("compared")
-    for name, model in (("plain", Plain()), ("poor", Seeded("poor", 9, 0.5))):
-        run_pairs(model, ["verification"], [named, benchmark_folder / "people.bin"], home / name, BARE)
-        run_ood(model, [str(drawn_faces)], [str(non_faces)], home / name, BARE)
-    return {"plain": home / "plain", "poor": home / "poor"}
+    """Plain, far worse noise, and two seeds of a third method, on two benchmarks and on faces and others."""
+    home = tmp_path_factory.mktemp("methods")
+    models = [Plain(), Seeded("poor", 9, 0.5), Seeded("seeded", 1), Seeded("seeded", 2)]
+    found = {}
+    for key, model in zip(("plain", "poor", "one", "two"), models, strict=True):
+        out = found[key] = home / key
+        run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, OPTIONS)
+        run_ood(model, [str(drawn_faces), str(benchmark_folder / "people")], [str(non_faces)], out, OPTIONS)
+    return found
 
 
-def difference_of(comparison: Comparison, name: str) -> VerificationDifference:
-    (row,) = comparison.verification[name]
-    return row
+@pytest.fixture(scope="module")
+def comparison(folders: dict[str, Path]) -> Comparison:
+    labels = {"plain": "good", "one": "seeded", "poor": "bad", "two": "seeded"}
+    return compare([f"{label}={folders[key]}" for key, label in labels.items()])[0]
 
 
-@pytest.mark.slow
-def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Path]) -> None:
-    comparison = compare([folders["plain"], folders["poor"]])
-    assert (comparison.reference.label, comparison.reference.sha256) == ("plain", "a" * 64)
-    assert [(model.label, model.folder) for model in comparison.models] == [("poor", "poor")]
-    results = {name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()}
-    for name, unit in (("named", "subjects"), ("people", "pairs")):
-        row = difference_of(comparison, name)
-        assert row.model == comparison.models[0]
-        # The lowest rate that 100 impostor pairs can show.
-        assert row.far == 0.01
-        sections = {model: result["verification"][name] for model, result in results.items()}
-        auroc, tar = (
-            [read(sections[model]) for model in ("poor", "plain")]
-            for read in (
-                lambda section: section["auroc"],
-                lambda section: section["tar_at_far"]["0.01"]["value"],
+def own(
+    folder: Path, name: str, of: dict[str, str], kind: str = "verification", data: str = "named"
+) -> Measure:
+    """A number as a result has it."""
+    return load_result(folder)[0].of_kind(kind)[data].measure(name, **of)
+
+
+def table(found: Comparison, title: str, part: str = "") -> dict[tuple[str, str | None], dict[str, Measure]]:
+    """Rows by method and score of a table within a section."""
+    (section,) = [one for one in found.sections if one.title == title]
+    rows: dict[tuple[str, str | None], dict[str, Measure]] = {}
+    for one in section.measures:
+        if one.table == part:
+            rows.setdefault((one.of["method"], one.of.get("score")), {})[one.name] = one
+    return rows
+
+
+def section_of(found: Comparison, title: str) -> Evaluation:
+    (section,) = [one for one in (*found.sections, *found.differences) if one.title == title]
+    return section
+
+
+def test_accuracy_of_one_run_is_the_results_with_its_interval(
+    comparison: Comparison, folders: dict[str, Path]
+) -> None:
+    row = table(comparison, "Verification accuracy")["bad", None]
+    assert list(row) == ["named", "people", "mean"]
+    numbers = [own(folders["poor"], "accuracy", {}, data=name) for name in ("named", "people")]
+    for name, expected in zip(("named", "people"), numbers, strict=True):
+        assert (row[name].value, row[name].ci95, row[name].range) == (expected.value, expected.ci95, None)
+    assert row["mean"].value == pytest.approx(np.mean([one.value for one in numbers]))
+    # The distances to the ends add as of independent benchmarks.
+    low = [one.value - one.ci95[0] for one in numbers]
+    assert row["mean"].ci95[0] == pytest.approx(row["mean"].value - np.hypot(*low) / 2)
+    assert "The mean is over named and people" in section_of(comparison, "Verification accuracy").text
+
+
+def test_seeds_are_shown_by_their_mean_and_range(comparison: Comparison, folders: dict[str, Path]) -> None:
+    name = "FNMR at FMR 10%"
+    first, second = (own(folders[key], name, {}).value for key in ("one", "two"))
+    cell = table(comparison, "Verification: named", "listed pairs")["seeded", None][name]
+    assert first != second
+    assert (cell.value, cell.range) == (pytest.approx((first + second) / 2), tuple(sorted((first, second))))
+    assert (cell.ci95, cell.of["runs"]) == (None, "2")
+    areas = [
+        own(folders[key], "AUROC", {"score": "quality"}, "ood", "non-faces").value for key in ("one", "two")
+    ]
+    cell = table(comparison, "Faces against non-faces", "faces and people, non-faces things")[
+        "seeded", "quality"
+    ]["AUROC"]
+    assert (cell.value, cell.range) == (pytest.approx(sum(areas) / 2), tuple(sorted(areas)))
+    assert "Of several training runs" in comparison.text
+
+
+def test_rejection_of_others_is_told_pooled_and_by_source(
+    comparison: Comparison, folders: dict[str, Path]
+) -> None:
+    for part, of in (
+        ("faces and people, non-faces things", ALL_FACES),
+        ("faces people, non-faces things", OF_PEOPLE),
+    ):
+        rows = table(comparison, "Faces against non-faces", part)
+        for name in ("AUROC", "TNR at TPR 90%", "TNR at TPR 95%"):
+            expected = own(folders["plain"], name, {"score": "norm", **of}, "ood", "non-faces")
+            found = rows["good", "norm"][name]
+            assert (found.value, found.ci95) == (expected.value, expected.ci95)
+        # Sharpness is of the images alone: it is nobody's, and stands once.
+        assert [method for method, score in rows if score == "sharpness"] == ["any"]
+
+
+def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, Path]) -> None:
+    clear, _ = compare([folders["poor"], folders["plain"]])
+    rows = table(clear, "Verification: named", "listed pairs")
+    assert rows["plain", None]["AUROC"].mark == "best"
+    assert not any(cell.mark for cell in rows["poor", None].values())
+    assert not table(clear, "Verification accuracy")["plain", None]["mean"].mark
+    assert TESTED in clear.text
+    same, _ = compare([f"a={folders['plain']}", f"b={folders['plain']}"])
+    assert not any(one.mark for section in same.sections for one in section.measures)
+    # A difference from the mean of seeds has no test.
+    seeds, _ = compare([folders["poor"], f"s={folders['one']}", f"s={folders['two']}"])
+    rows = table(seeds, "Verification: named", "listed pairs")
+    assert not any(cell.mark for row in rows.values() for cell in row.values())
+
+
+def test_error_versus_reject_is_the_results_on_its_own_embedding(
+    comparison: Comparison, folders: dict[str, Path]
+) -> None:
+    rows = table(comparison, "Error versus reject: named", "listed pairs")
+    # Scores that are nobody's reject on nobody's embedding.
+    assert {score for _, score in rows} == {"quality", "norm"}
+    for name in ("0% left out", "5% left out", "20% left out", "pAUC to 20%", "pAUC to 95%"):
+        expected = own(folders["poor"], name, {"score": "quality"}, "reject")
+        found = rows["bad", "quality"][name]
+        assert (found.value, found.ci95) == (expected.value, expected.ci95)
+
+
+@pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
+def test_all_qualities_are_measured_on_the_chosen_embedding(
+    folders: dict[str, Path], label: str | None, key: str
+) -> None:
+    labels = [f"good={folders['plain']}", f"bad={folders['poor']}"]
+    found, drawn = compare(
+        [*labels, f"s={folders['one']}", f"s={folders['two']}"],
+        embedding=label,
+    )
+    name = "good" if label is None else label
+    assert found.embedding == name
+    prefix = "verification/named/"
+    _, base = load_result(folders[key])
+    rows = table(found, "Error versus reject on one embedding: named")
+    for method, runs in (("good", ["plain"]), ("bad", ["poor"]), ("s", ["one", "two"])):
+        for score in ("quality", "norm"):
+            expected = []
+            for run in runs:
+                _, arrays = load_result(folders[run])
+                pairs = compare_listed(*(base[prefix + key] for key in ("scores", "same", "pairs")), None)
+                measured = error_versus_reject(
+                    pairs, {score: arrays[prefix + score]}, [OPTIONS.fmr], replicates=0
+                )
+                expected.append(measured[OPTIONS.fmr].by[score])
+            curves = np.array([curve.fnmr for curve in expected])
+            np.testing.assert_allclose(drawn[f"named/{method}/{score}"], curves.mean(axis=0))
+            if len(runs) > 1:
+                np.testing.assert_allclose(drawn[f"named/{method}/{score}/high"], curves.max(axis=0))
+            cells = rows[method, score]
+            assert cells["pAUC to 20%"].value == pytest.approx(
+                np.mean([curve.pauc[0.2].value for curve in expected])
             )
-        )
-        assert row.auroc.value == pytest.approx(auroc[0] - auroc[1], abs=1e-6)
-        assert row.tar_at_far.value == pytest.approx(tar[0] - tar[1], abs=1e-6)
-        assert {getattr(row, key).unit for key in MEASURES} == {unit}
-        for key in ("accuracy", "auroc"):
-            difference = getattr(row, key)
-            assert difference.value < -0.05
-            assert difference.ci95[0] <= difference.value <= difference.ci95[1] < 0
-            assert difference.p_value < 0.01
-        turned = difference_of(compare([folders["poor"], folders["plain"]]), name)
-        assert turned.auroc.value == pytest.approx(-row.auroc.value)
-        assert turned.auroc.ci95[0] > 0
+            assert cells["20% left out"].value == pytest.approx(np.mean(curves[:, 20]))
+    # On its own embedding a quality has what its own section says, with the same intervals.
+    expected_area = own(folders[key], "pAUC to 20%", {"score": "quality"}, "reject")
+    assert rows[name, "quality"]["pAUC to 20%"].ci95 == pytest.approx(expected_area.ci95, abs=1e-6)
+
+
+def test_what_a_result_lacks_has_no_row(folders: dict[str, Path], named: Path, tmp_path: Path) -> None:
+    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", OPTIONS)
+    found, _ = compare([folders["plain"], tmp_path / "less"])
+    assert list(table(found, "Verification accuracy")["less", None]) == ["named"]
+    for title, part in (
+        ("Faces against non-faces", "faces people, non-faces things"),
+        ("Error versus reject: named", "listed pairs"),
+    ):
+        assert not [method for method, _ in table(found, title, part) if method == "less"]
+
+
+@pytest.mark.parametrize(("name", "unit"), [("named", "subjects"), ("people", "pairs")])
+def test_a_worse_model_has_differences_on_the_wrong_side_and_small_p(
+    folders: dict[str, Path], name: str, unit: str
+) -> None:
+    found, _ = compare([folders["plain"], folders["poor"]])
+    assert (found.reference.label, found.reference.sha256) == ("plain", "a" * 64)
+    section = section_of(found, name)
+    assert section.interval == f"bootstrap over {unit}"
+    # The lowest rate that 100 impostor pairs can show.
+    assert [one.name for one in section.measures] == ["accuracy", "AUROC", "FNMR at FMR 1%"]
+    for one in section.measures:
+        first, second = (own(folders[key], one.name, {}, data=name).value for key in ("poor", "plain"))
+        assert one.of == {"model": "poor"}
+        assert one.value == pytest.approx(first - second, abs=1e-6)
+    accuracy, area, _ = section.measures
+    for one in (accuracy, area):
+        assert one.value < -0.05
+        assert one.ci95[0] <= one.value <= one.ci95[1] < 0
+        assert (one.p_value < 0.05, one.mark) == (True, "clear")
+    assert section.findings[0].startswith("poor is worse than plain in accuracy: −")
+    turned = section_of(compare([folders["poor"], folders["plain"]])[0], name).measures[1]
+    assert turned.value == pytest.approx(-area.value)
+    assert turned.ci95[0] > 0
+
+
+def test_differences_of_scores_are_over_all_faces_and_non_faces(
+    folders: dict[str, Path],
+) -> None:
+    section = section_of(compare([folders["plain"], folders["poor"]])[0], "non-faces")
+    assert [(one.of["score"], one.name) for one in section.measures] == [
+        (score, name) for score in ("quality", "norm") for name in ("AUROC", "TNR at TPR 95%")
+    ]
+    for one in section.measures:
+        of = {"score": one.of["score"], **ALL_FACES}
+        first, second = (own(folders[key], one.name, of, "ood", "non-faces") for key in ("poor", "plain"))
+        assert one.value == pytest.approx(first.value - second.value, abs=1e-6)
+
+
+def changed(folder: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    shutil.copytree(folder, out)
+    entries = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    change(entries["sections"])
+    (out / "result.json").write_text(json.dumps(entries), encoding="utf-8")
+    return out
+
+
+def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    other = changed(
+        folders["poor"],
+        tmp_path / "other",
+        lambda kinds: kinds["verification"]["named"].update(data_sha256={"named": "0" * 64}),
+    )
+    found, _ = compare([folders["plain"], other])
+    assert sum("named" in note and "other images" in note for note in found.notes) == 2
+    rows = table(found, "Error versus reject on one embedding: named")
+    assert not [method for method, _ in rows if method == "poor"]
+    assert "named" in table(found, "Verification accuracy")["poor", None]
+    assert "cannot be compared" in section_of(found, "Verification: named").text
+    assert not [one for one in found.differences if one.title == "named"]
+
+
+def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    def refused(folder: Path) -> str:
+        with pytest.raises(DataError) as error:
+            compare([f"s={folders['one']}", f"s={folder}"])
+        return str(error.value)
+
+    assert "results of the same model" in refused(folders["one"])
+    less = changed(folders["two"], tmp_path / "less", lambda kinds: kinds["verification"].pop("people"))
+    assert f"{less} has no verification of people" in refused(less)
+    other = changed(
+        folders["two"],
+        tmp_path / "other",
+        lambda kinds: kinds["ood"]["non-faces"]["data_sha256"].update(things="0" * 64),
+    )
+    assert "other images" in refused(other)
+    shutil.copytree(folders["two"], tmp_path / "rts")
+    content = json.loads((tmp_path / "rts" / "result.json").read_text())
+    content["model"]["method"] = "rts"
+    (tmp_path / "rts" / "result.json").write_text(json.dumps(content))
+    assert "of method unknown" in refused(tmp_path / "rts")
 
 
 def beside(named: Path, folder: Path, lines: list[str]) -> Path:
@@ -85,9 +301,9 @@ def test_other_pairs_of_the_same_images_are_left_out_too(
 ) -> None:
     lines = named.read_text().splitlines(keepends=True)
     more = beside(named, tmp_path / "more", [*lines, lines[1]])
-    run_pairs(Plain(), ["verification"], [more], tmp_path / "other", BARE)
+    run_pairs(Plain(), ["verification"], [more], tmp_path / "other", OPTIONS)
     hashes = [
-        json.loads((folder / "result.json").read_text())["verification"]["named"]["data_sha256"]
+        load_result(folder)[0].of_kind("verification")["named"].data_sha256
         for folder in (folders["plain"], tmp_path / "other")
     ]
     assert hashes[0] == hashes[1]
@@ -100,18 +316,23 @@ def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_
     genuine, impostors = ([line for line in lines if line.split(",")[2] == flag] for flag in "10")
     few = beside(named, tmp_path / "few", [lines[0], *genuine[:30], *impostors[::20]])
     for name, model in (("plain", Plain()), ("poor", Seeded("poor", 9, 0.5))):
-        run_pairs(model, ["verification"], [few], tmp_path / name, BARE)
-    row = difference_of(compare([tmp_path / "plain", tmp_path / "poor"]), "named")
-    assert row.accuracy.value < 0
+        run_pairs(model, ["verification"], [few], tmp_path / name, OPTIONS)
+    found, _ = compare([tmp_path / "plain", tmp_path / "poor"])
+    section = section_of(found, "named")
+    assert [one.name for one in section.measures] == ["accuracy", "AUROC"]
+    assert section.measures[0].value < 0
+    assert found.text.endswith((TESTED, UNTESTED))
 
 
-def test_results_with_nothing_in_common_are_refused(
+def test_what_cannot_be_compared_is_refused(
     folders: dict[str, Path], drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
-    run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(non_faces)], tmp_path / "ood", BARE)
+    run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(non_faces)], tmp_path / "ood", OPTIONS)
     with pytest.raises(DataError, match=r"nothing in common with .*ood: evaluate them on the same"):
         compare([folders["plain"], tmp_path / "ood"])
     with pytest.raises(DataError, match="at least two"):
         compare([folders["plain"]])
     with pytest.raises(DataError, match=r"no result\.json here"):
         compare([folders["plain"], tmp_path / "gone"])
+    with pytest.raises(DataError, match="--embedding takes one of plain, poor"):
+        compare([folders["plain"], folders["poor"]], embedding="rts")

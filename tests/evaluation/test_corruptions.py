@@ -17,9 +17,9 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import Embedder, FaceOutputs, load_table
 from facerts.embedding.combined import CombinedEmbedder
 from facerts.errors import Error, MissingExtraError
-from facerts.evaluation.corruption_benchmark import PERCENTILES, REPLICATES, run_corruptions
+from facerts.evaluation.corruption_benchmark import OVERALL, REPLICATES, corruption_finding, run_corruptions
+from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.result_folder import Arrays, load_result
-from facerts.evaluation.results.corruptions_result import CorruptionResult
 from facerts.images.changes import CHANGES, apply_change
 from facerts.images.transforms import albumentations
 from facerts.onnx.contract import QUANTILES, SCHEMA, Calibration, Description, QualityThreshold
@@ -64,13 +64,16 @@ def measured(
     *,
     recognizers: Mapping[str, Embedder] | None = None,
     images: int = 99,
-) -> tuple[CorruptionResult, Arrays]:
+) -> tuple[Evaluation, Arrays]:
     run_corruptions(
         model, [str(data)], out, recognizers=recognizers, images=images, kinds=KINDS, severities=STEPS[1:]
     )
     content, arrays = load_result(out)
     json.dumps(content.to_json(), allow_nan=False)
-    return content.corruptions["faces"], arrays
+    prefix = "corruptions/faces/"
+    return content.of_kind("corruptions")["faces"], {
+        key.removeprefix(prefix): values for key, values in arrays.items() if key.startswith(prefix)
+    }
 
 
 def crops_of(data: Path, rows: NDArray[np.integer], kind: str = "", severity: float = 0) -> NDArray[np.uint8]:
@@ -94,61 +97,51 @@ def flat_faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_each_step_is_measured_on_evenly_spaced_faces(plain: Plain, flat_faces: Path, tmp_path: Path) -> None:
     section, arrays = measured(plain, flat_faces, tmp_path, images=7)
     rows = np.linspace(0, 63, 7).astype(int)
-    assert (section.images, section.people, section.severity) == (7, False, STEPS)
-    assert section.data_sha256 == hash_images(open_source(flat_faces)).sha256
-    assert list(section.kinds) == list(KINDS)
+    assert (section.images, section.settings["people"]) == (7, False)
+    assert section.data_sha256 == {"faces": hash_images(open_source(flat_faces)).sha256}
+    assert arrays["severity"].tolist() == STEPS
     clean = plain(crops_of(flat_faces, rows))
     assert clean.quality is not None
-    for kind, of_kind in section.kinds.items():
-        assert (of_kind.family, of_kind.held_out) == (CHANGES[kind].family, CHANGES[kind].held_out)
-        assert (of_kind.to_other, of_kind.not_a_face) == ({}, None)
-        assert list(of_kind.by) == ["quality", "norm", "sharpness"]
+    for kind in KINDS:
+        assert f"{kind}/not a face" not in arrays
         for place, severity in enumerate(STEPS):
             changed = plain(crops_of(flat_faces, rows, kind, severity))
             assert changed.quality is not None
-            cosine = np.sum(changed.embedding * clean.embedding, axis=1)
+            median = np.median(np.sum(changed.embedding * clean.embedding, axis=1))
             name = f"{kind}/{severity:g}" if severity else "clean"
-            np.testing.assert_allclose(
-                arrays[f"corruptions/faces/{name}/quality"], changed.quality, atol=1e-6
-            )
-            for found, values in (
-                (of_kind.to_unchanged["plain"], cosine),
-                (of_kind.by["quality"], changed.quality),
-            ):
-                steps = [getattr(found, f"p{at}")[place] for at in PERCENTILES]
-                np.testing.assert_allclose(steps, np.percentile(values, PERCENTILES), atol=1e-6)
-            assert of_kind.cosine is not None
-            assert of_kind.cosine[place] == pytest.approx(np.median(cosine), abs=1e-6)
-            if severity:
-                wins = np.sign(clean.quality[:, None] - changed.quality)
-                auroc = (wins.mean() + 1) / 2
-                assert of_kind.by["quality"].auroc[place - 1] == pytest.approx(auroc)
-    assert len(arrays) == 3 * (1 + len(KINDS) * 2)
+            np.testing.assert_allclose(arrays[f"{name}/quality"], changed.quality, atol=1e-6)
+            assert arrays[f"{kind}/cosine"][place] == pytest.approx(median, abs=1e-6)
+            assert arrays[f"{kind}/cosine to unchanged"][place] == pytest.approx(median, abs=1e-6)
+    scores = [one.of["score"] for one in section.measures if one.table == OVERALL]
+    assert list(dict.fromkeys(scores)) == ["quality", "norm", "sharpness"]
+    assert not any(one.name.startswith("not a face") for one in section.measures)
 
 
 def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: Path, tmp_path: Path) -> None:
     recognizers = {"a": Plain("a"), "b": Seeded("b", 1, 0.2)}
-    section, _ = measured(Plain("own"), drawn_faces, tmp_path, recognizers=recognizers)
-    assert (section.images, section.people) == (8, True)
-    assert section.recognizers == {label: one.sha256 for label, one in recognizers.items()}
-    expected = {
-        (label, step): np.sum(
-            one(crops_of(drawn_faces, ROWS, "blur", severity)).embedding
-            * one(crops_of(drawn_faces, OTHERS)).embedding,
-            axis=1,
-        )
-        for label, one in recognizers.items()
-        for step, severity in enumerate(STEPS)
-    }
-    blur = section.kinds["blur"]
-    for (label, step), cosine in expected.items():
-        assert blur.to_other[label].p5[step] == pytest.approx(np.percentile(cosine, 5), abs=1e-5)
-    medians = [[np.median(expected[label, step]) for step in range(3)] for label in recognizers]
-    assert blur.cosine == pytest.approx(np.mean(medians, axis=0), abs=1e-5)
-    assert blur.to_unchanged["a"].p50[0] == pytest.approx(1, abs=1e-5)
-    assert blur.to_other["a"].p50[0] < 0.999
+    section, arrays = measured(Plain("own"), drawn_faces, tmp_path, recognizers=recognizers)
+    assert (section.images, section.settings["people"]) == (8, True)
+    assert [section.settings[f"SHA-256 of {label}"] for label in "ab"] == [
+        one.sha256 for one in recognizers.values()
+    ]
+    medians = [
+        [
+            np.median(
+                np.sum(
+                    one(crops_of(drawn_faces, ROWS, "blur", severity)).embedding
+                    * one(crops_of(drawn_faces, OTHERS)).embedding,
+                    axis=1,
+                )
+            )
+            for severity in STEPS
+        ]
+        for one in recognizers.values()
+    ]
+    assert arrays["blur/cosine"] == pytest.approx(np.mean(medians, axis=0), abs=1e-5)
+    assert arrays["blur/cosine to unchanged"][0] == pytest.approx(1, abs=1e-5)
+    assert arrays["blur/cosine"][0] < 0.999
     few, _ = measured(Plain("own"), drawn_faces, tmp_path, images=3)
-    assert (few.images, list(few.recognizers)) == (3, ["own"])
+    assert (few.images, "SHA-256 of own" in few.settings) == (3, True)
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -161,31 +154,44 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
     norms = np.sort(clean.norm)
     quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.sort(clean.quality)[3])
     model: Any = Calibrated(threshold, quantiles)
-    section, _ = measured(
+    section, arrays = measured(
         CombinedEmbedder(Plain("recognizer"), model) if joined else model, drawn_faces, tmp_path
     )
-    assert (section.thresholds["quality"].value, section.thresholds["quality"].calibrated) == (
-        threshold,
-        True,
-    )
-    assert not section.thresholds["norm"].calibrated
-    for kind, of_kind in section.kinds.items():
+    kept_by = {score: section.measure("kept at 1", score=score) for score in ("quality", "norm")}
+    assert kept_by["quality"].threshold == threshold
+    # Of eight images, 95% are those above the lowest.
+    assert kept_by["norm"].threshold == pytest.approx(norms[0] + 0.35 * (norms[1] - norms[0]))
+    shares: dict[str, list[float]] = {"quality": [], "norm": [], "no face": []}
+    for kind in KINDS:
         for place, severity in enumerate(STEPS):
             crops = crops_of(drawn_faces, ROWS, kind, severity)
             outputs = Plain()(crops)
             assert outputs.quality is not None
             assert outputs.norm is not None
-            assert of_kind.not_a_face is not None
-            assert of_kind.not_a_face[place] == np.mean(brightness(crops) > 0.45)
-            assert of_kind.by["quality"].kept[place] == np.mean(outputs.quality >= threshold)
-            median = float(np.median(outputs.quality))
-            assert of_kind.by["quality"].percentile[place] == pytest.approx(200 * median, abs=0.01)
-            # Of eight images, 95% are those above the lowest.
-            assert of_kind.by["norm"].kept[place] == np.mean(
-                outputs.norm >= norms[0] + 0.35 * (norms[1] - norms[0])
+            no_face = np.mean(brightness(crops) > 0.45)
+            kept = np.mean(outputs.quality >= threshold)
+            percentile = 200 * float(np.median(outputs.quality))
+            for name, expected in (("not a face", no_face), ("kept", kept)):
+                assert arrays[f"{kind}/{name}"][place] == expected
+            assert arrays[f"{kind}/percentile of quality / 100"][place] == pytest.approx(
+                percentile / 100, abs=1e-4
             )
-            below = np.mean(norms < np.median(outputs.norm))
-            assert of_kind.by["norm"].percentile[place] == pytest.approx(100 * below)
+            if severity:
+                title = kind.replace("_", " ") + " (held out)" * CHANGES[kind].held_out
+                shown = [
+                    section.measure(f"{name} at {severity:g}", kind=title).value
+                    for name in ("not a face", "kept", "percentile")
+                ]
+                assert shown == pytest.approx([no_face, kept, percentile], abs=0.01)
+            if severity == 1:
+                shares["quality"].append(kept)
+                shares["norm"].append(np.mean(outputs.norm >= kept_by["norm"].threshold))
+                shares["no face"].append(no_face)
+    for score, one in kept_by.items():
+        assert one.value == pytest.approx(np.mean(shares[score]))
+    assert section.measure("not a face at 1", score="quality").value == pytest.approx(
+        np.mean(shares["no face"])
+    )
 
 
 def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_path: Path) -> None:
@@ -193,7 +199,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
     model = Plain("own")
     section, arrays = measured(model, drawn_faces, tmp_path, recognizers=recognizers)
     steps = [(kind, severity) for kind in KINDS for severity in STEPS[1:]]
-    quality = np.array([arrays[f"corruptions/faces/{kind}/{severity:g}/quality"] for kind, severity in steps])
+    quality = np.array([arrays[f"{kind}/{severity:g}/quality"] for kind, severity in steps])
     cosines = np.array(
         [
             [
@@ -210,7 +216,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
     random = np.random.default_rng(0)
     draws = [np.arange(8), *(random.integers(0, 8, 8) for _ in range(REPLICATES))]
     held_out = np.array([CHANGES[kind].held_out for kind, _ in steps])
-    for group, inside in (("all", held_out | True), ("trained", ~held_out), ("held_out", held_out)):
+    for group, inside in (("all", held_out | True), ("trained", ~held_out), ("held out", held_out)):
         whole, rest = [], []
         for drawn in draws:
             medians = np.median(cosines[..., drawn], axis=-1)[:, inside]
@@ -218,13 +224,35 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
                 spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic
             )
             rest.append(spearmanr(medians[2], (medians[0] + medians[1]) / 2).statistic)
-        for found, values in ((section.rank_correlation["quality"], whole), (section.agreement["c"], rest)):
-            assert getattr(found, group).value == pytest.approx(values[0], abs=1e-6)
-            assert getattr(found, group).ci95 == pytest.approx(
-                tuple(np.quantile(values[1:], [0.025, 0.975])), abs=1e-6
-            )
-    assert list(section.rank_correlation) == ["quality", "norm", "sharpness"]
-    assert list(section.agreement) == ["a", "b", "c"]
+        for score, values in (("quality", whole), ("cosine of c", rest)):
+            found = section.measure(f"ρ, {group}", score=score)
+            assert found.value == pytest.approx(values[0], abs=1e-6)
+            assert found.ci95 == pytest.approx(tuple(np.quantile(values[1:], [0.025, 0.975])), abs=1e-6)
+    scores = dict.fromkeys(one.of["score"] for one in section.measures if one.name == "ρ, all")
+    assert list(scores) == ["quality", "norm", "sharpness", "cosine of a", "cosine of b", "cosine of c"]
+    # From the least to the most that a change costs.
+    kinds = list(dict.fromkeys(one.of["kind"] for one in section.measures if "kind" in one.of))
+    costs = [section.measure("cosine at 1", kind=kind).value for kind in kinds]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_corruptions_in_words() -> None:
+    def measure(name: str, value: float, ends: tuple[float, float] | None = None) -> Measure:
+        return Measure(name=name, of={"score": "quality"}, table=OVERALL, value=value, ci95=ends)
+
+    kept = [measure("kept at 0.6", 0.9), measure("kept at 1", 0.4)]
+    found = measure("ρ, all", 0.912, (0.812, 1.0))
+    begin = (
+        "Over 4 changes of 100 faces, its quality follows the cosine with rank correlation 0.91 [0.81, 1.00]"
+    )
+    held_out = measure("ρ, held out", 0.75, (0.65, 0.85))
+    assert (
+        corruption_finding([found, held_out, *kept], "quality", 4, 100)
+        == f"{begin}, 0.75 over kinds held out."
+    )
+    assert corruption_finding([found, *kept], "quality", 4, 100) == f"{begin}."
+    sentence = "At full severity, its threshold of quality keeps 40% of the faces."
+    assert corruption_finding(kept, "quality", 4, 100) == sentence
 
 
 def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: Path) -> None:

@@ -13,15 +13,14 @@ from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluation import embed_source, evaluate_verification
 from facerts.evaluation.benchmark_runs import run_identification, run_pairs
-from facerts.evaluation.compare import compare
+from facerts.evaluation.comparison import compare
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.measure import Evaluation
 from facerts.evaluation.ood import ood_of, run_ood
 from facerts.evaluation.pair_verification import verification_of
 from facerts.evaluation.rejection import reject_of
 from facerts.evaluation.result_folder import ResultFolder
-from facerts.evaluation.results import Sections
-from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.images import decode_crop
 from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluation.conftest import Plain
@@ -52,18 +51,23 @@ def test_verification_tells_all_that_its_numbers_rest_on(
     plain: Plain, drawn_benchmark: PairBenchmark
 ) -> None:
     section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
-    assert (section.pairs, section.genuine, section.impostors) == (200, 100, 100)
-    low, high = section.accuracy.ci95
-    assert low <= section.accuracy.value <= high
-    assert section.accuracy.value > 0.6
+    found = {one.name: one for one in section.measures}
+    assert (found["accuracy"].n, found["genuine pairs"].value, found["impostor pairs"].value) == (
+        200,
+        100,
+        100,
+    )
+    low, high = found["accuracy"].ci95
+    assert low <= found["accuracy"].value <= high
+    assert found["accuracy"].value > 0.6
     # One of 100 impostors is the least that can be shown.
-    assert set(section.tar_at_far) == {"0.1", "0.01"}
-    point = section.tar_at_far["0.01"]
-    assert point.impostors_accepted <= 1
+    assert [name for name in found if "FNMR" in name] == ["FNMR at FMR 10%", "FNMR at FMR 1%"]
+    point = found["FNMR at FMR 1%"]
+    assert point.passing <= 1
     assert point.ci95[0] <= point.value <= point.ci95[1]
     assert len(arrays["scores"]) == 200
     written = json.loads(json.dumps(section.to_json(), allow_nan=False))
-    assert VerificationResult.model_validate(written) == section
+    assert Evaluation.model_validate(written) == section
 
 
 def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
@@ -77,20 +81,21 @@ def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
         strict=True,
     )
     people, pairs = sections
-    assert (people.interval, people.subjects) == ("bootstrap over subjects", 30)
-    assert (pairs.interval, pairs.subjects) == ("bootstrap over pairs", None)
+    assert (people.interval, "of 30 people" in people.text) == ("bootstrap over subjects", True)
+    assert (pairs.interval, "people" in pairs.text) == ("bootstrap over pairs", False)
     assert "subjects" in arrays[0]
     assert "subjects" not in arrays[1]
     # The pairs are the same, so nothing else may differ by more than rounding.
-    for key in ("auroc", "eer"):
-        assert getattr(people, key) == pytest.approx(getattr(pairs, key), abs=1e-6)
-        assert getattr(people.ci95, key) != pytest.approx(getattr(pairs.ci95, key), abs=1e-6)
+    for key in ("AUROC", "EER"):
+        assert people.measure(key).value == pytest.approx(pairs.measure(key).value, abs=1e-6)
+        assert people.measure(key).ci95 != pytest.approx(pairs.measure(key).ci95, abs=1e-6)
     benchmark = open_benchmark(named)
     subjects = arrays[0]["subjects"][arrays[0]["pairs"]]
     scores = arrays[0]["scores"].astype(np.float64)
     expected = verification_intervals(scores, benchmark.same, [0.1], subjects=subjects)
-    assert people.ci95.auroc == pytest.approx(expected.auroc, abs=1e-3)
-    assert people.tar_at_far["0.1"].ci95 == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
+    assert people.measure("AUROC").ci95 == pytest.approx(expected.auroc, abs=1e-3)
+    low, high = people.measure("FNMR at FMR 10%").ci95
+    assert (1 - high, 1 - low) == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
 
 
 def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path, tmp_path: Path) -> None:
@@ -101,12 +106,13 @@ def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path
     section, arrays = verification_of(outputs, odd, flip=False)
     assert section.interval == "bootstrap over pairs"
     assert "subjects" not in arrays
-    curves = reject_of(outputs, odd, fmr=0.02)
-    assert curves[0].interval == "bootstrap over pairs"
+    assert reject_of(outputs, odd, fmr=0.02)[0].interval == "bootstrap over pairs"
+    section.data_sha256 = {odd.name: "a" * 64}
     folder = ResultFolder(tmp_path, plain)
-    folder.add(Sections(verification={odd.name: section}), arrays)
+    folder.add("verification", odd.name, section, arrays)
     folder.write()
-    assert compare([tmp_path, tmp_path]).verification["named"][0].auroc.unit == "pairs"
+    (differences,) = compare([tmp_path, tmp_path])[0].differences
+    assert differences.interval == "bootstrap over pairs"
 
 
 @pytest.mark.parametrize(
@@ -187,11 +193,9 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
         {"pets": scored([0, 1, 2])},
         {name: ["x"] * 3 for name in ("sharp", "soft", "pets")},
     )
-    by = section.by["quality"]
-    assert by.per_source["sharp"].auroc == 1.0
-    assert by.per_source["soft"].auroc == pytest.approx(7 / 9)
-    assert by.auroc == pytest.approx((9 + 7) / 18)
-    assert section.faces == {"sharp": 3, "soft": 3}
+    area = {one.of["faces"]: one.value for one in section.measures if one.name == "AUROC"}
+    assert area == pytest.approx({"sharp and soft": (9 + 7) / 18, "sharp": 1.0, "soft": 7 / 9})
+    assert "Faces: sharp 3, soft 3." in section.text
     assert arrays["pets/quality"].tolist() == [0, 1, 2]
     with pytest.raises(Error, match="--in"):
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.group_differences import MatchedPairs, groups_of
+from facerts.evaluation.measure import Evaluation, Measure
+from facerts.evaluation.wording import measured, points, points_interval
 from facerts.metrics.all_pairs import AllPairs, all_pairs
+from facerts.report.figures import Drawn, draw
 
 PEOPLE, IMAGES = 60, 4
 
@@ -44,90 +49,126 @@ def quality(people: np.ndarray) -> np.ndarray:
     return drawn
 
 
+def numbers(section: Evaluation, name: str, table: str = "") -> dict[str, Measure]:
+    """A column of a section's tables, by group; ``table`` is the beginning of its title."""
+    return {
+        next(iter(one.of.values())): one
+        for one in section.measures
+        if one.name == name and one.table.startswith(table)
+    }
+
+
 def test_accepted_shares_at_the_threshold_that_keeps_a_share_of_all(
     values: dict[str, np.ndarray], quality: np.ndarray
 ) -> None:
-    found = groups_of(values, {"quality": quality}, keep=0.8, notes=["A note."])
-    accepted = found.by["age"].accepted["quality"]
+    sections = groups_of(values, {"quality": quality}, keep=0.8, notes=["A note."])
+    section, _ = sections["age"]
+    accepted = numbers(section, "accepted by quality")
     known = quality[1:]
-    assert accepted.threshold == sorted(known.tolist(), reverse=True)[int(np.ceil(0.8 * len(known))) - 1]
-    assert (accepted.keep, accepted.images) == (0.8, PEOPLE * IMAGES - 1)
-    assert list(accepted.groups) == ["below 20", "20 and above"]
+    threshold = sorted(known.tolist(), reverse=True)[int(np.ceil(0.8 * len(known))) - 1]
     young = quality[(values["age"] == "below 20") & ~np.isnan(quality)]
-    group = accepted.groups["below 20"]
-    assert (group.images, group.people) == (len(young), None)
-    assert group.accepted == np.mean(young >= accepted.threshold)
-    assert group.median == np.median(young)
-    assert accepted.contrast is not None
-    assert (accepted.contrast.worst, accepted.contrast.best) == ("below 20", "20 and above")
-    assert accepted.contrast.difference < accepted.contrast.difference_ci95[1] < 0
-    assert (found.by["age"].images, found.by["age"].unknown) == (PEOPLE * IMAGES, IMAGES)
-    assert (found.interval, found.notes) == ("Wilson's, over images", ["A note."])
-    given = (
-        groups_of(values, {"quality": quality}, thresholds={"quality": 0.25}).by["age"].accepted["quality"]
-    )
-    assert (given.threshold, given.keep) == (0.25, None)
+    assert list(accepted) == ["below 20", "20 and above", "all"]
+    group = accepted["below 20"]
+    assert (group.n, group.threshold, group.mark) == (len(young), threshold, "worst")
+    assert group.value == np.mean(young >= threshold)
+    assert accepted["all"].value == np.mean(known >= threshold)
+    assert {name: one.value for name, one in numbers(section, "images").items()} == {
+        "below 20": PEOPLE // 2 * IMAGES,
+        "20 and above": (PEOPLE // 2 - 1) * IMAGES,
+        "all": PEOPLE * IMAGES,
+    }
+    difference = section.measure("worst minus best", rate="accepted by quality")
+    assert difference.value == group.value - accepted["20 and above"].value
+    assert difference.value < difference.ci95[1] < 0
+    ends = points_interval(difference.ci95)
+    assert section.findings == [
+        f"By quality, images of age below 20 ({measured(group.value, group.ci95)}) are accepted least, and those of "
+        f"age 20 and above ({measured(accepted['20 and above'].value, accepted['20 and above'].ci95)}) most: "
+        f"{points(difference.value)} percentage points {ends}."
+    ]
+    assert f"{IMAGES} images are in no group." in section.text
+    assert "keep 80% of all images" in section.text
+    assert (section.interval, section.notes) == ("Wilson's, over images", ["A note."])
+    given = groups_of(values, {"quality": quality}, thresholds={"quality": 0.25})["age"][0]
+    assert numbers(given, "accepted by quality")["below 20"].threshold == 0.25
+    assert "keep" not in given.text
     # Ten images are shown, but too few to be called the worst or the best.
-    camera = found.by["camera"].accepted["quality"]
-    assert camera.groups["door"].images == 9
-    assert camera.contrast is None
-    assert groups_of(values, {"q": quality}, min_images=9).by["camera"].accepted["q"].contrast is not None
+    camera, _ = sections["camera"]
+    assert numbers(camera, "accepted by quality")["door"].n == 9
+    assert camera.findings == ["By quality, no two groups of camera are large enough to be compared."]
+    few = groups_of(values, {"q": quality}, min_images=9)["camera"][0]
+    assert few.find("worst minus best") is not None
+
+
+def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(
+    values: dict[str, np.ndarray], quality: np.ndarray
+) -> None:
+    odd = {"age": np.where(values["age"] == "below 20", "below $13$", values["age"])}
+    section, arrays = groups_of(odd, {"head": quality, "other": -quality})["age"]
+    (plot,) = section.plots
+    drawn = draw([Drawn("", plot, arrays)])
+    texts = re.findall(r">([^<>]+)</text>", drawn)
+    shown = ["20 and above", "below $13$", "head", "other"]
+    assert [text for text in texts if text in shown] == shown
 
 
 def test_errors_with_and_without_rejected_images(
     values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray, pairs: AllPairs
 ) -> None:
-    compared = {"net": MatchedPairs(pairs, 0.6, 0.05)}
-    found = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=50)
-    assert found.interval == "bootstrap over people"
-    matching = found.by["age"].matching["net"]
-    assert (matching.threshold, matching.fmr) == (0.6, 0.05)
-    young = matching.every_pair.groups["below 20"]
-    assert (young.images, young.people) == (PEOPLE // 2 * IMAGES, PEOPLE // 2)
-    assert young.fnmr.pairs == PEOPLE // 2 * IMAGES * (IMAGES - 1) // 2
-    assert young.fmr.pairs == 120 * 119 // 2 - young.fnmr.pairs
-    everybody = matching.every_pair.everybody
-    assert (everybody.images, everybody.people) == (PEOPLE * IMAGES, PEOPLE)
-    assert everybody.fnmr.pairs == len(pairs.genuine)
-    assert everybody.fnmr.errors == int((pairs.genuine < 0.6).sum())
-    assert everybody.fmr.pairs == pairs.impostors
-    assert everybody.fmr.errors == pairs.accepted(0.6)
-    for contrast in (matching.every_pair.fnmr_contrast, matching.every_pair.fmr_contrast):
-        assert contrast is not None
-        assert (contrast.worst, contrast.best) == ("below 20", "20 and above")
-        assert contrast.ratio is not None
-        assert contrast.over_mean == pytest.approx(contrast.ratio**0.5)  # of two groups
-    threshold = found.by["age"].accepted["q"].threshold
-    kept = quality >= threshold
-    rest = matching.accepted["q"]
-    assert rest.groups["below 20"].images == int((kept & (values["age"] == "below 20")).sum())
-    assert rest.everybody.images == int(kept.sum())
-    assert rest.everybody.fnmr.pairs == int(kept[pairs.genuine_pairs].all(axis=1).sum())
+    compared = {"net": MatchedPairs(pairs, 0.6)}
+    section, _ = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=50)["age"]
+    assert section.interval == "bootstrap over people"
+    genuine = {group: one.value for group, one in numbers(section, "genuine pairs").items()}
+    impostors = {group: one.value for group, one in numbers(section, "impostor pairs").items()}
+    assert genuine["below 20"] == PEOPLE // 2 * IMAGES * (IMAGES - 1) // 2
+    assert impostors["below 20"] == 120 * 119 // 2 - genuine["below 20"]
+    assert (genuine["all"], impostors["all"]) == (len(pairs.genuine), pairs.impostors)
+    fnmr, fmr = (numbers(section, name) for name in ("FNMR", "FMR"))
+    assert fnmr["all"].value == pytest.approx(np.mean(pairs.genuine < 0.6))
+    assert fmr["all"].value == pytest.approx(pairs.accepted(0.6) / pairs.impostors)
+    assert fnmr["below 20"].threshold == 0.6
+    for kind, column in (("FNMR", fnmr), ("FMR", fmr)):
+        assert [group for group, one in column.items() if one.mark] == ["below 20"]
+        ratio, over_mean = (
+            section.measure(name, rate=f"{kind} by net").value
+            for name in ("worst / best", "worst / geometric mean")
+        )
+        assert ratio == pytest.approx(column["below 20"].value / column["20 and above"].value)
+        assert over_mean == pytest.approx(ratio**0.5)  # of two groups
+        (sentence,) = [
+            one for one in section.findings if one.startswith(f"net: {kind} is highest in age below 20 (")
+        ]
+        assert "and lowest in age 20 and above (" in sentence
+        assert f", {ratio:.1f} times as high [" in sentence
+    accepted = numbers(section, "accepted by q")
+    kept = quality >= accepted["below 20"].threshold
+    of_all = kept[pairs.genuine_pairs].all(axis=1)
+    rest = numbers(section, "FNMR of accepted by q")
+    assert rest["all"].value == pytest.approx(np.mean(pairs.genuine[of_all] < 0.6))
 
 
 def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people: np.ndarray) -> None:
     age = np.where(people == 0, "one person", np.where(np.arange(len(people)) == 7, "one image", "others"))
-    every = groups_of(
+    section, _ = groups_of(
         {"age": age}, {}, people=people, compared={"net": MatchedPairs(pairs, 0.6)}, replicates=20
-    )
-    errors = every.by["age"].matching["net"].every_pair
-    assert errors.groups["one person"].fmr.pairs == 0
-    assert errors.groups["one person"].fmr.rate is None
-    assert errors.groups["one person"].fmr.ci95 is None
-    assert errors.groups["one person"].fnmr.pairs == IMAGES * (IMAGES - 1) // 2
-    assert (errors.groups["one image"].fnmr.pairs, errors.groups["one image"].fmr.pairs) == (0, 0)
-    assert errors.fmr_contrast is errors.fnmr_contrast is None
+    )["age"]
+    genuine, impostors = (numbers(section, f"{kind} pairs") for kind in ("genuine", "impostor"))
+    assert genuine["one person"].value == IMAGES * (IMAGES - 1) // 2
+    assert [numbers["one image"].value for numbers in (genuine, impostors)] == [0, 0]
+    fmr = numbers(section, "FMR")["one person"]
+    assert (impostors["one person"].value, fmr.value, fmr.ci95) == (0, None, None)
+    assert section.find("worst minus best") is None
+    assert section.plots == []
 
 
 def test_groups_with_too_few_expected_matches_have_no_worst_fmr(
     values: dict[str, np.ndarray], people: np.ndarray, pairs: AllPairs
 ) -> None:
     threshold = pairs.threshold(15 / pairs.impostors)
-    found = groups_of(values, {}, compared={"net": MatchedPairs(pairs, threshold)}, replicates=20)
-    errors = found.by["age"].matching["net"].every_pair
-    assert errors.everybody.fmr.errors == 15
-    assert errors.fmr_contrast is None
-    assert errors.fnmr_contrast is not None
+    section, _ = groups_of(values, {}, compared={"net": MatchedPairs(pairs, threshold)}, replicates=20)["age"]
+    assert numbers(section, "FMR")["all"].value == pytest.approx(15 / pairs.impostors)
+    rates = [one.of["rate"] for one in section.measures if one.name == "worst minus best"]
+    assert rates == ["FNMR by net"]
 
 
 def test_what_cannot_be_measured_is_named(

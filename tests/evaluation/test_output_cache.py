@@ -114,8 +114,8 @@ def test_each_part_runs_once_for_each_crop(
     if kind == "ood":
         (_, of_own), (two, of_two) = (load_result(tmp_path / name) for name in ("own", "two"))
         expected = score_source(open_source(command[5]), {"q": OnnxQuality(quality)})["q"]
-        np.testing.assert_allclose(of_two["ood/faces/quality"], expected, atol=1e-5)
-        assert not np.allclose(of_own["ood/faces/quality"], expected)
+        np.testing.assert_allclose(of_two["ood/non-faces/faces/quality"], expected, atol=1e-5)
+        assert not np.allclose(of_own["ood/non-faces/faces/quality"], expected)
         assert two.model.name == "model with alone"
     assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, (
         "it holds another model's results"
@@ -137,17 +137,19 @@ def test_a_second_quality_needs_no_pass_of_the_recognizers(
         assert run(*command_of, "--set", f"output_cache={tmp_path / 'cache'}") == 0
         recognized = dict.fromkeys(("model", "other"), IMAGES["corruptions"]) if name == "one" else {}
         assert passed == {name: 2 * steps, **recognized}
-    first, second, alone = (
-        load_result(tmp_path / name)[0].corruptions["faces"] for name in ("one", "two", "alone")
+    (first, of_first), (second, of_second), (alone, of_alone) = (
+        load_result(tmp_path / name) for name in ("one", "two", "alone")
     )
-    assert first.agreement == second.agreement
-    assert first.kinds["blur"].to_other == second.kinds["blur"].to_other
-    assert (alone.rank_correlation, alone.kinds["blur"].cosine, alone.kinds["blur"].to_unchanged) == (
-        {},
-        None,
-        {},
-    )
-    assert alone.kinds["blur"].by == second.kinds["blur"].by
+    own = [one.of_kind("corruptions")["faces"] for one in (first, second)]
+    agreement = [
+        [one.value for one in section.measures if one.of.get("score") == "cosine of model"] for section in own
+    ]
+    assert agreement[0] == agreement[1] != []
+    cosine, kept = ("corruptions/faces/blur/" + name for name in ("cosine", "kept"))
+    np.testing.assert_array_equal(of_first[cosine], of_second[cosine])
+    np.testing.assert_array_equal(of_alone[kept], of_second[kept])
+    assert cosine not in of_alone
+    assert alone.of_kind("corruptions")["faces"].find("ρ, all") is None
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:
@@ -275,11 +277,11 @@ def test_photos_keep_what_was_detected_in_them(
     before, again = passed.total(), Detects("forty")
     assert evaluate("b", again) == first
     assert (passed.total(), again.calls) == (before, 0)
-    assert "No face was found in 1 photos" in str(first[0]["ood"]["notes"])
-    assert first[1]["ood/photos/face_size"] == [0.0, 40.0, 40.0, 40.0, 40.0, 40.0]
+    assert "No face was found in 1 photos" in str(first[0]["sections"]["ood"]["non-faces"]["notes"])
+    assert first[1]["ood/non-faces/photos/face_size"] == [0.0, 40.0, 40.0, 40.0, 40.0, 40.0]
     wider = evaluate("c", Detects("fifty", 50.0))
     assert passed.total() == 2 * before
-    assert wider[1]["ood/photos/face_size"][1] == 50.0
+    assert wider[1]["ood/non-faces/photos/face_size"][1] == 50.0
 
 
 def test_a_folder_that_cannot_be_written_costs_the_cache_alone(

@@ -102,7 +102,8 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
     run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
     wrong, right = (
-        " ".join(load_result(tmp_path / name)[0].verification["red"].notes) for name in ("wrong", "right")
+        " ".join(load_result(tmp_path / name)[0].of_kind("verification")["red"].notes)
+        for name in ("wrong", "right")
     )
     assert "With red and blue swapped" in wrong
     assert "swapped" not in right

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,13 +13,27 @@ from facerts.datasets import Roster, TemplateBenchmark
 from facerts.embedding import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, MissingExtraError
+from facerts.evaluation.measure import Measure
 from facerts.evaluation.probe_search import identification_of
+from facerts.evaluation.wording import measured
 from facerts.metrics.intervals import resampled_rate_interval
 from tests.evaluation.conftest import Unread, unit
 
 SIZE, REPLICATES = 16, 60
 RANKS, FPIRS = (1, 2, 5), (0.02, 0.1, 0.4)
 Case = tuple[FaceOutputs, TemplateBenchmark]
+
+
+def rates(
+    outputs: FaceOutputs, benchmark: TemplateBenchmark, gallery: str = "G1", **options: Any
+) -> dict[str, Measure]:
+    """Measures of a gallery, by their names."""
+    section = identification_of(outputs, benchmark, **options)
+    return {one.name: one for one in section.measures if one.of["gallery"] == gallery}
+
+
+def fnir(target: float) -> str:
+    return f"FNIR at FPIR {100 * target:g}%"
 
 
 def benchmark_of(
@@ -87,28 +100,27 @@ def test_rates_are_those_of_the_sorted_similarities(case: Case, number: int) -> 
     outputs, benchmark = case
     gallery, probes = benchmark.galleries[number], benchmark.probes
     assert probes is not None
-    entry = identification_of(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=5)[number]
+    entry = rates(outputs, benchmark, gallery.name, ranks=RANKS, fpirs=FPIRS, replicates=5)
     best, ranks = slow_ranks(outputs, gallery, probes)
     mated = ranks > 0
-    assert (entry.pooling, entry.gallery, entry.backend) == ("mean", gallery.name, "numpy")
-    assert (entry.gallery_templates, entry.gallery_people) == (len(gallery.templates), (20, 15)[number])
-    assert (entry.probes, entry.mated, entry.non_mated) == (len(ranks), mated.sum(), (~mated).sum())
-    assert {k: point.value for k, point in entry.rank.items()} == {
-        str(k): np.mean(ranks[mated] <= k) for k in RANKS
-    }
-    assert list(entry.fnir_at_fpir) == ["0.02", "0.1", "0.4"]
-    for name, point in entry.fnir_at_fpir.items():
-        assert point.value == pytest.approx(slow_fnir(best, ranks, mated, float(name)))
-        assert point.achieved_fpir == np.mean(best[~mated] >= point.threshold) <= float(name)
-        assert point.non_mated == (~mated).sum()
-    json.dumps(entry.to_json(), allow_nan=False)
+    counts = {"people": (20, 15)[number], "mated": mated.sum(), "non-mated": (~mated).sum()}
+    assert {name: entry[name].value for name in counts} == counts
+    assert list(entry) == [*(f"rank {k}" for k in RANKS), *map(fnir, FPIRS), *counts]
+    assert entry["rank 1"].of == {"gallery": gallery.name, "pooling": "mean"}
+    for k in RANKS:
+        assert entry[f"rank {k}"].value == np.mean(ranks[mated] <= k)
+    for target in FPIRS:
+        point = entry[fnir(target)]
+        assert point.value == pytest.approx(slow_fnir(best, ranks, mated, target))
+        assert point.passing == np.sum(best[~mated] >= point.threshold) <= target * (~mated).sum()
+        assert point.n == mated.sum()
 
 
 def test_intervals_are_those_of_probes_repeated_one_by_one(case: Case) -> None:
     outputs, benchmark = case
     gallery, probes = benchmark.galleries[0], benchmark.probes
     assert probes is not None
-    entry = identification_of(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=REPLICATES)[0]
+    entry = rates(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=REPLICATES)
     best, ranks = slow_ranks(outputs, gallery, probes)
     people = np.unique(probes.subjects)
     random = np.random.default_rng(0)
@@ -118,12 +130,12 @@ def test_intervals_are_those_of_probes_repeated_one_by_one(case: Case) -> None:
         rows = np.concatenate([np.flatnonzero(probes.subjects == who) for who in chosen])
         repeated, mated = ranks[rows], ranks[rows] > 0
         for k in RANKS:
-            drawn.setdefault(str(k), []).append(float(np.mean(repeated[mated] <= k)))
+            drawn.setdefault(f"rank {k}", []).append(float(np.mean(repeated[mated] <= k)))
         for target in FPIRS:
-            fnir = slow_fnir(best[rows], repeated, mated, target)
-            drawn.setdefault(f"{target:g}", []).append(fnir)
+            drawn.setdefault(fnir(target), []).append(slow_fnir(best[rows], repeated, mated, target))
     searched = len(np.intersect1d(people, gallery.subjects))
-    for name, point in (entry.rank | entry.fnir_at_fpir).items():
+    for name in drawn:
+        point = entry[name]
         # Of what never happened, resampling would say that it cannot.
         expected = resampled_rate_interval(np.array(drawn[name]), point.value, searched)
         np.testing.assert_allclose(point.ci95, expected, atol=1e-9)
@@ -134,8 +146,8 @@ def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
     embedding = np.eye(SIZE, dtype=np.float32)[[0, 0, 0, 0, 0, 0, 1, 2, 0]]
     embedding[-1] = unit(np.arange(SIZE, 0, -1))
     benchmark = benchmark_of(np.array([4] * 6 + [5, 6, 5]), [np.arange(8)], np.array([8]))
-    entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 2), replicates=5)[0]
-    assert [point.value for point in entry.rank.values()] == [0, 1]
+    entry = rates(FaceOutputs(embedding), benchmark, ranks=(1, 2), replicates=5)
+    assert [entry[f"rank {k}"].value for k in (1, 2)] == [0, 1]
 
 
 def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
@@ -143,12 +155,13 @@ def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
     subjects = np.tile(np.arange(people), 2)
     embedding = np.ones((2 * people, SIZE), dtype=np.float32) / np.sqrt(np.float32(SIZE))
     benchmark = benchmark_of(subjects, [np.arange(people)], np.arange(people, 2 * people))
-    entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10, 30), replicates=5)[0]
+    entry = rates(FaceOutputs(embedding), benchmark, ranks=(1, 10, 30), replicates=5)
     # Among the first 30 of 30 people is everybody.
-    assert {rank: point.value for rank, point in entry.rank.items()} == {"1": 0, "10": 0}
+    assert {name: one.value for name, one in entry.items() if "rank" in name} == {"rank 1": 0, "rank 10": 0}
     # Nor does it matter how single images are pooled.
     with_quality = FaceOutputs(embedding, quality=np.arange(2 * people, dtype=np.float32))
-    assert len(identification_of(with_quality, benchmark, replicates=5)) == 1
+    found = identification_of(with_quality, benchmark, replicates=5).measures
+    assert {one.of["pooling"] for one in found} == {"mean"}
 
 
 def test_without_non_mated_probes_there_are_ranks_alone(case: Case) -> None:
@@ -157,20 +170,30 @@ def test_without_non_mated_probes_there_are_ranks_alone(case: Case) -> None:
     assert probes is not None
     inside = np.isin(probes.subjects, gallery.subjects)
     closed = Roster("inside", probes.templates[inside], probes.subjects[inside])
-    entry = identification_of(outputs, replace(benchmark, galleries=(gallery,), probes=closed), replicates=5)
-    whole = identification_of(outputs, benchmark, replicates=5)
-    assert entry[0].non_mated == 0
-    assert entry[0].fnir_at_fpir == {}
-    for k in ("1", "5", "10"):
-        assert entry[0].rank[k].value == whole[0].rank[k].value
+    entry = rates(outputs, replace(benchmark, galleries=(gallery,), probes=closed), replicates=5)
+    whole = rates(outputs, benchmark, replicates=5)
+    assert entry["non-mated"].value == 0
+    assert not any("FNIR" in name for name in entry)
+    for k in (1, 5, 10):
+        assert entry[f"rank {k}"].value == whole[f"rank {k}"].value
 
 
 def test_a_threshold_that_lets_everybody_pass_is_null(case: Case) -> None:
-    entry = identification_of(*case, ranks=(1,), fpirs=(1.0,), replicates=5)[0]
-    point = entry.fnir_at_fpir["1"]
+    entry = rates(*case, ranks=(1,), fpirs=(1.0,), replicates=5)
+    point, first = entry[fnir(1)], entry["rank 1"]
     assert point.threshold is None
-    assert point.value == pytest.approx(1 - entry.rank["1"].value)
-    np.testing.assert_allclose(sorted(1 - np.array(point.ci95)), sorted(entry.rank["1"].ci95), atol=1e-12)
+    assert point.value == pytest.approx(1 - first.value)
+    np.testing.assert_allclose(sorted(1 - np.array(point.ci95)), sorted(first.ci95), atol=1e-12)
+
+
+def test_the_first_search_is_said_in_words(case: Case) -> None:
+    section = identification_of(*case, replicates=5)
+    first, missed = section.measures[0], section.measure("FNIR at FPIR 10%")
+    assert section.findings == [
+        f"Among 20 people it ranks the right one first in {measured(first.value, first.ci95)} of {first.n} searches.",
+        f"Where 10% of the searches for strangers may find somebody, it misses "
+        f"{measured(missed.value, missed.ci95)} of the enrolled.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -58,23 +58,24 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
     run_pairs(Gaussian(), ["verification", "reject"], [named], tmp_path, BARE, similarity=MLS)
     content, arrays = load_result(tmp_path)
     np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-5)
-    section = content.verification["named (mls)"]
-    assert (section.similarity, section.flip) == ("mls", False)
+    section = content.of_kind("verification")["named (mls)"]
+    assert section.settings == {"similarity": "mls", "flip": False}
     genuine, impostors = expected[benchmark.same], expected[~benchmark.same]
     above = stats.mannwhitneyu(genuine, impostors).statistic / (len(genuine) * len(impostors))
-    assert section.auroc == pytest.approx(above, abs=1e-9)
-    assert section.auroc != pytest.approx(verification_of(outputs, benchmark, flip=False)[0].auroc, abs=1e-3)
+    area = section.measure("AUROC").value
+    assert area == pytest.approx(above, abs=1e-9)
+    by_cosine = verification_of(outputs, benchmark, flip=False)[0].measure("AUROC").value
+    assert area != pytest.approx(by_cosine, abs=1e-3)
     # At FMR 0.02 two of the hundred impostor pairs pass: the third is the first that must not.
     third = np.sort(impostors)[-3]
-    curves = content.reject["named (mls)"]
-    assert {curve.similarity for curve in curves} == {"mls"}
-    assert curves[0].fnmr[0] == pytest.approx(np.mean(genuine <= third))
-    calibration = content.calibration["named (mls)"]
-    assert (calibration.similarity, calibration.genuine) == ("mls", 100)
-    assert calibration.threshold == pytest.approx(third)
+    rejected = content.of_kind("reject")["named (mls)"]
+    assert rejected.settings["similarity"] == "mls"
+    nothing = rejected.measure("0% left out", score="quality")
+    assert nothing.value == pytest.approx(np.mean(genuine <= third))
+    assert nothing.n == 100
     quality = np.asarray(outputs.quality)[benchmark.pairs[benchmark.same]].min(axis=1)
     correlation = stats.spearmanr(quality, genuine).statistic
-    assert calibration.by["quality"].spearman == pytest.approx(correlation)
+    assert rejected.measure("Spearman's ρ", score="quality").value == pytest.approx(correlation)
 
 
 def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_
     for similarity in (COSINE, MLS):
         run_pairs(Gaussian(), ["verification"], [named], tmp_path, options, similarity=similarity)
     content, arrays = load_result(tmp_path)
-    assert content.verification["named (mls)"].flip is True
+    assert content.of_kind("verification")["named (mls)"].settings["flip"] is True
     np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-4)
     summed = one.embedding + other.embedding
     summed /= np.linalg.norm(summed, axis=1, keepdims=True)
@@ -130,10 +131,11 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
         load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", options, similarity=MLS
     )
     (model, arrays), (table, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
-    assert table.verification["named (mls)"].flip is None
+    sections = [one.of_kind("verification")["named (mls)"] for one in (table, model)]
+    assert sections[0].settings["flip"] is None
     key = "verification/named (mls)/scores"
     np.testing.assert_allclose(copies[key], arrays[key], rtol=1e-5)
-    assert table.verification["named (mls)"].eer == model.verification["named (mls)"].eer
+    assert len({one.measure("EER").value for one in sections}) == 1
 
 
 WRONG = {

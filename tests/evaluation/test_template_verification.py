@@ -112,21 +112,24 @@ def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
     templates = pooled(outputs, benchmark)["norm"].astype(np.float64)
     scores = np.array([templates[a] @ templates[b] for a, b in benchmark.pairs]).astype(np.float32)
     genuine, impostors = scores[benchmark.same], scores[~benchmark.same]
-    assert section.pairs == len(scores) == 60 * 59 // 2
-    assert section.genuine == len(genuine) == 60
-    assert section.impostors == len(impostors)
-    assert (section.images, section.templates, section.subjects) == (300, 60, None)
+    assert len(scores) == 60 * 59 // 2
+    assert section.measure("genuine pairs").value == len(genuine) == 60
+    assert section.measure("impostor pairs").value == len(impostors)
+    assert (section.images, section.settings["templates"]) == (300, 60)
+    assert section.find("accuracy") is None
+    assert not any(one.test for one in section.measures)
     assert section.interval == "bootstrap over pairs"
     wins = np.mean(genuine[:, None] > impostors) + np.mean(genuine[:, None] == impostors) / 2
-    assert section.auroc == pytest.approx(wins)
-    assert 0 < section.eer < 0.5
+    assert section.measure("AUROC").value == pytest.approx(wins)
+    assert 0 < section.measure("EER").value < 0.5
     # 1,710 impostors show one in a thousand, and no less.
-    assert list(section.tar_at_far) == ["0.1", "0.01", "0.001"]
-    for name, point in section.tar_at_far.items():
-        thresholds = [t for t in scores if np.mean(impostors >= t) <= float(name)]
-        assert point.value == max(np.mean(genuine >= t) for t in thresholds)
-        assert point.achieved_far == np.mean(impostors >= point.threshold) <= float(name)
-        assert point.impostors_accepted == np.sum(impostors >= point.threshold)
+    rates = {"FNMR at FMR 10%": 0.1, "FNMR at FMR 1%": 0.01, "FNMR at FMR 0.1%": 0.001}
+    assert [one.name for one in section.measures if one.name.startswith("FNMR")] == list(rates)
+    for name, rate in rates.items():
+        point = section.measure(name)
+        thresholds = [t for t in scores if np.mean(impostors >= t) <= rate]
+        assert point.value == pytest.approx(min(np.mean(genuine < t) for t in thresholds))
+        assert point.passing == np.sum(impostors >= point.threshold) <= rate * len(impostors)
         low, high = point.ci95
         assert low <= point.value <= high
     json.dumps(section.to_json(), allow_nan=False)

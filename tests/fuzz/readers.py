@@ -34,9 +34,9 @@ from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_source import open_images
 from facerts.datasets.synthetic import SyntheticSource, draw_face, write_synthetic_faces
 from facerts.embedding import read_description
-from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.score_table import read_scores
 from facerts.images import decode
 from facerts.people import read_people
 from facerts.report import sections
@@ -461,7 +461,7 @@ def _read_result(folder: Path) -> None:
     """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
     subjects = load_subjects([folder])
     with naming_folders([folder]):
-        for section in (sections.summary, sections.verification, sections.provenance):
+        for section in (sections.summary, sections.verdicts, sections.provenance):
             section(subjects)
 
 

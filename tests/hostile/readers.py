@@ -103,7 +103,7 @@ def read_exported(path: Path) -> None:
 
 
 def read_result(folder: Path) -> None:
-    from facerts.evaluation.compare import compare
+    from facerts.evaluation.comparison import compare
     from facerts.report import write_report
 
     with TemporaryDirectory() as out:

@@ -95,9 +95,12 @@ def test_from_an_address_to_decisions(
     data = [argument for folder in ("lfw", "cfp") for argument in ("--data", facerts_data / folder)]
     out = tmp_path / "results"
     assert run("evaluate", "verification", "--model", name, *data, "--set", "flip=false", "--out", out) == 0
-    measured = json.loads((out / "result.json").read_text())["verification"]
+    measured = json.loads((out / "result.json").read_text())["sections"]["verification"]
     assert "red and blue swapped" not in str(measured)
-    accuracies = [measured[key]["accuracy"]["value"] for key in measured]
+    accuracies = [
+        next(one["value"] for one in section["measures"] if one["name"] == "accuracy")
+        for section in measured.values()
+    ]
     # LFW, and CFP frontal to frontal and to profile.
     assert accuracies[0] > 0.985
     assert accuracies[1] > 0.98

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from facerts.errors import Error
-from facerts.evaluation.fiqa.score_table import read_scores
+from facerts.evaluation.score_table import read_scores
 from facerts.images import read
 from facerts.io.files import read_file, sha256_file
 from facerts.scoring.pair_list import read_pair_list

@@ -10,19 +10,26 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from matplotlib.axes import Axes
 
 from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.compare import MethodRuns, compare_methods, methods_of
+from facerts.evaluation.comparison import Comparison, compare_methods
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.labeled import Measured, load_labeled
+from facerts.evaluation.labeled import load_labeled
+from facerts.evaluation.measure import Evaluation, Measure, PairedTest, Plot, Series
+from facerts.evaluation.method_runs import MethodRuns, methods_of
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.results import Comparison
-from facerts.report import figures
+from facerts.evaluation.result import SCHEMA, ModelIdentity, Result
+from facerts.evaluation.result_folder import Arrays
 from facerts.report.comparison_report import subjects_of, write_comparison_report
-from facerts.report.comparison_tables import method_tables
+from facerts.report.figures import Drawn, draw
+from facerts.report.measure_tables import cell, measure_tables
+from facerts.report.sections import verdicts
+from facerts.report.subject import Subject
+from facerts.report.table import plain
 from tests.evaluation.conftest import Seeded
 
 pytestmark = pytest.mark.slow
@@ -51,16 +58,21 @@ def methods(named: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def comparison(methods: list[MethodRuns]) -> Comparison:
+def compared(methods: list[MethodRuns]) -> tuple[Comparison, Arrays]:
     return compare_methods(methods)
 
 
 @pytest.fixture(scope="module")
+def comparison(compared: tuple[Comparison, Arrays]) -> Comparison:
+    return compared[0]
+
+
+@pytest.fixture(scope="module")
 def written(
-    methods: list[MethodRuns], comparison: Comparison, tmp_path_factory: pytest.TempPathFactory
+    methods: list[MethodRuns], compared: tuple[Comparison, Arrays], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     folder = tmp_path_factory.mktemp("written")
-    write_comparison_report(methods, subjects_of(methods), comparison, folder, title="A & B")
+    write_comparison_report(methods, subjects_of(methods), *compared, folder, title="A & B")
     return folder
 
 
@@ -72,7 +84,7 @@ def texts(path: Path) -> str:
 
 def markdown_row(text: str, heading: str, first: str) -> list[str]:
     """Cells of a row of the table under a heading."""
-    part = text.split(f"### {heading}\n")[1].split("\n#")[0]
+    part = re.split(f"#+ {re.escape(heading)}\n", text)[1].split("\n#")[0]
     (line,) = [line for line in part.splitlines() if line.startswith(f"| {first} |")]
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
@@ -81,22 +93,27 @@ def test_tables_in_markdown_have_the_comparisons_numbers(
     written: Path, comparison: Comparison, methods: list[MethodRuns]
 ) -> None:
     text = (written / "tables.md").read_text(encoding="utf-8")
-    both = [100 * run.content.verification["named"].accuracy.value for run in methods[0].runs]
-    assert markdown_row(text, "Verification accuracy", "A=1") == [
-        *("A=1", "2", f"{np.mean(both):.2f}% ({min(both):.2f} to {max(both):.2f})")
-    ]
-    own = methods[1].runs[0].content.verification["named"].accuracy
-    low, high = (100 * end for end in own.ci95)
-    assert markdown_row(text, "Verification accuracy", "B")[2] == (
-        f"{100 * own.value:.2f}% [{low:.2f}, {high:.2f}]"
+    name = "FNMR at FMR 10%"
+    first, second, own = (
+        run.content.of_kind("verification")["named"].measure(name)
+        for method in methods
+        for run in method.runs
     )
-    for table in method_tables(comparison):
-        assert f"### {table.title}\n" in text
-        assert table.note in text
-    assert "FNMR at FMR 10%" in text
+    both = sorted((100 * first.value, 100 * second.value))
+    rows = {label: markdown_row(text, "listed pairs", label) for label in ("A=1", "B")}
+    assert rows["A=1"][1] == "2"
+    assert f"{np.mean(both):.2f}% ({both[0]:.2f} to {both[1]:.2f})" in rows["A=1"]
+    assert plain(cell(own)) in rows["B"]
+    for section in (*comparison.sections, *comparison.differences):
+        for table in measure_tables([("", section)]):
+            assert f"### {table.title}\n" in text or not table.title
+        assert section.text in text or section in comparison.differences
+    assert name in text
     assert not re.search(r"\bTAR\b|TNR@", text)
-    for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
-        assert (written / name).is_file()
+    # Said once, not under every table.
+    assert text.count("Nothing is bold: no paired test was made") == 1
+    for file in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        assert (written / file).is_file()
 
 
 def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path) -> None:
@@ -104,32 +121,30 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
     assert set(drawn) == {"balance", "scores", "reject_named", "blur_people", "uncertainty"}
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
     for name in ("scores", "blur_people"):
-        assert all(f"quality, {run}" in drawn[name] for run in ("A=1, run 1", "A=1, run 2", "B"))
+        assert all(label in drawn[name] for label in ("A=1, run 1", "A=1, run 2", "B", "quality"))
     labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5%, named")
     assert all(label in drawn["reject_named"] for label in labels)
     assert "A=1: median, 5 to 95%" in drawn["uncertainty"]
 
 
 def test_figures_show_the_score_that_is_asked_for(
-    methods: list[MethodRuns], comparison: Comparison, tmp_path: Path
+    methods: list[MethodRuns], compared: tuple[Comparison, Arrays], tmp_path: Path
 ) -> None:
-    write_comparison_report(methods, subjects_of(methods), comparison, tmp_path, score="norm")
+    write_comparison_report(methods, subjects_of(methods), *compared, tmp_path, score="norm")
     drawn = {path.stem: texts(path) for path in tmp_path.glob("*.svg")}
     assert "AUROC of norm" in drawn["balance"]
-    assert all("norm, B" in drawn[name] for name in ("scores", "blur_people"))
+    assert all("norm" in drawn[name] for name in ("scores", "blur_people"))
 
 
 def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparison) -> None:
     page = (written / "report.html").read_text(encoding="utf-8")
     section = page.split('<section id="methods">')[1].split("</section>")[0]
     assert section.count("<svg") == 5
-    assert section.count("<table") == len(comparison.tables)
-    for table in comparison.tables:
+    tables = [table for one in comparison.sections for table in measure_tables([("", one)])]
+    assert section.count("<table") == len(tables)
+    for table in tables:
         for row in table.rows:
-            for column, cell in row.cells.items():
-                if cell is not None:
-                    value = 1 - cell.value if column.startswith("TAR") else cell.value
-                    assert f"{100 * value:.2f}%" in section
+            assert all(escape(found.text) in section for found in row)
     text = re.sub(r"<[^>]*>", " ", page.split('<section id="glossary">')[0])
     assert not re.search(r"\b(TAR|FAR)\b|TNR@|FMR 0", text)
     assert "Differences from A=1, run 1" in page
@@ -138,19 +153,13 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
 
 def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
     single = [MethodRuns("A", methods[0].runs[:1]), methods[1]]
-    comparison = compare_methods(single)
-    write_comparison_report(single, subjects_of(single), comparison, tmp_path)
+    comparison, arrays = compare_methods(single)
+    write_comparison_report(single, subjects_of(single), comparison, arrays, tmp_path)
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")
-    best = markdown_row(text, "Verification on named", "A")[-1]
-    assert re.fullmatch(r"\*\*\d+\.\d\d%\*\* \[.*\]", best)
-    assert "**" not in "".join(markdown_row(text, "Verification on named", "B"))
+    assert re.search(r"\*\*\d+\.?\d*%\*\* \[", " ".join(markdown_row(text, "listed pairs", "A")))
+    assert "**" not in "".join(markdown_row(text, "listed pairs", "B"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    marked = sum(
-        bool(cell and cell.best)
-        for table in comparison.tables
-        for row in table.rows
-        for cell in row.cells.values()
-    )
+    marked = sum(one.mark == "best" for section in comparison.sections for one in section.measures)
     section = page.split('<section id="methods">')[1].split("</section>")[0]
     assert section.count('class="clear"') == marked > 0
 
@@ -173,27 +182,56 @@ def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], t
             subjects_of(methods, wrong)
 
 
-def test_the_balance_of_several_runs_has_their_mean_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(Axes, "errorbar", lambda self, *given, **look: drawn.append(given))
-    plotted: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(Axes, "plot", lambda self, *given, **look: plotted.append(given))
-    runs = [
-        (Measured(auroc, (0.1, 0.99)), Measured(accuracy, (0.2, 0.98)))
-        for auroc, accuracy in ((0.90, 0.80), (0.96, 0.82), (0.93, 0.87))
-    ]
-    figures.balance([("three", runs), ("none", []), ("one", runs[:1])], "quality", ["lfw"])
-    three, one = (np.hstack([np.ravel(part) for part in given]) for given in drawn)
-    np.testing.assert_allclose(three, [0.93, 0.83, 0.03, 0.04, 0.03, 0.03])
-    np.testing.assert_allclose(one, [0.90, 0.80, 0.6, 0.18, 0.8, 0.09])
-    assert plotted == [((0.90, 0.96, 0.93), (0.80, 0.82, 0.87), "o")]
+    ends = {"low": "y_low", "high": "y_high", "x_low": "x_low", "x_high": "x_high"}
+    point = Series(label="one", x=["x"], y="y", mark="name", **ends)
+    plot = Plot(name="balance", caption="", x="AUROC", y="accuracy", panels={"": [point]}, percent="xy")
+    values = {"x": 0.93, "y": 0.83, "x_low": 0.9, "x_high": 0.96, "y_low": 0.8, "y_high": 0.87}
+    draw([Drawn("", plot, {key: np.array([value]) for key, value in values.items()})])
+    (found,) = (np.hstack([np.ravel(part) for part in given]) for given in drawn)
+    np.testing.assert_allclose(found, [0.93, 0.83, 0.03, 0.04, 0.03, 0.03])
 
 
-def test_labels_of_the_balance_do_not_lie_on_each_other() -> None:
-    """Two points at one place: their labels stand at two."""
-    point = (Measured(0.9, (0.88, 0.92)), Measured(0.8, (0.79, 0.81)))
-    drawn = figures.balance([("first", [point]), ("second", [point])], "quality", ["lfw"])
+def test_names_of_two_points_at_one_place_do_not_lie_on_each_other() -> None:
+    series = [Series(label=label, x=["x"], y="y", mark="name") for label in ("first", "second")]
+    plot = Plot(name="balance", caption="", x="AUROC", y="accuracy", panels={"": series}, percent="xy")
+    drawn = draw([Drawn("", plot, {"x": np.array([0.9]), "y": np.array([0.8])})])
     found = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>(first|second)<', drawn)
     places = {label: (float(x), float(y)) for x, y, label in found}
     assert set(places) == {"first", "second"}
     assert abs(places["first"][1] - places["second"][1]) > 8
+
+
+def test_what_single_intervals_allow_to_say_of_several_models() -> None:
+    def between(*models: tuple[str, float, float, str]) -> list[str]:
+        subjects = []
+        for label, low, high, data in models:
+            accuracy = Measure(
+                name="accuracy",
+                value=(low + high) / 2,
+                ci95=(low, high),
+                headline=True,
+                test=PairedTest(statistic="accuracy"),
+            )
+            section = Evaluation(title="Verification", data_sha256={"lfw": data}, measures=[accuracy])
+            model = ModelIdentity(name=label, sha256=label, method="rts")
+            result = Result(
+                schema_=SCHEMA,
+                command=[],
+                versions={},
+                model=model,
+                created="",
+                sections={"v": {"lfw": section}},
+            )
+            subjects.append(Subject(label, result, {}, []))
+        return [sentence for one in verdicts(subjects) for _, said in one.findings for sentence in said]
+
+    a, b, near = ("a", 0.88, 0.92, "d"), ("b", 0.97, 0.99, "d"), ("c", 0.95, 0.975, "d")
+    assert between(a, b) == ["b is better than a in accuracy: its interval lies above the other."]
+    (overlap,) = between(a, near, b)
+    assert overlap.startswith("These results alone show no clear difference between b and c: ")
+    (other,) = between(a, ("b", 0.97, 0.99, "e"))
+    assert other.startswith("The models were not measured on the same data")
+    assert between(a) == []

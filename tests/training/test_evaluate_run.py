@@ -50,9 +50,12 @@ def test_every_evaluation_reports_every_score(
     expected = ["quality", "norm", "sharpness", *CLASSIFIER_SCORES]
     assert content["model"]["method"] == "rts"
     assert len(content["model"]["sha256"]) == 64
-    assert list(content["ood"]["by"]) == expected
-    assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["set"])) == expected
-    assert list(content["corruptions"]["faces"]["kinds"]["blur"]["by"]) == expected
+    for kind, name in (("ood", "AUROC"), ("reject", "pAUC to 20%"), ("corruptions", "kept at 1")):
+        (section,) = content["sections"][kind].values()
+        found = [
+            one["of"]["score"] for one in section["measures"] if one["name"] == name and "score" in one["of"]
+        ]
+        assert found == expected
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert arrays["verification/set/ser_fiq"].shape == arrays["verification/set/names"].shape
 
@@ -65,7 +68,8 @@ def test_a_run_gives_the_results_of_its_export_and_a_score(
         command = ["evaluate", "verification", "--model", *model, "--data", pairs, "--out", tmp_path / name]
         assert run(*command) == 0
         content = json.loads((tmp_path / name / "result.json").read_text())
-        areas.append(content["verification"]["set"]["auroc"])
+        measures = content["sections"]["verification"]["set"]["measures"]
+        areas.append(next(one["value"] for one in measures if one["name"] == "AUROC"))
     assert areas[0] == pytest.approx(areas[1], abs=1e-3)
     with np.load(tmp_path / "run" / "arrays.npz") as arrays:
         assert arrays["verification/set/energy"].shape == arrays["verification/set/names"].shape

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,8 @@ from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, o
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
-from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.labeled import split_label
-from facerts.evaluation.results.fiqa_result import QualityKind
+from facerts.evaluation.score_table import read_scores
 from facerts.hub.find import find_model
 
 NORM, ORACLE, RANDOM = "norm", "oracle", "random"
@@ -32,6 +31,8 @@ SHARPNESS, DETECTOR = "sharpness", "det_score"
 EVERY_SCORE = "all"
 RESERVED = (NORM, ORACLE, RANDOM, SHARPNESS, DETECTOR, *RECOGNIZER_SCORES)
 
+# Where a quality comes from: a model, a table of scores, the crop itself, or each recognizer itself.
+QualityKind = Literal["model", "table", "crop", "recognizer"]
 Item = TypeVar("Item")
 
 _CSV_COLUMN = re.compile(r"(.+\.csv)(?::([^:/\\]+))?", re.IGNORECASE)
@@ -212,9 +213,7 @@ def open_qualities(
         path = find_model(value)
         file = described.pop(label or path.stem, None)
         model = OnnxQuality(
-            path,
-            description=None if file is None else read_description(Path(file)),
-            **runtime,
+            path, description=None if file is None else read_description(Path(file)), **runtime
         )
         computed = ComputedQuality("model", model, model.identity, model.sha256)
         _add(qualities, label or model.name, computed, "qualities")

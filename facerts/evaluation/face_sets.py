@@ -78,12 +78,10 @@ class FaceSet:
         return FaceSet(f"{self.name}, half degraded", images, listed, self)
 
 
-def open_face_sets(
-    paths: Sequence[str], options: EvaluationOptions, *, listed_pairs: bool = False
-) -> list[FaceSet]:
+def open_face_sets(paths: Sequence[str], options: EvaluationOptions) -> list[FaceSet]:
     """Open benchmarks of pairs, images with identities, and images without, as ``open_benchmarks`` or ``open_source``.
 
-    With ``listed_pairs``, only the pairs that benchmarks list are compared, instead of all where people are known.
+    All pairs are compared where people are known, otherwise those that a benchmark lists.
     """
     face_sets: list[FaceSet] = []
     for path in paths:
@@ -95,9 +93,8 @@ def open_face_sets(
         ):
             for benchmark in open_benchmarks(place):
                 one = replace(benchmark, images=options.crops_of(benchmark.images))
-                has_people = subjects_of_pairs(one) is not None
-                keeps_list = listed_pairs or not has_people
-                face_sets.append(FaceSet(one.name, one.images, one if keeps_list else None, notes=one.notes))
+                listed = one if subjects_of_pairs(one) is None else None
+                face_sets.append(FaceSet(one.name, one.images, listed, notes=one.notes))
         else:
             source = options.crops_of(open_source(path))
             face_sets.append(FaceSet(source.name, source))

@@ -12,10 +12,9 @@ from facerts.datasets import Source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding.outputs import FaceOutputs, Scores
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.fiqa.lineup import NORM, ComputedQuality, Lineup
-from facerts.evaluation.ood import separation_numbers
-from facerts.evaluation.results.fiqa_result import FiqaNonFaces
-from facerts.evaluation.results.ood_result import OodNumbers
+from facerts.evaluation.lineup import NORM, ComputedQuality, Lineup
+from facerts.evaluation.measure import Measure
+from facerts.evaluation.ood import separation_measures
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,6 @@ class ScoredNonFaces:
     """Non-faces and their qualities, by source."""
 
     scored: Mapping[str, ScoredImages] = field(default_factory=dict)
-    hashes: Mapping[str, str] = field(default_factory=dict)
-    excluded: str | None = None
 
     @classmethod
     def read(
@@ -101,7 +98,6 @@ class ScoredNonFaces:
         lineup: Lineup,
         others: Mapping[str, Source],
         options: EvaluationOptions,
-        excluded: str | None,
         *,
         embed: bool,
     ) -> ScoredNonFaces:
@@ -112,31 +108,43 @@ class ScoredNonFaces:
             )
             for name, source in others.items()
         }
-        return cls(scored, {name: hashed.sha256 for name, hashed in hashes.items()}, excluded)
+        return cls(scored)
 
-    def against(self, faces: ScoredImages) -> FiqaNonFaces:
-        """How well the faces' qualities separate them from all non-faces."""
+    @property
+    def images(self) -> dict[str, int]:
+        """Number of images by source."""
+        return {name: len(next(iter(one.shared.values()))) for name, one in self.scored.items()}
+
+    def separations(self, faces: ScoredImages) -> dict[str, list[Measure]]:
+        """How well each quality separates these faces from all non-faces.
+
+        Of the recognizers' own qualities, the lowest and the highest over the recognizers.
+        """
         sources = list(self.scored.values())
-        count = {name: len(next(iter(one.shared.values()))) for name, one in self.scored.items()}
-        return FiqaNonFaces(
-            others=count,
-            excluded=self.excluded,
-            data_sha256=dict(self.hashes),
-            interval="bootstrap over images",
-            by=_separations(faces.shared, [one.shared for one in sources]),
-            by_recognizer={
-                label: _separations(own, [one.own[label] for one in sources])
-                for label, own in faces.own.items()
-            },
-        )
+        found = _separations(faces.shared, [one.shared for one in sources])
+        own: dict[str, list[list[Measure]]] = {}
+        for label, qualities in faces.own.items():
+            for name, measures in _separations(qualities, [one.own[label] for one in sources]).items():
+                own.setdefault(name, []).append(measures)
+        for name, of_recognizers in own.items():
+            found[name] = of_recognizers[0]
+            if len(of_recognizers) > 1:
+                for several in zip(*of_recognizers, strict=True):
+                    values = [one.value for one in several if one.value is not None]
+                    several[0].value, several[0].ci95 = None, None
+                    several[0].range = min(values), max(values)
+        return found
 
 
 def _separations(
     faces: Mapping[str, NDArray[np.float32]], others: Sequence[Mapping[str, NDArray[np.float32]]]
-) -> dict[str, OodNumbers]:
-    """Numbers of the qualities that faces and all non-faces have."""
-    return {
-        label: separation_numbers(inside, np.concatenate([one[label] for one in others]))
-        for label, inside in faces.items()
-        if all(label in one for one in others)
-    }
+) -> dict[str, list[Measure]]:
+    """AUROC and TNR at TPR 95% of the qualities that faces and all non-faces have."""
+    found = {}
+    for label, inside in faces.items():
+        if all(label in one for one in others):
+            measures = separation_measures(inside, np.concatenate([one[label] for one in others]))
+            area, tnr = measures[0], measures[2]
+            area.name, area.test, tnr.test = "AUROC, non-faces", None, None
+            found[label] = [area, tnr]
+    return found

@@ -9,7 +9,7 @@ import pytest
 
 from facerts.datasets import open_source
 from facerts.errors import DataError
-from facerts.evaluation.fiqa.score_table import read_scores
+from facerts.evaluation.score_table import read_scores
 
 
 def write(folder: Path, text: str) -> Path:

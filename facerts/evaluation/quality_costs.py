@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.embedding import EmbeddingTable
-from facerts.evaluation.fiqa.lineup import Lineup
-from facerts.evaluation.results.fiqa_result import Milliseconds
+from facerts.evaluation.lineup import Lineup
 
 TIMED_CROPS = 32
 
 Key = TypeVar("Key")
+
+
+class Milliseconds(NamedTuple):
+    """Time per image over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
 # A model, or a score of crops; what it returns is not used.
 OfCrops = Callable[[NDArray[np.uint8]], Any]
 # By "recognizer" and label, by "quality" and label, or by "own", a recognizer's label and the name of its own score.

@@ -9,15 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from facerts.errors import DataError
-from facerts.evaluation.results.corruptions_result import CorruptionResult
-from facerts.evaluation.results.fiqa_result import FiqaSection
-from facerts.evaluation.results.identification_result import IdentificationResult
-from facerts.evaluation.results.ood_result import OodResult
-from facerts.evaluation.results.reject_result import RejectResult, ReliabilitySection
-from facerts.evaluation.results.result_part import ResultPart
-from facerts.evaluation.results.verification_result import VerificationResult
+from facerts.evaluation.measure import Evaluation, ResultPart
 
 SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
+# The order of reports; other kinds follow.
+KINDS = ("verification", "identification", "reject", "fiqa", "ood", "corruptions")
 # Far beyond any result: what a file holds must not decide how long a table or a figure takes.
 MAX_DEPTH = 20
 MAX_NAMES = 1000
@@ -36,57 +32,36 @@ class ModelIdentity(ResultPart):
     )
 
 
-class ResultHeader(ResultPart):
-    """Metadata of a result."""
+class Result(ResultPart):
+    """The results of one model, with the commands and versions that produced them."""
 
     schema_: Literal["facerts.result/1"] = Field(
         alias="schema", description="Name and version of this format."
     )
     command: list[Annotated[list[str], Field(min_length=1)]] = Field(
         description="Every command that wrote to this folder, as lists of arguments; paths outside the working "
-        "directory by their "
-        "names alone."
+        "directory by their names alone."
     )
     versions: dict[str, str] = Field(
         description="Versions of Python, facerts, NumPy, ONNX Runtime and OpenCV at the last write."
     )
     model: ModelIdentity = Field(description="The evaluated model or table of embeddings.")
     created: str = Field(description="Time of the last write, UTC, as ISO 8601.")
-
-
-class Sections(ResultPart):
-    """The measurements, each kind by benchmark or source."""
-
-    verification: dict[str, VerificationResult] = Field(
-        default={}, description="Verification (1:1), by benchmark."
-    )
-    reject: dict[str, list[RejectResult]] = Field(
-        default={}, description="Error versus reject, by benchmark."
-    )
-    calibration: dict[str, ReliabilitySection] = Field(
-        default={}, description="False non-matches by quality, by benchmark."
-    )
-    identification: dict[str, IdentificationResult] = Field(
-        default={}, description="Identification (1:N), by benchmark."
-    )
-    ood: OodResult | None = Field(default=None, description="Faces against non-faces.")
-    corruptions: dict[str, CorruptionResult] = Field(
-        default={}, description="The corruption benchmark, by source of faces."
-    )
-    fiqa: dict[str, FiqaSection] = Field(
-        default={}, description="Qualities on the errors of several recognizers, by set of faces."
+    sections: dict[str, dict[str, Evaluation]] = Field(
+        description="Evaluations by kind, such as `verification`, and by benchmark or source."
     )
 
-    def hashes(self) -> Iterator[tuple[str, str, str | None]]:
-        """The kind of every section, its benchmark or source, and the SHA-256 of the images; without ``ood``."""
-        for kind in ("verification", "calibration", "identification", "corruptions", "fiqa"):
-            for name, section in getattr(self, kind).items():
-                yield kind, name, section.data_sha256
+    def of_kind(self, kind: str) -> dict[str, Evaluation]:
+        """The sections of a kind, by benchmark or source."""
+        return self.sections.get(kind, {})
 
-
-# The fields of the last base come first.
-class Result(Sections, ResultHeader):
-    """The results of one model, with the commands and versions that produced them."""
+    def each(self) -> Iterator[tuple[str, str, Evaluation]]:
+        """Every section with its kind and name, in the order of reports."""
+        for kind in sorted(
+            self.sections, key=lambda kind: KINDS.index(kind) if kind in KINDS else len(KINDS)
+        ):
+            for name, section in self.sections[kind].items():
+                yield kind, name, section
 
 
 def parse_result(content: Any, where: object) -> Result:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.evaluation.fiqa.quality_costs import milliseconds_per_face
+from facerts.evaluation.quality_costs import milliseconds_per_face
 
 Crops = NDArray[np.uint8]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from facerts.io.files import reading, regular
 
 NAME_COLUMNS = ("image", *NAMES)
 QUALITY = "quality"
-MAX_LINE = 1 << 20
+MAX_LINE, MAX_BYTES = 1 << 20, 1 << 28
 
 
 def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
@@ -24,7 +25,7 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
     only score to read. Without it, that is ``quality`` if there is such a column, as in the rows that `facerts score`
     writes; otherwise every column of numbers is a score.
     """
-    header, rows = _read(path)
+    header, rows = read_csv(path)
     named = next((name for name in NAME_COLUMNS if name in header), None)
     if named is None:
         raise DataError(
@@ -46,10 +47,12 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
     return EmbeddingTable(path, [row[place] for row in rows], FaceOutputs(no_embedding, extras=columns))
 
 
-def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows, each as long as the header."""
+def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of a CSV file, each as long as the header."""
     try:
         with reading(path), open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
             lines = iter(lambda: file.readline(MAX_LINE), "")
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])

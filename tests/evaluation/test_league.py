@@ -14,15 +14,16 @@ from facerts.embedding import OnnxQuality, load_embedder, read_description
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
+from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
+from facerts.evaluation.wording import percent
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import ErrorVersusReject, error_versus_reject
 from facerts.metrics.separation import separation
 from tests.command import run
 
-FMR = 0.01
-NAME, POOR = "faces", "faces, half degraded"
+FMR, REPLICATES = 0.01, 20
+NAME, POOR, BOUND = "faces", "faces, half degraded", "oracle (best possible)"
 
 
 def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
@@ -30,7 +31,7 @@ def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
         *["evaluate", "fiqa", "--model", models / "one.onnx", "--model", f"second={models / 'two.onnx'}"],
         *["--quality", f"bright={models / 'one.onnx'}", "--quality", f"Alone={models / 'alone.onnx'}"],
         *["--describe", f"Alone={models / 'elsewhere.json'}", "--data", data, "--out", out],
-        *["--set", "threads=1", "--set", "evaluate.replicates=20", *more],
+        *["--set", "threads=1", "--set", f"evaluate.replicates={REPLICATES}", *more],
     )
 
 
@@ -39,18 +40,35 @@ def folder(
     models: Path, scores: Path, drawn_faces: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     out = tmp_path_factory.mktemp("league")
-    more = ["--quality", scores, "--out-of", non_faces, "--degraded"]
-    assert league(models, drawn_faces, out, *more, "--fmr", "0.01", "--fmr", "0.1") == 0
+    more = ["--quality", scores, "--out-of", non_faces, "--degraded", "--fmr", "0.01"]
+    assert league(models, drawn_faces, out, *more) == 0
     return out
 
 
+def section_of(folder: Path, name: str = NAME, kind: str = "fiqa") -> Evaluation:
+    return load_result(folder)[0].of_kind(kind)[name]
+
+
 @pytest.fixture(scope="module")
-def section(folder: Path) -> FiqaSection:
-    return load_result(folder)[0].fiqa[NAME]
+def section(folder: Path) -> Evaluation:
+    return section_of(folder)
 
 
-def entries(section: FiqaSection, recognizer: str | None, fmr: float = FMR) -> dict[str, FiqaArea]:
-    return {one.quality: one for one in section.areas if (one.recognizer, one.fmr) == (recognizer, fmr)}
+def areas(section: Evaluation, recognizer: str, name: str = "to 30%") -> dict[str, Measure]:
+    """By quality."""
+    return {
+        one.of["quality"].removesuffix(" (its own)"): one
+        for one in section.measures
+        if one.name == name and one.of.get("recognizer") == recognizer
+    }
+
+
+def means(section: Evaluation, name: str = "mean area") -> dict[str, Measure]:
+    return {
+        one.of["quality"].removesuffix(" (its own)"): one
+        for one in section.measures
+        if one.name == name and "quality" in one.of
+    }
 
 
 @pytest.fixture(scope="module")
@@ -66,87 +84,107 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
         compare_all(outputs.embedding, source.labels),
         {**computed, "norm": outputs.norm},
         [FMR],
-        replicates=20,
+        replicates=REPLICATES,
     )[FMR]
 
 
-def test_areas_are_those_of_each_recognizer(section: FiqaSection, expected: ErrorVersusReject) -> None:
-    found = entries(section, "second")
-    for label in ("Alone", "sharpness", "norm", "oracle"):
-        for end, name in ((0.2, "0.2"), (0.3, "0.3")):
-            area = expected.by[label].area[end]
-            assert found[label].area[name] == pytest.approx(area.value)
-            assert found[label].ci95[name] == pytest.approx(area.interval())
-    point = section.recognizers["second"].at_fmr["0.01"]
-    assert (point.threshold, point.fnmr) == pytest.approx((expected.threshold, expected.fnmr.value))
-    assert (section.genuine, section.impostors) == (expected.genuine, expected.impostors) == (224, 1792)
-
-
-def test_differences_are_paired_with_the_first_quality(
-    section: FiqaSection, expected: ErrorVersusReject
+def test_areas_are_those_of_each_recognizer(
+    section: Evaluation, folder: Path, expected: ErrorVersusReject
 ) -> None:
-    found = entries(section, "second")
-    assert section.against == "bright"
-    assert found["bright"].difference["0.3"] == 0
-    assert found["bright"].difference_ci95["0.3"] == (0, 0)
-    difference = found["Alone"].area["0.3"] - found["bright"].area["0.3"]
-    assert found["Alone"].difference["0.3"] == pytest.approx(difference)
-
-
-def test_means_are_over_the_recognizers(section: FiqaSection) -> None:
-    mean, one, two = (entries(section, name) for name in (None, "one", "second"))
-    assert (
-        set(mean)
-        == set(one)
-        == set(two)
-        == {"bright", "Alone", "noise", "flat", "norm", "sharpness", "oracle"}
+    _, arrays = load_result(folder)
+    for end, name in ((0.2, "to 20%"), (0.3, "to 30%")):
+        found = areas(section, "second", name)
+        for label, title in (*((one, one) for one in ("Alone", "sharpness", "norm")), ("oracle", BOUND)):
+            area = expected.by[label].area[end]
+            assert found[title].value == pytest.approx(area.value)
+            assert found[title].ci95 == pytest.approx(area.interval())
+            curve = arrays[f"fiqa/{NAME}/second/{label}/fnmr"]
+            np.testing.assert_allclose(curve, expected.by[label].fnmr, atol=1e-6)
+    missed, threshold, accepted = (
+        section.measure(name, recognizer="second").value
+        for name in ("FNMR at FMR 1%", "threshold", "impostor pairs accepted")
     )
-    for label, entry in mean.items():
-        assert entry.area["0.3"] == pytest.approx((one[label].area["0.3"] + two[label].area["0.3"]) / 2)
+    assert missed == pytest.approx(expected.fnmr.value)
+    assert (threshold, accepted) == (pytest.approx(expected.threshold), expected.accepted)
+    assert "224 genuine and 1,792 impostor pairs (all pairs)" in section.text
+
+
+def test_means_are_over_the_recognizers_and_differences_from_the_first_quality(section: Evaluation) -> None:
+    mean, one, two = means(section), areas(section, "one"), areas(section, "second")
+    labels = {"bright", "Alone", "noise", "flat", "norm", "sharpness", BOUND}
+    assert set(mean) - {"random"} == set(one) == set(two) == labels
+    for label in labels:
+        assert mean[label].value == pytest.approx((one[label].value + two[label].value) / 2)
+        assert section.measure("on second", quality=mean[label].of["quality"]).value == two[label].value
     # Each recognizer's own norm, and for "one" the same brightness as a model and as a table would give.
-    assert one["norm"].area["0.3"] != two["norm"].area["0.3"]
+    assert one["norm"].value != two["norm"].value
+    difference = means(section, "minus bright")
+    assert "bright" not in difference
+    for label in labels - {"bright"}:
+        found = difference[label]
+        assert found.value == pytest.approx(mean[label].value - mean["bright"].value)
+        clear = found.ci95[0] > 0 or found.ci95[1] < 0
+        assert found.mark == ("clear" if clear and label != BOUND else "")
+    shown = [label for label in mean if label not in (BOUND, "random")]
+    assert shown == sorted(shown, key=lambda label: mean[label].value)
 
 
-def test_every_area_has_its_curve(section: FiqaSection, folder: Path) -> None:
-    on_recognizers = [area for area in section.areas if area.recognizer is not None]
-    curves = load_result(folder)[1][f"fiqa/{NAME}/fnmr"]
-    for area, curve in zip(on_recognizers, curves, strict=True):
-        point = section.recognizers[area.recognizer].at_fmr[f"{area.fmr:g}"]
-        assert curve[0] == pytest.approx(point.fnmr, abs=1e-6)
+def test_what_the_areas_say_in_words(section: Evaluation) -> None:
+    begin, *rest = section.findings
+    bright = means(section)["bright"].value
+    assert begin == (
+        "At FMR 1%, on average over 2 recognizers, rejecting up to 30% of the genuine pairs by bright leaves "
+        f"{percent(bright, 1)} of the misses that random rejection would leave."
+    )
+    difference = means(section, "minus bright")
+    better, worse = ("leaves fewer", "leave fewer"), ("leaves more", "leave more")
+    for label in ("Alone", "noise", "flat", "norm", "sharpness"):
+        (sentence,) = [one for one in rest if label in one]
+        low, high = difference[label].ci95
+        assert any(words in sentence for words in better) == (high < 0)
+        assert any(words in sentence for words in worse) == (low > 0)
 
 
-def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, section: FiqaSection) -> None:
-    degraded = load_result(folder)[0].fiqa[POOR]
-    assert degraded.thresholds_on == NAME
+def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, section: Evaluation) -> None:
+    degraded = section_of(folder, POOR)
+    assert f"on the impostor pairs of {NAME}." in degraded.text
     changed = 0
-    for label, recognizer in degraded.recognizers.items():
-        original = section.recognizers[label]
-        for fmr, point in recognizer.at_fmr.items():
-            assert point.threshold == original.at_fmr[fmr].threshold
-            changed += point.fnmr != original.at_fmr[fmr].fnmr
+    for recognizer in ("one", "second"):
+        (threshold, missed), (original, before) = (
+            [one.measure(name, recognizer=recognizer).value for name in ("threshold", "FNMR at FMR 1%")]
+            for one in (degraded, section)
+        )
+        assert threshold == original
+        changed += missed != before
     assert changed
-    assert degraded.non_faces is None
+    assert not means(degraded, "AUROC, non-faces")
 
 
 def test_non_faces_are_separated_by_every_computed_quality(
-    section: FiqaSection, models: Path, drawn_faces: Path, non_faces: Path
+    section: Evaluation, models: Path, drawn_faces: Path, non_faces: Path
 ) -> None:
-    found = section.non_faces
-    assert {name for name, one in section.qualities.items() if one.milliseconds is not None} == set(found.by)
-    assert set(found.by) == {"bright", "Alone", "sharpness"}  # a table has no row of them
+    found, tnr = means(section, "AUROC, non-faces"), means(section, "TNR at TPR 95%")
+    # A table has no row of them.
+    assert set(found) == set(tnr) == {"bright", "Alone", "sharpness", "norm"}
+    assert set(means(section, "ms per image")) == {"bright", "Alone", "sharpness"}
     faces, things = (
         score_source(open_source(path), {"sharpness": sharpness})["sharpness"]
         for path in (drawn_faces, non_faces)
     )
     numbers = separation(faces, things)
-    assert found.by["sharpness"].auroc == pytest.approx(numbers.auroc)
-    assert found.by["sharpness"].tnr_at_tpr["0.95"] == pytest.approx(numbers.tnr_at_tpr[0.95])
-    assert found.others == {"things": 24}
+    assert found["sharpness"].value == pytest.approx(numbers.auroc)
+    assert tnr["sharpness"].value == pytest.approx(numbers.tnr_at_tpr[0.95])
+    assert "Non-faces: things 24." in section.text
     norms = [
-        embed_source(load_embedder(models / "two.onnx"), open_source(path), flip=False).norm
-        for path in (drawn_faces, non_faces)
+        separation(
+            *(
+                embed_source(load_embedder(models / file), open_source(path), flip=False).norm
+                for path in (drawn_faces, non_faces)
+            )
+        ).auroc
+        for file in ("one.onnx", "two.onnx")
     ]
-    assert found.by_recognizer["second"]["norm"].auroc == pytest.approx(separation(*norms).auroc)
+    assert (found["norm"].value, found["norm"].range) == (None, pytest.approx((min(norms), max(norms))))
 
 
 def test_pages_and_figures_are_written(folder: Path) -> None:
@@ -165,8 +203,8 @@ def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
     more = ["--fmr", "0.01", "--set", "evaluate.cost=false", "--set", f"output_cache={folder / 'cache'}"]
     assert league(models, drawn_faces, tmp_path, *more) == 0
-    again = entries(load_result(tmp_path)[0].fiqa[NAME], "second")
-    assert again["Alone"].area == entries(load_result(folder)[0].fiqa[NAME], "second")["Alone"].area
+    again, before = (areas(section_of(one), "second") for one in (tmp_path, folder))
+    assert again["Alone"].value == before["Alone"].value
 
 
 def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
@@ -182,15 +220,12 @@ def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
     out = tmp_path / "out"
     arguments = ["--model", tmp_path / "mine.npz", "--data", drawn_faces, "--out", out]
     assert run("evaluate", "fiqa", *arguments, "--set", "evaluate.replicates=5") == 0
-    section = load_result(out)[0].fiqa[NAME]
-    assert {label: one.kind for label, one in section.qualities.items()} == {
-        "sharpness": "crop",
-        "order": "table",
-        "norm": "recognizer",
-        "oracle": "bound",
-    }
-    assert entries(section, None) == {}
-    assert entries(section, "mine")["order"].area["0.3"] is not None
+    section = section_of(out)
+    # A single recognizer has an area, and no mean.
+    assert set(means(section, "area")) == {"sharpness", "order", "norm", BOUND, "random"}
+    assert set(areas(section, "mine")) == {"sharpness", "order", "norm", BOUND}
+    assert not means(section)
+    assert section.find("Kendall's τ") is None
 
 
 def test_listed_pairs_are_compared_where_people_are_unknown(
@@ -206,10 +241,9 @@ def test_listed_pairs_are_compared_where_people_are_unknown(
     out = tmp_path / "out"
     more = ["--fmr", "0.1", "--set", "evaluate.cost=false"]
     assert league(models, tmp_path / "pairs.txt", out, *more) == 0
-    (section,) = load_result(out)[0].fiqa.values()
-    assert section.pairs == "benchmark"
+    section = section_of(out, "pairs")
+    assert "impostor pairs (the listed pairs)" in section.text
     assert section.interval == "bootstrap over pairs"
-    assert section.genuine + section.impostors == 120
 
 
 REFUSED = {
@@ -265,21 +299,28 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def judge(faces: Path, data: Path = drawn_faces) -> int:
-        more = ["--recognizer-score", "all", "--calibrate-scores", faces, "--set", "evaluate.cost=false"]
+        more = [
+            "--recognizer-score",
+            "all",
+            "--calibrate-scores",
+            faces,
+            "--set",
+            "evaluate.cost=false",
+            "--fmr",
+            "0.01",
+        ]
         return league(models, data, tmp_path / "out", *more)
 
     assert judge(non_faces) == 0
-    section = load_result(tmp_path / "out")[0].fiqa[NAME]
-    assert {"mirror", "pruning", "dropout", "froq"} <= set(section.qualities)
+    section = section_of(tmp_path / "out")
+    assert {"mirror", "pruning", "dropout", "froq"} <= set(means(section))
     source = open_source(drawn_faces)
     score = LayerNorms(load_embedder(models / "two.onnx", threads=1), open_source(non_faces))
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False, also={"froq": score})
     expected = error_versus_reject(
-        compare_all(outputs.embedding, source.labels), outputs.extras, [FMR], replicates=20
+        compare_all(outputs.embedding, source.labels), outputs.extras, [FMR], replicates=REPLICATES
     )[FMR]
-    assert entries(section, "second")["froq"].area["0.3"] == pytest.approx(
-        expected.by["froq"].area[0.3].value
-    )
+    assert areas(section, "second")["froq"].value == pytest.approx(expected.by["froq"].area[0.3].value)
     # Kept scores need no forward pass; other faces make another quality, for which there is another folder.
     monkeypatch.setattr("facerts.embedding.recognizer_scores.pseudo_quality", None)
     assert judge(non_faces) == 0
@@ -306,13 +347,16 @@ def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp
     assert league(models, drawn_faces, tmp_path / "other", *more) == 0
     assert run("compare", f"A={folder}", f"B={tmp_path / 'other'}", "--out", tmp_path / "compared") == 0
     compared = json.loads((tmp_path / "compared" / "comparison.json").read_text())
-    (table, *_) = [one for one in compared["tables"] if one["topic"] == "fiqa"]
-    rows = {(row["method"], row["score"]): row["cells"] for row in table["rows"]}
-    column = "area at FMR 0.01"
-    assert rows["A", "Alone"][column]["value"] == rows["B", "Alone"][column]["value"]
+    (found,) = [one for one in compared["sections"] if one["title"] == f"Quality league: {NAME}"]
+    rows = {
+        (one["of"]["method"], one["of"]["score"]): one["value"]
+        for one in found["measures"]
+        if one["name"] == "mean area"
+    }
+    assert rows["A", "Alone"] == rows["B", "Alone"]
     assert ("B", "again") in rows
     assert ("A", "again") not in rows
-    assert "cannot be compared" not in table["note"]
+    assert "cannot be compared" not in found["text"]
 
 
 def test_an_unfit_lineup_does_not_share_a_folder(folder: Path, drawn_faces: Path, models: Path) -> None:
@@ -351,21 +395,24 @@ def test_groups_are_treated_at_one_threshold(
     ]
     out = tmp_path / "out"
     assert league(models, drawn_faces, out, *more, "--set", "keep=0.75", "--keep-on", str(non_faces)) == 0
-    section = load_result(out)[0].fiqa[NAME]
-    assert section.groups is not None
-    groups = section.groups.by["camera"]
-    assert {"sharpness", "Alone", "norm of one", "norm of second"} <= set(groups.accepted)
+    groups = section_of(out, f"{NAME}, camera", "groups")
+    columns = {one.name for one in groups.measures}
+    assert {
+        f"accepted by {name}" for name in ("sharpness", "Alone", "norm of one", "norm of second")
+    } <= columns
     things = score_source(open_source(non_faces), {"sharpness": sharpness})["sharpness"]
     faces = score_source(source, {"sharpness": sharpness})["sharpness"]
     threshold = np.sort(things)[24 - 18]  # 75% of 24
-    found = groups.accepted["sharpness"]
+    found = groups.measure("accepted by sharpness", camera="old")
     assert found.threshold == pytest.approx(threshold)
-    assert found.groups["old"].accepted == pytest.approx(np.mean(faces[1::2] >= threshold))
-    matching = groups.matching["second"]
-    assert matching.threshold == pytest.approx(section.recognizers["second"].at_fmr["0.1"].threshold)
+    assert found.value == pytest.approx(np.mean(faces[1::2] >= threshold))
+    by_second = [one for one in groups.measures if one.table.startswith("Pairs inside each group, by second")]
+    in_new = {one.name: one for one in by_second if one.of == {"camera": "new"}}
+    threshold = section_of(out).measure("threshold", recognizer="second").value
+    assert in_new["FNMR"].threshold == pytest.approx(threshold)
     # Eight people with four images in each group.
-    assert matching.every_pair.groups["new"].fnmr.pairs == 8 * 6
-    assert matching.every_pair.groups["new"].fmr.pairs == 32 * 31 // 2 - 8 * 6
+    assert in_new["genuine pairs"].value == 8 * 6
+    assert in_new["impostor pairs"].value == 32 * 31 // 2 - 8 * 6
     page = (out / "report.html").read_text()
     assert "faces, camera" in page
 
@@ -396,11 +443,11 @@ def test_groups_need_neither_recognizers_nor_non_faces(
     table.write_text("\n".join(["image,number", *lines]))
     arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, "--set", "evaluate.cost=false"]
     assert run("evaluate", "fiqa", *arguments) == 0
-    section = load_result(tmp_path)[0].fiqa[NAME]
-    assert (section.areas, section.non_faces) == ([], None)
-    assert section.groups is not None
-    assert list(section.groups.by["number"].accepted["sharpness"].groups) == [str(n) for n in range(8)]
-    assert "Accepted share" in capsys.readouterr().out
+    assert not section_of(tmp_path).measures
+    groups = section_of(tmp_path, f"{NAME}, number", "groups")
+    shares = [one.of["number"] for one in groups.measures if one.name == "accepted by sharpness"]
+    assert shares == [*map(str, range(8)), "all"]
+    assert "accepted by sharpness" in capsys.readouterr().out
 
 
 def test_a_table_says_nothing_of_images_that_were_degraded_after_it(
@@ -419,8 +466,7 @@ def test_a_table_says_nothing_of_images_that_were_degraded_after_it(
         "evaluate.cost=false",
     ]
     assert league(models, drawn_faces, tmp_path / "out", *more, "--against", "listed") == 0
-    sections = load_result(tmp_path / "out")[0].fiqa
-    original, degraded = sections.values()
-    assert "listed" in original.qualities
-    assert "listed" not in degraded.qualities
-    assert {"Alone"} <= set(degraded.qualities)
+    original, degraded = (means(section_of(tmp_path / "out", name)) for name in (NAME, POOR))
+    assert "listed" in original
+    assert "listed" not in degraded
+    assert "Alone" in degraded

@@ -1,1 +1,0 @@
-"""Face image quality assessment: qualities compared by how well they predict the errors of several recognizers."""
