@@ -37,7 +37,6 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "av": (("av",), "use"),
     "scipy": (("scipy",), "use"),
     "matplotlib": (("matplotlib",), "use"),
-    "jinja2": (("jinja2",), "use"),
     "sklearn": (("scikit-learn",), "use"),
     "torch": (("torch",), "train"),
     "onnx": (("onnx",), "use"),

@@ -13,6 +13,8 @@ from facerts.cli.option_groups import Commands
 from facerts.cli.output import EXIT_SOME_FAILED, Column, note, number, print_result, print_rows, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Images, Json, NewGallery, NewTable, ScorerOptions
+from facerts.errors import Error
+from facerts.io.console import say
 
 if TYPE_CHECKING:
     from facerts.galleries import Gallery
@@ -100,6 +102,11 @@ def search(
         "fpir": fpir,
         **{decision.value.replace(" ", "_"): counts[decision] for decision in order},
     }
+    if not json and counts[Decision.UNKNOWN]:
+        say(
+            f"unknown: nobody is similar enough for an FPIR of {fpir:g}, at which {100 * fpir:g}% of the searches for "
+            "people who are not enrolled find somebody; a higher --fpir finds more of those who are"
+        )
     print_result(
         summary,
         json,
@@ -288,4 +295,6 @@ def _open(place: str, out: Path | None = None) -> Gallery:
 
     if out is not None:
         check_sink(out)
+    if place.lower().endswith(".onnx"):
+        raise Error(f"{place} is a model, not a gallery; give a gallery first, and the model as --model")
     return Gallery(place)

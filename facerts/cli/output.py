@@ -129,7 +129,7 @@ def print_result(
     Args:
         summary: names and values; a function is called when all rows have been read.
         rows: dataclasses, dictionaries or tuples, read once; one with an ``error`` has failed.
-        columns: see ``print_rows``; without any, no table is printed.
+        columns: see ``print_rows``; without any, or with ``out``, no table is printed.
         name: of the rows in JSON, which otherwise has only the summary.
         out: file to write all rows to, which are of the type ``kind``. On standard output, where they are CSV or JSON
             lines, nothing else is printed.
@@ -144,8 +144,10 @@ def print_result(
     values: dict[str, Any] = {}
     if out is not None and kind is not None:
         rows = _written(rows, out, kind, json)
+        # The file has the rows that a table would show.
+        columns = ()
         if out == STDOUT:
-            console, json, columns = stderr, False, ()
+            console, json = stderr, False
         else:
             all_in, values = f"{out} has", {"file": str(out)}
     if first is not None and not json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from facerts.cli.option_groups import Commands
 from facerts.cli.output import Column, print_result, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Images, Json, NewGallery, NewTable, ScorerOptions
-from facerts.errors import MissingExtraError
+from facerts.io.console import say
 
 if TYPE_CHECKING:
     from facerts.people import Corrected, People
@@ -73,12 +74,14 @@ def find_(
         warn(f"{photos} not there any more, first {found.vanished[0]}")
     page = _write_page(found.people)
     print_result(
-        {**found.people.summary(), "scored": found.scored, "vanished": len(found.vanished), **page},
+        {**found.people.summary(), "new_photos": found.scored, "photos_gone": len(found.vanished), **page},
         json,
         details={"people_by_number": _listed(found.people)},
         problems=[error for error in found.people.found.error.tolist() if error],
         all_in="people.csv lists",
     )
+    if not json:
+        say(f"next: open the page, or name a person: facerts people name {shlex.quote(str(out))} NUMBER NAME")
 
 
 @people.command(name="list")
@@ -267,15 +270,11 @@ def _end(corrected: Corrected, json: bool, done: str = "done") -> None:
     )
 
 
-def _write_page(known: People) -> dict[str, str | None]:
-    """Write the page, if what it needs is installed; groups and tables are written already."""
+def _write_page(known: People) -> dict[str, str]:
+    """Write the page; groups and tables are written already."""
     from facerts.report.people_page import write_people_page
 
-    try:
-        return {"page": str(write_people_page(known))}
-    except MissingExtraError as error:
-        warn(f"{error}; no page was written")
-        return {"page": None}
+    return {"page": str(write_people_page(known))}
 
 
 def _listed(known: People) -> list[dict[str, Any]]:

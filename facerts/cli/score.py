@@ -16,6 +16,7 @@ from facerts.cli.option_groups import NEW
 from facerts.cli.output import MAX_ROWS, STDOUT, Column, note, print_result, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Images, Json, Keep, ScoringModel
+from facerts.io.console import say
 from facerts.io.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def score(
         import_ray(workers)
     counts = _Counts(source, decided=task.min_quality is not None)
     if to_file:
+        if resume and Path(str(out)).is_file() and not Path(f"{out}.parts").exists():
+            say(f"{out} is finished; --overwrite scores its images again")
+            return
         with ScoreJob(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:
             for damage in job.begin(resume=resume):
                 warn(damage)

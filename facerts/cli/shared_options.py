@@ -52,7 +52,9 @@ def _share(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no share of the faces, such as 0.95, and not none") from None
+        raise typer.BadParameter(
+            f"{text!r} is neither a share of the faces, such as 0.95, nor none"
+        ) from None
 
 
 Keep = Annotated[Any, typer.Option(parser=_share, metavar="SHARE|none")]

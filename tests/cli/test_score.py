@@ -164,3 +164,19 @@ def test_on_a_narrow_terminal_percentiles_must_do(
         monkeypatch.setattr(stdout, "width", width)
         print_rows(rows, columns)
         assert table_of(capsys.readouterr().out)[:2] == [header, cells]
+
+
+def test_a_finished_file_is_neither_replaced_nor_scored_again(
+    model: Path, crops: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.csv"
+    command = ("score", crops, "--model", model, "--out", out)
+    assert run(*command) == 1
+    before = out.read_bytes()
+    assert "is there already: --overwrite replaces it, --resume continues it" in refused(capsys, *command)
+    out.write_bytes(before + b"mark\n")
+    assert run(*command, "--resume") == 0
+    assert "is finished" in " ".join(capsys.readouterr().err.split())
+    assert out.read_bytes() == before + b"mark\n"
+    assert run(*command, "--overwrite") == 1
+    assert out.read_bytes() == before

@@ -1,0 +1,219 @@
+"""Settings: where they stand, which place wins, and what every command says in its help."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from facerts.cli.app import build_app
+from facerts.cli.option_groups import _as_typed
+from facerts.cli.settings import OPTION, keys, read_settings, user_file
+from tests.cli.test_cli import leaves
+from tests.command import printed_json, refused, run
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a project, and a user without settings."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    # What commands tell other functions by variables is undone.
+    for name in ("FACERTS_OFFLINE", "FACERTS_CACHE"):
+        monkeypatch.setenv(name, os.environ[name])
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path
+
+
+def options_of(command: Any) -> list[Any]:
+    own = ("help", "install_completion", "show_completion")
+    return [p for p in command.params if p.param_type_name == "option" and p.name not in own]
+
+
+def every_command() -> dict[str, Any]:
+    root = get_command(build_app())
+    found = {"": root}
+    for names in leaves(root):
+        command: Any = root
+        for name in names:
+            command = command.commands[name]
+        found[" ".join(names)] = command
+    return found
+
+
+def test_there_are_few_options_and_none_says_what_another_says() -> None:
+    counts = {name: len(options_of(command)) for name, command in every_command().items()}
+    assert sum(counts.values()) <= 300
+    assert max(counts.values()) <= 18, counts
+    for name, command in every_command().items():
+        options = options_of(command)
+        texts = Counter(option.help for option in options)
+        assert max(texts.values(), default=1) == 1, (name, texts)
+        # A setting is no option of the same name, but for the main question of a command.
+        main = {"recognizer", "quality", "keep", "min_quality", "fmr"}
+        assert not {option.name for option in options} & {*keys()} - main, name
+
+
+def test_help_is_short_and_names_no_types() -> None:
+    app = build_app()
+    for name in every_command():
+        shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"}).output
+        assert len(shown.splitlines()) <= 60, name
+        assert not re.search(r"<\w+>|Args:|Attributes:", shown), name
+        assert ("Common options" in shown) == ("--json" in shown or OPTION in shown), name
+
+
+def test_the_command_line_is_above_variables_the_project_and_the_user(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_settings().threads is None
+    for threads, write in enumerate(
+        (
+            lambda text: run("config", "set", "threads", text),
+            lambda text: run("config", "set", "threads", text, "--project"),
+            lambda text: monkeypatch.setenv("FACERTS_THREADS", text),
+        ),
+        start=1,
+    ):
+        write(str(threads))
+        assert read_settings().threads == threads
+    assert read_settings(["threads=4"]).threads == 4
+    # Of the least quality and a share of the faces, the higher place decides.
+    assert run("config", "set", "keep", "0.9") == 0
+    settings = read_settings(["min_quality=0.2"])
+    assert (settings.keep, settings.min_quality) == (None, 0.2)
+
+
+def test_settings_are_listed_with_where_they_stand(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("config", "set", "provider", "auto,cuda") == 0
+    monkeypatch.setenv("FACERTS_SERVE_MAX_FACES", "7")
+    listed = {row["key"]: row for row in printed_json(capsys, "config", "list")["settings"]}
+    assert [*listed] == [*keys()]
+    assert (listed["provider"]["value"], listed["provider"]["from"]) == ("auto,cuda", str(user_file()))
+    assert (listed["serve.max_faces"]["value"], listed["serve.max_faces"]["from"]) == (
+        "7",
+        "FACERTS_SERVE_MAX_FACES",
+    )
+    assert (listed["det_size"]["value"], listed["det_size"]["from"]) == ("", "default")
+    assert run("config", "get", "provider") == 0
+    assert capsys.readouterr().out == "auto,cuda\n"
+    doctor = {
+        row["key"]: row["from"] for row in printed_json(capsys, "doctor", OPTION, "threads=2")["settings"]
+    }
+    assert (doctor["threads"], doctor["provider"]) == (OPTION, str(user_file()))
+
+
+def test_a_file_keeps_its_comments_and_tables(place: Path) -> None:
+    file = Path("facerts.toml")
+    file.write_text("# ours\nthreads = 2  # cores\n[serve]\n# seconds\ntimeout = 9\n")
+    for command in (("threads", "3"), ("serve.timeout", "8"), ("det_size", "full"), ("serve.queue", "4")):
+        assert run("config", "set", *command, "--project") == 0
+    assert file.read_text().splitlines() == [
+        *('det_size = "full"', "threads = 3", "# ours", "[serve]", "queue = 4", "timeout = 8.0", "# seconds"),
+    ]
+    settings = read_settings()
+    assert (settings.threads, settings.det_size, settings.serve.timeout, settings.serve.queue) == (
+        3,
+        "full",
+        8,
+        4,
+    )
+    assert run("config", "unset", "serve.timeout", "--project") == 0
+    assert "timeout" not in file.read_text()
+    file.write_text("provider = [\n  'cpu',\n]\n")
+    assert run("config", "set", "provider", "cuda", "--project") == 2
+    assert file.read_text().startswith("provider = [")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("provder = 'cpu'", "'provder' is no setting, did you mean 'provider'?"),
+        ("threads = 0", "threads must be a whole number from 1 on, not 0"),
+        ("keep = 95", "keep must be a share of the faces, such as 0.95, or none, not 95"),
+        ("[serve]\nqueue = 0", "queue must be at least 1, not 0"),
+        ("[serve]\nqueue = {}", "serve.queue must be"),
+        ("keep = 0.9\nmin_quality = 1", "exclude each other; give only one"),
+        ("threads", "not TOML"),
+        ("x = " + "[" * 5000, "not TOML"),
+        ("x = '\udcff'", "not text in UTF-8"),
+    ],
+)
+def test_what_is_no_setting_names_its_place(
+    place: Path, capsys: pytest.CaptureFixture[str], content: str, problem: str
+) -> None:
+    Path("facerts.toml").write_text(content, encoding="utf-8", errors="surrogateescape")
+    error = refused(capsys, "score", "a.jpg")
+    assert f"{Path.cwd() / 'facerts.toml'}: " in error
+    assert problem in error
+
+
+def test_a_wrong_option_or_variable_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--set: 'thread' is no setting, did you mean 'threads'?" in refused(
+        capsys, "score", "a", OPTION, "thread=1"
+    )
+    assert "KEY=VALUE" in refused(capsys, "score", "a", OPTION, "threads")
+    assert "no setting" in refused(capsys, "config", "set", "thread", "1")
+    assert "does not stand there" in refused(capsys, "config", "unset", "threads")
+    monkeypatch.setenv("FACERTS_TREADS", "1")
+    assert "FACERTS_TREADS is no setting, did you mean FACERTS_THREADS?" in refused(capsys, "score", "a")
+    monkeypatch.setenv("FACERTS_THREADS", "x")
+    assert "FACERTS_THREADS: threads must be a whole number" in refused(capsys, "score", "a")
+
+
+def test_an_option_that_became_a_setting_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, setting in (
+        (("score", "a", "--provider", "cuda"), "provider=cuda"),
+        (("score", "a", "--det-size=full"), "det_size=full"),
+        (("video", "a", "--out", "b", "--no-rotate"), "rotate=false"),
+        (("serve", "--allowed-host", "faces.example"), "serve.allowed_hosts=faces.example"),
+    ):
+        error = re.sub(r"[\s│]+", " ", refused(capsys, *arguments))
+        advice = f"use --set {setting}, or facerts config set {setting.replace('=', ' ')}"
+        assert f"{setting.partition('=')[0]} is a setting: {advice}" in error
+    assert "No such option" in refused(capsys, "models", "list", "--threads", "2")
+
+
+def test_offline_and_the_cache_reach_the_functions_that_download(place: Path) -> None:
+    read_settings(["offline=false", f"cache={place}"]).export()
+    assert (os.environ["FACERTS_OFFLINE"], os.environ["FACERTS_CACHE"]) == ("0", str(place))
+
+
+def test_errors_name_the_options_of_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, "verify", "a.png", "b.png", "--model", "facerts-small", "--fmr", "0.5")
+    assert "(--fmr 0.0001)" in error
+    assert "(--threshold 0.3)" in error
+    assert _as_typed("data.fmr=1 is not fmr=1", []) == "data.fmr=1 is not fmr=1"
+
+
+def test_what_is_there_is_replaced_only_where_that_is_said(
+    place: Path, capsys: pytest.CaptureFixture[str], model: Path
+) -> None:
+    Path("there").mkdir()
+    Path("there", "file").write_text("kept")
+    checked = 0
+    for name, command in every_command().items():
+        if any(option.name == "overwrite" for option in options_of(command)):
+            checked += 1
+            required = [
+                word
+                for parameter in command.params
+                if parameter.required and parameter.name != "out"
+                for word in ((parameter.opts[0], "x") if parameter.param_type_name == "option" else ("x",))
+            ]
+            line = name.replace("METHOD", "rts").split()
+            for out in ("there", "there/file"):
+                error = refused(capsys, *line, *required, "--out", out)
+                assert f"{out} is there already: --overwrite replaces it" in error, name
+    assert checked > 12
+    assert Path("there", "file").read_text() == "kept"
