@@ -74,7 +74,8 @@ def reject_of(
         table = error_versus_reject(pairs, of_pairs, [fmr], replicates=REPLICATES)[fmr]
         for by in of_pairs:
             numbers = reject_measures(table, by)
-            measures += [one.model_copy(update={"of": {"score": by, "pairs": name}}) for one in numbers]
+            shown = {"of": {"score": by, "pairs": name}, "table": f"FNMR at FMR {rate(fmr)}"}
+            measures += [one.model_copy(update=shown) for one in numbers]
         arrays |= reject_arrays(table, f"{name}/")
         plots.append(_plot(table, list(of_pairs), name, fmr))
         passing = f"{table.accepted:,} pair{'' if table.accepted == 1 else 's'}"
@@ -217,6 +218,7 @@ def _reliability(
             Measure(
                 name="Spearman's ρ",
                 of={"score": name, "pairs": LISTED},
+                table=f"FNMR at FMR {rate(fmr)}",
                 value=rho if math.isfinite(rho) else None,
                 n=len(genuine),
                 better="higher",

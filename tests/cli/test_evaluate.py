@@ -62,7 +62,7 @@ def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:
 
 SHOWN = {
     "verification": ("all pairs", "FNMR at FMR 0.1%"),
-    "reject": ("all pairs", "pAUC to 20%", "At one false match in 100, "),
+    "reject": ("lfw: FNMR at FMR 1%", "all pairs", "pAUC to 20%", "At one false match in 100, "),
     "identification": ("FNIR at FPIR 10%",),
     "ood": ("TNR at TPR 95%", "of 24 non-faces (things)"),
     "corruptions": ("Rank correlation ρ with the cosine", "sepia (held out)", "percentile at 0.6"),
