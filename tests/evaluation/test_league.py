@@ -19,7 +19,7 @@ from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.wording import percent
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import ErrorVersusReject, error_versus_reject
-from facerts.metrics.separation import separation
+from facerts.metrics.separation import separation, tnr_interval
 from tests.command import run
 
 FMR, REPLICATES = 0.01, 20
@@ -174,6 +174,7 @@ def test_non_faces_are_separated_by_every_computed_quality(
     numbers = separation(faces, things)
     assert found["sharpness"].value == pytest.approx(numbers.auroc)
     assert tnr["sharpness"].value == pytest.approx(numbers.tnr_at_tpr[0.95])
+    assert tnr["sharpness"].ci95 == pytest.approx(tnr_interval(faces, things, 0.95))
     assert "Non-faces: things 24." in section.text
     norms = [
         separation(
