@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import import_module, metadata
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -79,12 +79,12 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
     )
 
 
-def examine() -> dict[str, Any]:
+def examine() -> dict[str, object]:
     """Versions of installed packages, the providers of ONNX Runtime, and the extras of missing packages."""
     import cv2
     import numpy
 
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "facerts": __version__,
         "python": platform.python_version(),
         "numpy": numpy.__version__,

@@ -78,7 +78,7 @@ def fiqa(
     data: list[str],
     lineup: LineupOptions,
     against: Annotated[str | None, typer.Option(metavar="LABEL")] = None,
-    fmr: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
+    fmr: float | None = None,
     degraded: Annotated[bool, typer.Option("--degraded")] = False,
     out_of: list[str] | None = None,
     exclude_out_of: str | None = None,

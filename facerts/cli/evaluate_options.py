@@ -118,7 +118,7 @@ class BaselineOptions:
 
     reference: str | None = None
 
-    def open(self, settings: CommandSettings) -> dict[str, Any]:
+    def open(self, settings: CommandSettings) -> dict[str, object]:
         """The fields of ``EvaluationOptions``."""
         from facerts.datasets import open_images
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -111,11 +111,11 @@ def _model(run: Path) -> Path | None:
     return find_model(run) if is_shipped else None
 
 
-def thresholds_of(description: Description) -> dict[str, Any]:
+def thresholds_of(description: Description) -> dict[str, object]:
     """Which thresholds a model has, and whose faces they were chosen on."""
     calibration = description.calibration
     matching = None if calibration is None else calibration.matching
-    rows: dict[str, Any] = {
+    rows: dict[str, object] = {
         "quality_thresholds": list(description.thresholds),
         "match_thresholds": list(matching.thresholds) if matching else [],
     }

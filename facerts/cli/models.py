@@ -131,7 +131,7 @@ def pull(
 
     entry = in_catalog(name)
     path = install(name, source, mirror)
-    result: dict[str, Any] = {"name": name, "file": str(path)}
+    result: dict[str, object] = {"name": name, "file": str(path)}
     result |= {"commercial use": entry.commercial, "terms": entry.terms}
     print_result(result, json)
 
@@ -191,7 +191,7 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
         print_raw(find_model(name))
 
 
-def _entries() -> list[dict[str, Any]]:
+def _entries() -> list[dict[str, object]]:
     """All models as JSON: those that ship, the default one first, and those of the catalog."""
     from facerts.hub.catalog import catalog_models
     from facerts.hub.find import default_model
@@ -199,7 +199,7 @@ def _entries() -> list[dict[str, Any]]:
     from facerts.hub.registry import shipped_models
 
     default = default_model()
-    entries: list[dict[str, Any]] = [
+    entries: list[dict[str, object]] = [
         {
             **model.model_dump(),
             "kind": "recognizer" if model.embedding_size else "quality",
@@ -251,7 +251,7 @@ def _time(entry: dict[str, Any]) -> Text:
     return Text("run" if entry["ships"] or entry["measured_with"] else "not run", justify="right")
 
 
-def _facts(entry: dict[str, Any]) -> dict[str, Any]:
+def _facts(entry: dict[str, Any]) -> dict[str, object]:
     """What is known of a model, for people."""
     shown = {
         key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"

@@ -141,7 +141,7 @@ def print_result(
     """
     all_in = all_in or ("--out FILE writes" if kind else "--json prints")
     console: Console = stdout
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if out is not None and kind is not None:
         rows = _written(rows, out, kind, json)
         # The file has the rows that a table would show.

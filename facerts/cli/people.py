@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -277,7 +277,7 @@ def _write_page(known: People) -> dict[str, str]:
     return {"page": str(write_people_page(known))}
 
 
-def _listed(known: People) -> list[dict[str, Any]]:
+def _listed(known: People) -> list[dict[str, object]]:
     return [
         {
             "person": person.number,

@@ -333,7 +333,7 @@ def _takes_several(hint: Any) -> bool:
     return get_origin(hint) in (list, Sequence) or any(map(_takes_several, get_args(hint)))
 
 
-def read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, object]:
     """What a file of settings has; nothing if there is none."""
     if not file.is_file():
         return {}
@@ -343,7 +343,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise Error(f"{file}: not text in UTF-8") from error
 
 
-def parse_toml(text: str, file: Path) -> dict[str, Any]:
+def parse_toml(text: str, file: Path) -> dict[str, object]:
     """What the text of a file has."""
     try:
         return tomllib.loads(text)

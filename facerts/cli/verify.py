@@ -109,8 +109,8 @@ def _verify_list(
             decisions.append(result.decision)
             yield result
 
-    def summary() -> dict[str, Any]:
-        counts: dict[str, Any] = {name: decisions.count(name) for name in STATUSES}
+    def summary() -> dict[str, object]:
+        counts: dict[str, object] = {name: decisions.count(name) for name in STATUSES}
         counts = {"pairs": len(decisions), **counts, "failed": decisions.count(None)}
         measured = measure_labeled(listed, decisions)
         if measured is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,7 +30,7 @@ def web(
     sizes = write_site(out, recognizer)
     # As a server would compress them; what is compressed already stays about as large.
     packed = sum(len(gzip.compress((out / name).read_bytes())) for name in sizes)
-    summary: dict[str, Any] = {
+    summary: dict[str, object] = {
         "folder": str(out),
         "files": len(sizes),
         "bytes": sum(sizes.values()),

@@ -7,7 +7,6 @@ crops as (x − 127.5) / 127.5, and bring the embedding to unit length themselve
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.parity import Parity, check_crops, compare_outputs
@@ -67,7 +66,7 @@ def _without_quality(description: Description) -> Description:
     outputs = {"embedding": description.outputs["embedding"]}
     if description.quality == "norm" and description.normalize_embedding:
         return description.model_copy(update={"outputs": outputs})
-    changes: dict[str, Any] = {"outputs": outputs, "quality": "none", "thresholds": {}}
+    changes: dict[str, object] = {"outputs": outputs, "quality": "none", "thresholds": {}}
     if description.calibration is not None:
         changes["calibration"] = description.calibration.model_copy(update={"quantiles": ()})
     return description.model_copy(update=changes)

@@ -360,7 +360,7 @@ def _completed(description: Description, session: Any, path: Path) -> Descriptio
             spec = InputSpec.model_validate(spec.model_dump() | {"batch": batches[0]})
         except ValidationError as error:
             raise ModelError(f"{path}: {problems_text(error.errors())}") from error
-    changes: dict[str, Any] = {"input": spec}
+    changes: dict[str, object] = {"input": spec}
     if ONLY in description.outputs.values():
         name = only("output", session.get_outputs())
         changes["outputs"] = {

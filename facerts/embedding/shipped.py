@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from facerts.hub.registry import ShippedModel, intact_file, shipped_models
 from facerts.images import CROP_SIZE
 
 
-def read_facts(path: Path) -> dict[str, Any]:
+def read_facts(path: Path) -> dict[str, object]:
     """Facts about a model from its file and description, by the keys of ``ShippedModel``."""
     model = load_model(path)
     outputs = model(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))

@@ -43,7 +43,7 @@ CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted", "verdict", "r
 CENTER_WEIGHT = 2.0
 
 
-class FaceDict(dict[str, Any]):
+class FaceDict(dict[str, object]):
     """One face, with values as attributes and as items.
 
     Unlike in insightface, a missing attribute raises ``AttributeError`` instead of being None.

@@ -31,7 +31,7 @@ from facerts.nn.twin_heads import FeatureHead, HeadSpec
 
 Outputs = Mapping[str, Tensor]
 # As PyTorch's optimizers take them.
-ParameterGroups = list[dict[str, Any]]
+ParameterGroups = list[dict[str, object]]
 # Standard normal draws ``(B, count)``, the same for an image in a step whatever else the batch holds.
 Noise = Callable[[int], Tensor]
 

@@ -228,7 +228,7 @@ def _model_info(service: Service) -> ModelInfo:
     )
 
 
-def _error_schemas(*codes: str) -> dict[int | str, dict[str, Any]]:
+def _error_schemas(*codes: str) -> dict[int | str, dict[str, object]]:
     """The error responses of a route, for the OpenAPI schema."""
     return {
         STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}

@@ -105,7 +105,7 @@ def _split(overrides: Sequence[str], prefix: str) -> tuple[list[str], list[str]]
 
 def _parse(name: str, known: Collection[str], overrides: Sequence[str]) -> dict[str, Any]:
     """Settings of the form ``key=value``."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:

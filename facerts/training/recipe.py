@@ -348,7 +348,7 @@ class Recipe(Section):
 
     @field_validator("method")
     @classmethod
-    def complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def complete(cls, settings: dict[str, Any]) -> dict[str, object]:
         """Check the method's settings and fill in its defaults."""
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
         if not isinstance(name, str) or name not in LOSSES:

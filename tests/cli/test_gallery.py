@@ -46,6 +46,16 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert (row["path"], row["person"], row["decision"]) == (str(probe), candidates[0][0], "match")
     assert row["candidates"] == ";".join(f"{name} {cosine:.4f}" for name, cosine in candidates)
 
+    # The file has the rows, so that a table would say them again; and "unknown" is explained.
+    strangers = people.parent / "strangers"
+    write_synthetic_faces(strangers, identities=2, images=1, seed=77)
+    search = ("gallery", "search", gallery, strangers, "--model", model)
+    assert run(*search, "--fpir", "0.01", "--out", tmp_path / "unknown.csv") == 0
+    shown = capsys.readouterr()
+    assert "most similar" not in shown.out
+    assert "a higher --fpir finds more" in " ".join(shown.err.split())
+    assert "is a model, not a gallery" in refused(capsys, "gallery", "search", model, strangers)
+
     before = gallery.read_bytes()
     checked = printed_json(capsys, "gallery", "check", gallery, "--out", report, status=1)
     twice = [entry for entry in checked["findings"] if entry["reason"] == "same image twice"]

@@ -261,7 +261,7 @@ def test_adding_photos_leaves_groups_and_photos_as_they_are(
         highest + 2,
         highest + 3,
     }
-    with pytest.raises(Error, match="--add"):
+    with pytest.raises(Error, match="without add"):
         find_people(open_scorer(tmp_path, 4), tmp_path / "new", out, add=True)
 
 
