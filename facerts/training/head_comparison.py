@@ -31,7 +31,7 @@ REPLICATES = 300
 
 @dataclass(frozen=True)
 class MeasuredArea:
-    """A normalized partial area or a difference of two; see ``metrics.pauc``.
+    """A normalized partial area or a difference of two; see ``error_versus_reject.pauc``.
 
     Attributes:
         value: the area up to 30% rejected: 1 for a random order, lower is better.

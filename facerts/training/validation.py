@@ -124,7 +124,7 @@ class TeachersErrors:
                 raise DataError(f"{source.name}: {error}") from error
 
     def measure(self, embedder: Embedder) -> dict[str, float]:
-        """The area for each teacher, and their mean: 1 for a random order, lower is better; see ``metrics.pauc``."""
+        """The area (``pauc``) for each teacher, and their mean: 1 for a random order, lower is better."""
         quality = embed_source(embedder, self._source, flip=False, progress=False).quality
         assert quality is not None
         areas = {}
