@@ -57,9 +57,7 @@ ASTRONAUT_POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--out", type=Path, default=Path("out/demo"), help="Folder for the results; deleted first."
-    )
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="Folder for the results; deleted first.")
     parser.add_argument("overrides", nargs="*", help="Recipe fields to override, e.g. optim.epochs=2")
     options = parser.parse_args()
     out: Path = options.out

@@ -126,9 +126,7 @@ def main() -> None:
             covered = share(values["covered"] > 0) if "covered" in values else "–"
             rows.append([label, f"{len(kept):,}", share(kept), share(~is_face), covered])
         print(f"\n{name}\n\n{markdown_table(['set', 'images', 'kept', 'not a face', 'covered'], rows)}")
-        print(
-            f"\n{markdown_table(['faces', 'AUROC, not_a_face', 'TNR at TPR 95%', 'AUROC, quality'], pets(found))}"
-        )
+        print(f"\n{markdown_table(['faces', 'AUROC, not_a_face', 'TNR at TPR 95%', 'AUROC, quality'], pets(found))}")
         if "covered" in found["LFW"]:
             worn, bare = (found[f"MFR2, {side} a mask"]["covered"] for side in ("with", "without"))
             flags = np.repeat([True, False], [len(worn), len(bare)])

@@ -24,9 +24,7 @@ def run(main: Callable[[], None]) -> None:
 
 def parser_of(docstring: str | None) -> argparse.ArgumentParser:
     """A parser whose help begins with the script's docstring, unchanged."""
-    return argparse.ArgumentParser(
-        description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
@@ -99,8 +97,7 @@ def rate_of_pairs(
     names, numbers = np.unique(np.concatenate([side.ravel() for side in people]), return_inverse=True)
     sides = np.split(numbers, [people[0].size])
     first, second = (
-        np.broadcast_to(side.reshape(given.shape), among.shape)
-        for side, given in zip(sides, people, strict=True)
+        np.broadcast_to(side.reshape(given.shape), among.shape) for side, given in zip(sides, people, strict=True)
     )
     count = len(names)
     shares = resampled_rate(

@@ -48,9 +48,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="Folder of photos/lfw and photos/various.")
     parser.add_argument("--detector", default="yunet", help="yunet (the default), or a file.")
     parser.add_argument("--without-faces", nargs="*", default=[], help="Images that show no face.")
-    parser.add_argument(
-        "--only", nargs="*", help="Parts to run: pasted, filling, turned, missed, people, none."
-    )
+    parser.add_argument("--only", nargs="*", help="Parts to run: pasted, filling, turned, missed, people, none.")
     options = parser.parse_args()
     open_at = partial(open_detector, options.detector, threads=1)
     photos = [read(path) for path in sorted((options.data / "photos/lfw").iterdir())]
@@ -185,9 +183,7 @@ def turned(open_at: Callable[..., PhotoSearch], photos: Sequence[Image]) -> None
         lying = [once(search, np.ascontiguousarray(np.rot90(photo, turns))) for photo in photos]
         scores.append([max((face.score for face in faces), default=0.0) for faces in lying])
         sure = np.mean(np.array(scores[-1]) >= search.network.sure)
-        print(
-            f"turned {turns}, best score of one pass: at least {search.network.sure} in {sure:.1%} of the photos"
-        )
+        print(f"turned {turns}, best score of one pass: at least {search.network.sure} in {sure:.1%} of the photos")
         for name, find in (("one pass", partial(once, search)), ("auto", search)):
             at_3 = again = 0
             for photo in photos:

@@ -65,10 +65,7 @@ def main() -> None:
     cache = OutputCache(options.cache or options.out / "cache")
     evaluation = EvaluationOptions(flip=False, batch_size=16, detector_baseline=detector, cache=cache)
     recognizers = open_recognizers(
-        [
-            f"{label}={models / RECOGNIZERS[label]}" if label in RECOGNIZERS else label
-            for label in options.recognizers
-        ],
+        [f"{label}={models / RECOGNIZERS[label]}" if label in RECOGNIZERS else label for label in options.recognizers],
         lambda path: load_embedder(find_model(path), threads=1, batch_size=16),
         options.training_free,
         calibration_faces(options.data) if {"froq", EVERY_SCORE} & set(options.training_free) else None,
@@ -117,9 +114,7 @@ def arguments() -> argparse.Namespace:
         default=[*RECOGNIZERS, OWN],
         help="Recognizers; all by default.",
     )
-    parser.add_argument(
-        "--quality", nargs="+", default=[], metavar="[LABEL=]MODEL", help="Further qualities to judge."
-    )
+    parser.add_argument("--quality", nargs="+", default=[], metavar="[LABEL=]MODEL", help="Further qualities to judge.")
     parser.add_argument(
         "--describe",
         nargs="+",
@@ -127,9 +122,7 @@ def arguments() -> argparse.Namespace:
         metavar="LABEL=FILE.json",
         help="Descriptions of these qualities.",
     )
-    parser.add_argument(
-        "--against", default=OWN, help=f"Quality to compare the others with (default: {OWN})."
-    )
+    parser.add_argument("--against", default=OWN, help=f"Quality to compare the others with (default: {OWN}).")
     parser.add_argument(
         "--training-free",
         nargs="+",
@@ -144,9 +137,7 @@ def arguments() -> argparse.Namespace:
         default=list(SETS),
         help=f"Sets; by default {', '.join(SETS)}. degraded and misaligned are the held-out images, all changed.",
     )
-    parser.add_argument(
-        "--replicates", type=int, default=300, help="Bootstrap resamples of the people (default: 300)."
-    )
+    parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples of the people (default: 300).")
     return parser.parse_args()
 
 

@@ -108,9 +108,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--people", required=True, help="Aligned faces with identities, held out from training."
-    )
+    parser.add_argument("--people", required=True, help="Aligned faces with identities, held out from training.")
     parser.add_argument("--strangers", required=True, help="Aligned faces with other identities.")
     parser.add_argument("--pets", required=True, help="Crops of cats and dogs.")
     parser.add_argument("--model", help="Model (default: the one that ships).")
@@ -237,9 +235,7 @@ def measure(
     built = check_images(spoiled.take(kept))
     out = {"build and check": ~kept | np.isin(spoiled.path, [found.path for found in built])}
     for limits in LIMITS:
-        out[shown_limits(limits)] = np.isin(
-            spoiled.path, [found.path for found in check_images(spoiled, limits)]
-        )
+        out[shown_limits(limits)] = np.isin(spoiled.path, [found.path for found in check_images(spoiled, limits)])
     for by, is_out in out.items():
         for name, rows in by_kind.items():
             rates.add(f"{by}: {name}", owner[rows], is_out[rows])
@@ -263,9 +259,7 @@ def measure(
     in_clean = {found.path for found in check_images(clean)}
     rates.add("false alarms, clean gallery", owner, np.isin(clean.path, sorted(in_clean)))
     for name, gallery in galleries.items():
-        score, right = best_match(
-            gallery.people, gallery.templates, pools["clean"].embedding[probes], names[probes]
-        )
+        score, right = best_match(gallery.people, gallery.templates, pools["clean"].embedding[probes], names[probes])
         stranger = (pools["clean"].embedding[unmated] @ gallery.templates.T).max(axis=1)
         at = fnir_at_fpir(score, np.where(right, 1, 2), stranger, FPIR).threshold
         rates.add(f"FNIR, {name}", person[probes], ~right | (score < at))
@@ -352,9 +346,7 @@ def print_tables(results: list[tuple[Rates, Rates]]) -> None:
         rows = [[name, *(cell(result[which], name) for result in results)] for name in names]
         print(markdown_table([title, *HALVES], rows), end="\n\n")
 
-    table(
-        "found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"], 0
-    )
+    table("found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"], 0)
     for name, kinds in (("degraded", DEGRADATIONS), ("further", FURTHER)):
         table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds], 0)
     alarms = [f"false alarms{end}" for end in ("", ", people", ", clean gallery")]
@@ -375,17 +367,13 @@ def print_tables(results: list[tuple[Rates, Rates]]) -> None:
         for state in STATES[2:]:
             cells = []
             for rates, _ in results:
-                clean, spoiled, after = (
-                    rates.resampled(f"{name}, {each}") for each in ("clean", "spoiled", state)
-                )
+                clean, spoiled, after = (rates.resampled(f"{name}, {each}") for each in ("clean", "spoiled", state))
                 cells.append(shown((spoiled - after) / np.maximum(spoiled - clean, 1e-9)))
             rows.append([f"{name}, {state}", *cells])
     print(markdown_table(["loss restored, %", *HALVES], rows), end="\n\n")
     sizes = ("15 people", "50 people", "clean", "spoiled", "checked")
     table("measured FPIR, %", [f"FPIR {fpir:g}, {size}" for size in sizes for fpir in (0.1, 0.03, FPIR)], 1)
-    table(
-        "FNIR by weighting, %", [f"{name}, {state}" for state in ("clean", "spoiled") for name in WEIGHTS], 0
-    )
+    table("FNIR by weighting, %", [f"{name}, {state}" for state in ("clean", "spoiled") for name in WEIGHTS], 0)
 
 
 def cell(rates: Rates, name: str) -> str:

@@ -22,9 +22,7 @@ def open_image_set(name: str, source: Source, seed: int) -> Source:
     """The images of a source, all ``degraded`` at random or all ``misaligned``."""
     if name == "degraded":
         return degraded_at_random(source, seed)
-    return ChangedCrops(
-        source, name, lambda image, index: misaligned(image, index, seed), f"{name}, seed {seed}"
-    )
+    return ChangedCrops(source, name, lambda image, index: misaligned(image, index, seed), f"{name}, seed {seed}")
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:

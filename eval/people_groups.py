@@ -125,9 +125,7 @@ def draw_people(person: Rows, people: int, seed: int) -> Rows:
     generator = np.random.default_rng(seed)
     sizes = np.arange(1, LARGEST_SIZE + 1, dtype=np.float64) ** SIZE_POWER
     chosen = generator.permutation(np.unique(person))[:people]
-    wanted = dict(
-        zip(chosen.tolist(), generator.choice(len(sizes), people, p=sizes / sizes.sum()) + 1, strict=False)
-    )
+    wanted = dict(zip(chosen.tolist(), generator.choice(len(sizes), people, p=sizes / sizes.sum()) + 1, strict=False))
     order = generator.permutation(len(person))
     taken: list[int] = []
     for row in order[np.isin(person[order], chosen)].tolist():
@@ -156,9 +154,7 @@ def non_faces(scorer: Scorer, path: str, development: str) -> tuple[Faces, Faces
     """Those to choose settings on, and the others."""
     source = open_source(path)
     faces = embed(scorer, source, -1 - np.arange(len(source)))
-    chosen = np.array(
-        [re.search(development, Path(source.key(i)).stem) is not None for i in range(len(source))]
-    )
+    chosen = np.array([re.search(development, Path(source.key(i)).stem) is not None for i in range(len(source))])
     return faces.take(chosen), faces.take(~chosen)
 
 
@@ -198,9 +194,7 @@ def whispers(embedding: NDArray[np.float32], cosine: float) -> Rows:
 def leiden(embedding: NDArray[np.float32], cosine: float) -> Rows:
     """Leiden (Traag, Waltman, van Eck 2019): groups whose mean cosine is above a limit, by the Potts model."""
     edges = graph(embedding, min(COSINES))
-    found = edges.community_leiden(
-        objective_function="CPM", weights="cosine", resolution=cosine, n_iterations=-1
-    )
+    found = edges.community_leiden(objective_function="CPM", weights="cosine", resolution=cosine, n_iterations=-1)
     return np.array(found.membership)
 
 
@@ -298,10 +292,7 @@ def summary_table(rows: Sequence[Sequence[str]]) -> str:
         [
             [
                 method,
-                *(
-                    " ".join(f.get((name, method, quality), "–") for quality in ("without", "with"))
-                    for name in sets
-                ),
+                *(" ".join(f.get((name, method, quality), "–") for quality in ("without", "with")) for name in sets),
             ]
             for method in methods
         ],

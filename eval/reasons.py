@@ -74,25 +74,19 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("--data", nargs="+", required=True, help="Held-out faces with identities.")
-    parser.add_argument(
-        "--images", type=int, default=5, help="Maximum number of images per person (default: 5)."
-    )
+    parser.add_argument("--images", type=int, default=5, help="Maximum number of images per person (default: 5).")
     parser.add_argument("--non-faces", required=True, help="Crops that are not faces.")
     parser.add_argument("--non-faces-fold", default="*", help="Pattern of the non-faces' names to use.")
     parser.add_argument("--clean", action="append", default=[], help="More clean crops, for false reasons.")
     parser.add_argument("--photos", action="append", default=[], help="Photos of clean faces, likewise.")
     parser.add_argument("--cfp", help="CFP's images, for the section pose.")
-    parser.add_argument(
-        "--most", type=int, default=1000, help="Maximum number of those crops of each source."
-    )
+    parser.add_argument("--most", type=int, default=1000, help="Maximum number of those crops of each source.")
     parser.add_argument("--model", help="Recognizer (default: the default one).")
     parser.add_argument("--detector", type=Path, required=True, help="YuNet or SCRFD.")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."
     )
-    parser.add_argument(
-        "--det-threshold", type=float, default=0.6, help="Minimum detector score (default: 0.6)."
-    )
+    parser.add_argument("--det-threshold", type=float, default=0.6, help="Minimum detector score (default: 0.6).")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -109,9 +103,7 @@ def held_out(data: Sequence[str], images: int) -> tuple[Crops, NDArray[np.bool_]
 
 def non_faces(folder: str, pattern: str) -> Crops:
     source = open_images(folder)
-    return read_crops(
-        source, [index for index in range(len(source)) if fnmatch(source.location(index), pattern)]
-    )
+    return read_crops(source, [index for index in range(len(source)) if fnmatch(source.location(index), pattern)])
 
 
 def read_crops(source: Source, indices: Sequence[int] | NDArray[np.integer]) -> Crops:
@@ -123,24 +115,19 @@ def degrade_all(crops: Crops, degradation: Degradation, seed: tuple[int, ...]) -
     return np.stack([degradation(crop, random.uniform(*SEVERITIES), random) for crop in crops])
 
 
-def is_poor(
-    scorer: Scorer, outputs: FaceOutputs | Enrollments, clean: FaceOutputs | Enrollments
-) -> NDArray[np.bool_]:
+def is_poor(scorer: Scorer, outputs: FaceOutputs | Enrollments, clean: FaceOutputs | Enrollments) -> NDArray[np.bool_]:
     """Whether the quality is too low, or the similarity to the clean image."""
     assert outputs.quality is not None
     cosines = np.sum(outputs.embedding * clean.embedding, axis=1)
     return np.asarray(
-        (outputs.quality < scorer.threshold(KEEP))
-        | (cosines < scorer.recognizer.match_threshold(FMR).similarity)
+        (outputs.quality < scorer.threshold(KEEP)) | (cosines < scorer.recognizer.match_threshold(FMR).similarity)
     )
 
 
 # Confirming.
 
 
-def confirm(
-    scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, options: argparse.Namespace
-) -> None:
+def confirm(scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, options: argparse.Namespace) -> None:
     """Print the tables of docs/results/reasons.md."""
     header = ["degradation", "right reason", "poor faces", "right, %", f"{FORMULA} right, %"]
     if "crops" in options.only:
@@ -175,9 +162,7 @@ def row(name: str, reason: str, found: list[list[str]], formula: list[str]) -> l
     ]
 
 
-def crop_rows(
-    scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, seed: int
-) -> Iterator[list[str]]:
+def crop_rows(scorer: Scorer, detector: OpenDetector, crops: Crops, pets: Crops, seed: int) -> Iterator[list[str]]:
     def crop_row(name: str, reason: str, crops: Crops, outputs: FaceOutputs) -> list[str]:
         formula = [lowest_component(photo_of(crop), detector) for crop in crops]
         return row(name, reason, crop_names(scorer, crops, outputs), formula)
@@ -240,9 +225,7 @@ def false_rows(
 def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None) -> list[list[str]]:
     """The reasons of each crop."""
     outputs = scorer.embed(crops) if outputs is None else outputs
-    return [
-        [*reasons.model_reasons(outputs, at), *reasons.crop_reasons(crop)] for at, crop in enumerate(crops)
-    ]
+    return [[*reasons.model_reasons(outputs, at), *reasons.crop_reasons(crop)] for at, crop in enumerate(crops)]
 
 
 def photo_names(scorer: Scorer, detector: OpenDetector, photos: Iterator[Image]) -> list[list[str]]:
@@ -308,9 +291,7 @@ def pose_rows(detector: OpenDetector, crops: Crops) -> Iterator[list[str]]:
     upright = poses(detector, photos)
     for angle in ROLLS:
         matrix = cv2.getRotationMatrix2D([(3 * CROP_SIZE - 1) / 2] * 2, -angle, 1)
-        found = poses(
-            detector, [np.asarray(cv2.warpAffine(photo, matrix, photo.shape[:2])) for photo in photos]
-        )
+        found = poses(detector, [np.asarray(cv2.warpAffine(photo, matrix, photo.shape[:2])) for photo in photos])
         yaw, _, roll = (found - upright - [0, 0, angle]).T
         yield [f"held-out people, rotated by {angle}°", *pose_cells(found), spread(yaw), spread(roll)]
 

@@ -161,12 +161,8 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--data", nargs="+", default=[], help="Benchmarks for verification and reject.")
     parser.add_argument("--fmr", type=float, help="False match rate of reject (default: 0.001).")
-    parser.add_argument(
-        "--all-pairs", action="store_true", help="Also measure every pair of the benchmarks' images."
-    )
-    parser.add_argument(
-        "--in", dest="faces", nargs="+", default=[], help="Faces for out-of-distribution evaluation."
-    )
+    parser.add_argument("--all-pairs", action="store_true", help="Also measure every pair of the benchmarks' images.")
+    parser.add_argument("--in", dest="faces", nargs="+", default=[], help="Faces for out-of-distribution evaluation.")
     parser.add_argument(
         "--out-of",
         dest="non_faces",
@@ -245,9 +241,7 @@ def plan(options: argparse.Namespace) -> list[Run]:
     if bool(options.non_faces) != bool(options.faces) and not (options.non_faces and options.league):
         raise Error("--in and --out-of must be used together: faces are compared with non-faces")
     if bool(options.league) != bool(options.recognizers):
-        raise Error(
-            "--league and --recognizers must be used together: a quality predicts a recognizer's errors"
-        )
+        raise Error("--league and --recognizers must be used together: a quality predicts a recognizer's errors")
     recipes = dict(map(_labeled, options.recipes))
     if len(recipes) < len(options.recipes):
         raise Error("two recipes have the same label; give each its own, LABEL=RECIPE")
@@ -256,9 +250,7 @@ def plan(options: argparse.Namespace) -> list[Run]:
     overrides: dict[str, list[str]] = {label: [] for label in recipes}
     for label, *fields in options.set_for:
         if label not in overrides or not fields:
-            raise Error(
-                f"--set-for {label}: must be LABEL KEY=VALUE, with one of the labels {', '.join(overrides)}"
-            )
+            raise Error(f"--set-for {label}: must be LABEL KEY=VALUE, with one of the labels {', '.join(overrides)}")
         overrides[label] += fields
     sweeps = [_parse_sweep(text) for text in options.sweep]
     runs = []
@@ -267,9 +259,7 @@ def plan(options: argparse.Namespace) -> list[Run]:
         for combination in itertools.product(*sweeps):
             name = _file_name("_".join([label, *(part for part, _ in combination), f"seed{seed}"]))
             fields = [*options.set, *overrides[label], *(field for _, field in combination)]
-            fields = [
-                field.replace("{seed}", str(seed)).replace("{out}", str(options.out)) for field in fields
-            ]
+            fields = [field.replace("{seed}", str(seed)).replace("{out}", str(options.out)) for field in fields]
             loaded = load_recipe(recipe, [*fields, f"seed={seed}", f"name={name}"])
             require_values(loaded)
             runs.append(Run(options.out / name, loaded))

@@ -114,9 +114,7 @@ def rows_of(scorer: Scorer, labeled: Labeled, fmrs: list[float]) -> Iterator[lis
     """The cells of each rate, with the quality limit and without it."""
     compared = np.array([result.error is None for result in labeled.results])
     decided = np.array([result.decision in {"same", "different"} for result in labeled.results])
-    similarity = np.array(
-        [-1 if result.similarity is None else result.similarity for result in labeled.results]
-    )
+    similarity = np.array([-1 if result.similarity is None else result.similarity for result in labeled.results])
     genuine = labeled.people[:, 0] == labeled.people[:, 1]
     for quality, among in (("keep 0.95", decided), ("any quality", compared)):
         for fmr in fmrs:

@@ -23,9 +23,7 @@ def rows(data: Source | Path | str) -> list[tuple[str, str, bytes]]:
     identities = [""] * len(source)
     if source.labels is not None:
         identities = [str(source.identities[label]) for label in source.labels]
-    return [
-        (identities[index], Path(source.key(index)).name, source.read(index)) for index in range(len(source))
-    ]
+    return [(identities[index], Path(source.key(index)).name, source.read(index)) for index in range(len(source))]
 
 
 def write_each(folder: Path, contents: Mapping[str, bytes], suffix: str) -> list[Path]:

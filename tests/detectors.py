@@ -109,9 +109,7 @@ def write_scrfd(
             weights[f"offset_{name}"] = offset
             weights[f"shape_{name}"] = np.array([1, -1, columns][not batch_axis :], dtype=np.int64)
             nodes += [
-                helper.make_node(
-                    "Conv", [f"pool{level}", f"factor_{name}", f"offset_{name}"], [f"map_{name}"]
-                ),
+                helper.make_node("Conv", [f"pool{level}", f"factor_{name}", f"offset_{name}"], [f"map_{name}"]),
                 helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
                 helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [f"out_{name}"]),
             ]

@@ -51,9 +51,7 @@ class Server:
             shutil.chown(folder, "nobody")
         self.programs = programs / INSTALLED / "bin"
         data = folder / "data"
-        self._run(
-            "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
-        )
+        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         (data / "pg_hba.conf").write_text(ACCESS)
         options = SETTINGS | settings
         lines = [f"{name} = '{value}'\n" for name, value in options.items()]
@@ -64,9 +62,7 @@ class Server:
 
     def address(self, database: str = "postgres", *, user: str = "postgres", **parameters: str) -> str:
         """The address of a database, with parameters such as ``gallery``."""
-        query = "&".join(
-            f"{name}={value}" for name, value in {"host": str(self.folder), **parameters}.items()
-        )
+        query = "&".join(f"{name}={value}" for name, value in {"host": str(self.folder), **parameters}.items())
         return f"postgresql://{user}@/{database}?{query}"
 
     def execute(self, statement: str, database: str = "postgres") -> list[Any]:

@@ -28,9 +28,7 @@ def draw_published(
 
     def conv(name: str, inputs: int, outputs: int, size: int) -> None:
         spread = (inputs * size * size) ** -0.5
-        weights[f"{name}.weight"] = (
-            torch.randn(outputs, inputs, size, size, dtype=dtype, generator=generator) * spread
-        )
+        weights[f"{name}.weight"] = torch.randn(outputs, inputs, size, size, dtype=dtype, generator=generator) * spread
 
     def norm(name: str, size: int, *, scaled: bool = True) -> None:
         weights[f"{name}.weight"] = uniform(size) if scaled else torch.ones(size, dtype=dtype)
@@ -61,9 +59,7 @@ def draw_published(
             inputs = outputs
     norm("bn2", inputs)
     features = inputs * 7 * 7
-    weights["fc.weight"] = (
-        torch.randn(embedding_size, features, dtype=dtype, generator=generator) * features**-0.5
-    )
+    weights["fc.weight"] = torch.randn(embedding_size, features, dtype=dtype, generator=generator) * features**-0.5
     weights["fc.bias"] = uniform(embedding_size, low=-0.1, high=0.1)
     norm("features", embedding_size, scaled=False)
     return weights

@@ -51,12 +51,8 @@ def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def write_manifest(
-    folder: Path, *entries: dict[str, Any], default: str | None = None, **changes: Any
-) -> Path:
+def write_manifest(folder: Path, *entries: dict[str, Any], default: str | None = None, **changes: Any) -> Path:
     """Write the manifest of a folder."""
     path = folder / "manifest.json"
-    path.write_text(
-        json.dumps({"schema": "facerts.models/1", "default": default, "models": entries} | changes)
-    )
+    path.write_text(json.dumps({"schema": "facerts.models/1", "default": default, "models": entries} | changes))
     return path

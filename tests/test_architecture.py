@@ -98,22 +98,16 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
         "doctor": ["doctor"],
     }[kind]
     blocked = {"torch", "torchvision", "onnx", "onnxscript", "tensorboard"}
-    code = USE_SIDE.format(
-        blocked=blocked, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command
-    )
+    code = USE_SIDE.format(blocked=blocked, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize(
-    "command", [["train", "demo"], ["export", "run", "--out", "m.onnx"]], ids=lambda c: c[0]
-)
+@pytest.mark.parametrize("command", [["train", "demo"], ["export", "run", "--out", "m.onnx"]], ids=lambda c: c[0])
 def test_the_training_side_says_what_to_install_where_pytorch_is_missing(
     exported: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    code = USE_SIDE.format(
-        blocked={"torch"}, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command
-    )
+    code = USE_SIDE.format(blocked={"torch"}, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert "needs torch, which is not installed: pip install 'facerts[train]'" in ran.stderr

@@ -85,9 +85,7 @@ def test_the_browser_is_timed_beside_python() -> None:
         missing("no Chromium is installed (Debian: apt install chromium)")
     done = run_script(TOOLS / "bench_web.py", "--rounds", "1")
     assert done.returncode == 0, done.stderr
-    assert re.search(
-        r"first load: [\d.]+ .* KB compressed\ncrop: facerts-quality, Python, 1 thread", done.stdout
-    )
+    assert re.search(r"first load: [\d.]+ .* KB compressed\ncrop: facerts-quality, Python, 1 thread", done.stdout)
     assert len(re.findall(r"ms, [\d.]+ of Python", done.stdout)) == 12
 
 

@@ -54,9 +54,7 @@ def photo(*faces: tuple[int, int], height: int = 200, width: int = 300) -> Pixel
 
 
 @pytest.mark.parametrize("corner", [(-30, 40), (60, -40), (220, 40), (60, 130), (-30, -30)], ids=str)
-def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(
-    shipped: Scorer, corner: tuple[int, int]
-) -> None:
+def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(shipped: Scorer, corner: tuple[int, int]) -> None:
     # serengil/deepface#1307, immich-app/immich#16885
     image = photo(corner)
     (face,) = with_detector(shipped, placed(corner)).faces(image)

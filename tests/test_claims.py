@@ -57,9 +57,7 @@ def value(source: str) -> list[float]:
     return cell(source)
 
 
-@pytest.mark.parametrize(
-    ("page", "sentence", "sources"), CLAIMS, ids=[f"{page}: {says}" for page, says, _ in CLAIMS]
-)
+@pytest.mark.parametrize(("page", "sentence", "sources"), CLAIMS, ids=[f"{page}: {says}" for page, says, _ in CLAIMS])
 def test_a_number_is_that_of_its_table(page: str, sentence: str, sources: list[str]) -> None:
     pattern = re.escape(" ".join(sentence.split())).replace(r"\{\}", SHOWN)
     matches = re.findall(pattern, " ".join(text_of(page).split()))
@@ -100,9 +98,7 @@ def test_a_figure_shows_the_numbers_of_its_tables(name: str) -> None:
     drawn = (results.FIGURES / f"results_{name}.svg").read_text(encoding="utf-8")
     description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.DOTALL)
     assert description is not None
-    assert html.unescape(description[1]) == repr(results.values(figure)), (
-        "python tools/docs_results.py draws it again"
-    )
+    assert html.unescape(description[1]) == repr(results.values(figure)), "python tools/docs_results.py draws it again"
     pages = (ROOT / "docs/results").glob("*.md")
     assert any(f"figures/results_{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
 

@@ -39,17 +39,13 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
             (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, to)
     (step,) = instructions("RUN")
     step = re.sub(r'/opt|(?<=")/src', lambda found: f"{tmp_path}{found[0]}", step)
-    step = step.replace("&& pip", f"&& {sys.executable} -m pip").replace(
-        "python -m", f"{sys.executable} -m", 1
-    )
+    step = step.replace("&& pip", f"&& {sys.executable} -m pip").replace("python -m", f"{sys.executable} -m", 1)
     subprocess.run(step, shell=True, check=True)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path / "opt" / "facerts" / "bin"
 
 
-def test_the_service_answers_without_privileges_and_without_a_place_to_write(
-    environment: Path, tmp_path: Path
-) -> None:
+def test_the_service_answers_without_privileges_and_without_a_place_to_write(environment: Path, tmp_path: Path) -> None:
     assert all(re.match(r"python:3\.\d+-slim-", base) for base in instructions("FROM"))
     (user,), (health,) = instructions("USER"), instructions("HEALTHCHECK")
     entry, command = (json.loads(instructions(word)[-1]) for word in ("ENTRYPOINT", "CMD"))

@@ -48,10 +48,7 @@ def test_lint_finds_faults_with_their_lines(tmp_path: Path, monkeypatch: pytest.
         (3, "not a word of the field, or not American English"),
     ]
     assert [
-        (line, words)
-        for _, line, message in faults[3:]
-        for words in ["--modle", "tain", "rst"]
-        if words in message
+        (line, words) for _, line, message in faults[3:] for words in ["--modle", "tain", "rst"] if words in message
     ] == [(6, "--modle"), (9, "tain"), (10, "rst")]
     assert len(faults) == 6
 

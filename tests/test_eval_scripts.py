@@ -26,9 +26,7 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
 
     of_some = Finds(face_at(0, 0), where=lambda image: image.tobytes() in images)
     monkeypatch.setattr(align_crops, "open_detector", lambda path: of_some)
-    monkeypatch.setattr(
-        "sys.argv", ["align_crops.py", str(drawn_faces), "--detector", "y", "--out", str(tmp_path)]
-    )
+    monkeypatch.setattr("sys.argv", ["align_crops.py", str(drawn_faces), "--detector", "y", "--out", str(tmp_path)])
     align_crops.main()
     written = sorted(str(path.relative_to(tmp_path).with_suffix("")) for path in tmp_path.rglob("*.png"))
     assert written == sorted(str(Path(people.key(index)).with_suffix("")) for index in kept)

@@ -24,9 +24,7 @@ def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
     page.write_text("## Training\n\n### On a GPU\n\nold\n\n## Robustness\n")
     status, output, found = suite(tmp_path, "--budget", "1h", "--report", page)
     assert status == 0, output
-    assert {name: item["status"] for name, item in found["items"].items()} == dict.fromkeys(
-        found["items"], "done"
-    )
+    assert {name: item["status"] for name, item in found["items"].items()} == dict.fromkeys(found["items"], "done")
     results = {name: item["result"] for name, item in found["items"].items()}
     # One thread each, so the CPU agrees with itself to the last bit.
     same = results["same as on the CPU"].values()
@@ -126,12 +124,8 @@ def test_goals_are_judged_by_the_results() -> None:
     assert "1.67 times | yes" in lines["at least 1.5 times the speed of the plain loop"]
     assert "1.030 of the time | no" in lines["a step of RTS within 2% of one of ArcFace"]
     assert "10.49 GB | no" in lines["2,000,000 identities, exact, in at most 10.4 GB"]
-    assert (
-        "50.0% | yes" in lines["at least 45% of the card's matrix product in bf16 with IResNet-100, compiled"]
-    )
-    resumed = (
-        "losses after a resume as far from a run's as those of a second run, or ten times as far or 1e-5"
-    )
+    assert "50.0% | yes" in lines["at least 45% of the card's matrix product in bf16 with IResNet-100, compiled"]
+    resumed = "losses after a resume as far from a run's as those of a second run, or ten times as far or 1e-5"
     assert "20.0 times | no" in lines[resumed]
     assert "2.0e-04 | yes" in lines["scores by ONNX Runtime as on the CPU: 1 - cosine, and quality, to 0.001"]
     assert "1.5 | no" in lines["at most one wait for the device in ten steps"]

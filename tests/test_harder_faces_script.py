@@ -24,9 +24,7 @@ def images_in(folder: Path) -> tuple[Source, dict[int, tuple[str, int]]]:
     return source, {int(key.stem): (key.parent.name, row) for key, row in found}
 
 
-def test_few_images_under_some_wrong_names_and_partly_blurred_are_written(
-    tmp_path: Path, drawn_faces: Path
-) -> None:
+def test_few_images_under_some_wrong_names_and_partly_blurred_are_written(tmp_path: Path, drawn_faces: Path) -> None:
     options = ("--images", 6, "--imbalance", 0.5, "--label-noise", 0.3, "--blur", 0.4, "--radius", 2)
     done = run_script(SCRIPT, drawn_faces, *options, "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -45,8 +45,7 @@ def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser() -> Non
     for index in range(200):
         moved = image_sets.misaligned(image, index, 0).astype(np.float64)
         found = [
-            np.array([(moved[..., c] * x).sum(), (moved[..., c] * y).sum()]) / moved[..., c].sum()
-            for c in range(3)
+            np.array([(moved[..., c] * x).sum(), (moved[..., c] * y).sum()]) / moved[..., c].sum() for c in range(3)
         ]
         across = found[1] - found[0]
         widths.append(np.linalg.norm(across) / 30)

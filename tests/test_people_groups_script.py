@@ -15,9 +15,7 @@ RATIO = SamePerson((-10.0, 40.0, 0.0, 0.0))
 def faces(sizes: list[int], good: bool = True) -> object:
     """Faces of people, each close to an axis of its own."""
     person = np.repeat(np.arange(len(sizes)), sizes)
-    embedding = np.eye(len(sizes), 40)[person] + 0.05 * np.random.default_rng(0).normal(
-        size=(len(person), 40)
-    )
+    embedding = np.eye(len(sizes), 40)[person] + 0.05 * np.random.default_rng(0).normal(size=(len(person), 40))
     embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
     some = np.full(len(person), good)
     return script.Faces(embedding.astype(np.float32), np.where(some, 80.0, 1.0), some, some, person)

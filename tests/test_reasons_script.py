@@ -25,9 +25,7 @@ def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity() -> No
     face = draw_face(2, 1)
     for name, (reason, degradation) in EVERY_KIND.items():
         assert reason in {*REASONS, kinds.OCCLUDED, kinds.COMPRESSED}
-        mild, strong, again = (
-            degradation(face, severity, np.random.default_rng(4)) for severity in (0.3, 1.0, 1.0)
-        )
+        mild, strong, again = (degradation(face, severity, np.random.default_rng(4)) for severity in (0.3, 1.0, 1.0))
         assert mild.dtype == np.uint8
         assert mild.shape == face.shape
         assert np.array_equal(strong, again), name

@@ -44,9 +44,7 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"quality": null', '"quality": "first"'))
     # A file already in the folder is added again where it lies.
-    process = run_script(
-        TOOL, folder / "first.onnx", "--name", "first", "--summary", "for tests", "--models", folder
-    )
+    process = run_script(TOOL, folder / "first.onnx", "--name", "first", "--summary", "for tests", "--models", folder)
     assert process.returncode == 0, process.stderr
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     assert digest in process.stdout
@@ -127,9 +125,7 @@ def test_a_small_model_must_be_small(
     tool.ship(small, folder, "second-small", FACTS, default=False)
 
 
-def test_a_description_next_to_the_model_is_not_enough(
-    tool: ModuleType, folder: Path, tmp_path: Path
-) -> None:
+def test_a_description_next_to_the_model_is_not_enough(tool: ModuleType, folder: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "first.onnx")
     write_description(model, name="first", terms="t", training_data="d")
     with pytest.raises(Error, match="contains no description"):

@@ -90,9 +90,7 @@ def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path
     process = start(out, *arguments)
     log = out / "rts_seed1" / "log.jsonl"
     deadline = time.monotonic() + 600
-    while (
-        time.monotonic() < deadline and process.poll() is None and not (log.exists() and log.stat().st_size)
-    ):
+    while time.monotonic() < deadline and process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
     # Not SIGINT, to which shells make what they start in the background deaf.
     process.send_signal(signal.SIGTERM)
@@ -197,13 +195,9 @@ def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> No
     recipe["teacher"] |= {"method": 1, "cache": str(tmp_path / "teachers")}
     recipe["data"]["augmentation"] = {"views": 2}
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump(recipe))
-    arguments = [
-        *("--seeds", 1, 2, "--threads", 1, "--league", data / "people", "--recognizers", f"R={teacher}")
-    ]
+    arguments = [*("--seeds", 1, 2, "--threads", 1, "--league", data / "people", "--recognizers", f"R={teacher}")]
     out = tmp_path / "out"
-    status, _, errors = train_and_evaluate(
-        out, tmp_path / "alone.yaml", *arguments, "--out-of", tmp_path / "things"
-    )
+    status, _, errors = train_and_evaluate(out, tmp_path / "alone.yaml", *arguments, "--out-of", tmp_path / "things")
     assert status == 0, errors
     for seed in (1, 2):
         assert commands(out / f"alone_seed{seed}") == ["train", "export", "fiqa"]
@@ -281,9 +275,7 @@ def test_only_changed_steps_run_again(
     assert script.execute(run, options, "")
     assert not script.execute(run, options, "")
     assert started == ["train", "export"]
-    _, _, (changed,) = plan(
-        data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path, "--budget", "3m"
-    )
+    _, _, (changed,) = plan(data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path, "--budget", "3m")
     assert script.execute(changed, options, "")
     assert started == ["train", "export", "train"]
 

@@ -21,8 +21,7 @@ Crop = NDArray[np.uint8]
 def face(person: int, image: int) -> Crop:
     """Blocks of a person's color mixed with others; every third image is too dark to be compared."""
     own, other = (
-        np.random.default_rng(seed).integers(60, 256, (7, 7, 3))
-        for seed in (person, 100 * person + image + 50)
+        np.random.default_rng(seed).integers(60, 256, (7, 7, 3)) for seed in (person, 100 * person + image + 50)
     )
     mixed = (0.55 * own + 0.45 * other) / (8 if image == 2 and person % 2 else 1)
     return mixed.astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
@@ -49,9 +48,7 @@ def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_
     lines = [f"{PEOPLE[p]} {i + 1} {k + 1}" for p, i, _, k in same]
     lines += [f"{PEOPLE[p]} {i + 1} {PEOPLE[q]} {k + 1}" for p, i, q, k in different]
     (tmp_path / "lfw" / "pairs.txt").write_text("1 18\n" + "\n".join(lines) + "\n")
-    ran = run_script(
-        EVAL / "verify_table.py", "--model", model, "--lfw", tmp_path / "lfw", "--fmr", "0.01", "0.001"
-    )
+    ran = run_script(EVAL / "verify_table.py", "--model", model, "--lfw", tmp_path / "lfw", "--fmr", "0.01", "0.001")
     assert ran.returncode == 0, ran.stderr
     header, *table = cells_of(ran.stdout)
     by_row = {(row[1], row[2]): dict(zip(header, row, strict=True)) for row in table}

@@ -143,9 +143,7 @@ async def _send_all_kinds(process: int, port: int, options: argparse.Namespace) 
     for start in range(0, options.requests + THOUSAND, THOUSAND):
         files = len(list(Path(f"/proc/{process}/fd").iterdir()))
         threads = len(list(Path(f"/proc/{process}/task").iterdir()))
-        print(
-            f"| {min(start, options.requests)} | {_memory(process):.0f} | {files} | {threads} |", flush=True
-        )
+        print(f"| {min(start, options.requests)} | {_memory(process):.0f} | {files} | {threads} |", flush=True)
         numbers = iter(range(start, min(start + THOUSAND, options.requests)))
         await asyncio.gather(*[send(numbers) for _ in range(options.connections)])
         await asyncio.sleep(2)
@@ -373,9 +371,7 @@ HEADERS = [
     score_request(FACE, more="\r\nX: y" * 10_000),
     score_request(FACE, more="\r\nTransfer-Encoding: chunked"),
     score_request(FACE, more="\r\nContent-Encoding: gzip"),
-    score_request(FACE).replace(
-        b"/score", b"/score?" + b"".join(b"&a%d=1" % each for each in range(8000)), 1
-    ),
+    score_request(FACE).replace(b"/score", b"/score?" + b"".join(b"&a%d=1" % each for each in range(8000)), 1),
     CHUNKED + b"5;" + 30_000 * b" " + b"\n\r\n",
     CHUNKED + b"0\r\nX:" + 30_000 * b" " + b"\0\r\n\r\n",
     CHUNKED + 200_000 * b"1\r\n\0\r\n" + b"0\r\n\r\n",

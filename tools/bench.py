@@ -65,9 +65,7 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def alternate(
-    candidates: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: int = 1
-) -> dict[str, list[Any]]:
+def alternate(candidates: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: int = 1) -> dict[str, list[Any]]:
     """What each candidate returns in each round, or its seconds where it returns None.
 
     The candidates take turns, in changing order, so that what else the machine does meets all of them alike.

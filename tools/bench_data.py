@@ -59,9 +59,7 @@ def main() -> None:
             for name, order in orders.items()
         }
         for workers in options.workers:
-            readers[f"training batches, {workers} workers"] = partial(
-                batch_rate, scratch / "rec", count, workers
-            )
+            readers[f"training batches, {workers} workers"] = partial(batch_rate, scratch / "rec", count, workers)
         decode = {limit: partial(decode_rate, records, count, processes)}
         rates = alternate({**decode, **readers}, options.rounds, warm_up=0)
     print(f"{count:,} images, median of {options.rounds} rounds, images/s; {machine()}")

@@ -23,9 +23,7 @@ from facerts.metrics.intervals import Interval, percentile_interval
 
 
 def main() -> None:
-    parser = parser_of(
-        __doc__, {"--threads": (1, "of each model"), "--batch": (32, "crops in a call")}, rounds=30
-    )
+    parser = parser_of(__doc__, {"--threads": (1, "of each model"), "--batch": (32, "crops in a call")}, rounds=30)
     parser.add_argument("models", nargs="+", help="the first is what the others are compared with")
     options = parser.parse_args()
     taken = time_models(options.models, options.batch, options.rounds, options.threads)

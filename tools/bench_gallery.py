@@ -73,9 +73,7 @@ def measure(store: PostgresStore, templates: Vectors, probes: Vectors, ef_search
     postgres_store.INDEX_FROM = index_from
     named = partial(everybody.search, k=1)
     right = [found[0][0] for found in named(probes)]
-    print(
-        "| search | median | 95% | recall@1, enrolled | recall@1, strangers |\n| --- | --- | --- | --- | --- |"
-    )
+    print("| search | median | 95% | recall@1, enrolled | recall@1, strangers |\n| --- | --- | --- | --- | --- |")
     report("NumPy, in memory", named, probes, right)
     step = max(1, len(templates) * len(probes) // EXACT_ROWS)
     report("PostgreSQL, exact", partial(store.search, k=1), probes[::step], right[::step])
@@ -93,9 +91,7 @@ def measure(store: PostgresStore, templates: Vectors, probes: Vectors, ef_search
     print("; ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes(store).items()), flush=True)
 
 
-def draw_people(
-    random: np.random.Generator, people: int, size: int, strangers: int
-) -> tuple[Vectors, Vectors]:
+def draw_people(random: np.random.Generator, people: int, size: int, strangers: int) -> tuple[Vectors, Vectors]:
     """Templates of people and of strangers, of unit length."""
     deviation = (np.arange(1, size + 1) ** (DECAY / 2)).astype(np.float32)
     total = people + strangers

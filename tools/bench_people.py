@@ -46,9 +46,7 @@ def main() -> None:
                 f"{result['found']:.4f} of the {NEIGHBORS} nearest found"
             )
         for (less, before), (more, after) in pairwise(measured):
-            print(
-                f"  from {less:,} to {more:,}: time grows with the power {math.log(after / before, more / less):.2f}"
-            )
+            print(f"  from {less:,} to {more:,}: time grows with the power {math.log(after / before, more / less):.2f}")
 
 
 def measure(faces: int, exact: bool) -> dict[str, float]:

@@ -59,9 +59,7 @@ def measure(images: str, scratch: Path, model: str, workers: Workers, rounds: in
 
     def run(engine: str) -> float:
         images, size = (few, 1) if engine == "start" else (open_source, BLOCK_SIZE)
-        job = ScoreJob(
-            scratch / f"{engine}.jsonl", images(), {**scorer.settings(), **Task().settings()}, size
-        )
+        job = ScoreJob(scratch / f"{engine}.jsonl", images(), {**scorer.settings(), **Task().settings()}, size)
         job.begin(resume=False)
         if engine == "local":
             seconds = seconds_of(lambda: run_job(scorer, source, job, Task()))
@@ -70,9 +68,7 @@ def measure(images: str, scratch: Path, model: str, workers: Workers, rounds: in
         list(job.finish())
         return seconds
 
-    taken = alternate(
-        {engine: partial(run, engine) for engine in ("start", "local", "ray")}, rounds, warm_up=0
-    )
+    taken = alternate({engine: partial(run, engine) for engine in ("start", "local", "ray")}, rounds, warm_up=0)
     ray.shutdown()
     if (scratch / "local.jsonl").read_bytes() != (scratch / "ray.jsonl").read_bytes():
         raise SystemExit("the two engines wrote different rows")

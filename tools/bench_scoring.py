@@ -139,15 +139,11 @@ def photos(options: argparse.Namespace, scratch: Path) -> None:
     for other in (alone, name):
         print(f"facerts score / {other}: {spread(ratios(rates['facerts score'], rates[other]))}")
     for candidate, faces in face_counts.items():
-        print(
-            f"{candidate}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
-        )
+        print(f"{candidate}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces")
 
 
 @contextmanager
-def peer(
-    options: argparse.Namespace, paths: list[str], scratch: Path
-) -> Iterator[tuple[str, Callable[[], list[int]]]]:
+def peer(options: argparse.Namespace, paths: list[str], scratch: Path) -> Iterator[tuple[str, Callable[[], list[int]]]]:
     if options.insightface is None:
         detector = open_detector(options.scrfd)
         recognizer = load_embedder(find_model(options.model), batch_size=1)
@@ -213,9 +209,7 @@ def memory(options: argparse.Namespace, scratch: Path) -> None:
     print(f"rows joined: {resident():,.0f} MiB now, {peak_mib():,.0f} MiB peak")
 
 
-def measure(
-    candidates: dict[str, Callable[[], None]], count: int, rounds: int, unit: str
-) -> dict[str, list[float]]:
+def measure(candidates: dict[str, Callable[[], None]], count: int, rounds: int, unit: str) -> dict[str, list[float]]:
     """Items per second of each candidate in each round, after a warm-up round."""
     taken = alternate(candidates, rounds)
     print(machine())

@@ -34,24 +34,18 @@ def main() -> None:
     requests = [score_request(encode_jpeg(draw_face(number, 0))) for number in range(64)]
     common = ["--model", options.model, "--set", "detector=none"]
     with ExitStack() as running:
-        ports = {
-            name: running.enter_context(service([*common, *name.split()]))[1] for name in options.services
-        }
+        ports = {name: running.enter_context(service([*common, *name.split()]))[1] for name in options.services}
         print(f"{machine()}, {len(requests)} images")
         print("| clients | service | requests/s (quartiles) | p50 ms | p99 ms |\n|---|---|---|---|---|")
         for clients in options.clients:
             candidates = {
-                name: lambda port=port, clients=clients: asyncio.run(
-                    load(port, requests, clients, options.seconds)
-                )
+                name: lambda port=port, clients=clients: asyncio.run(load(port, requests, clients, options.seconds))
                 for name, port in ports.items()
             }
             for name, rounds in alternate(candidates, options.rounds).items():
                 rates = with_quartiles([len(times) / options.seconds for times in rounds], ".1f")
                 ms = sorted(1000 * seconds for times in rounds for seconds in times)
-                print(
-                    f"| {clients} | `{name}` | {rates} | {ms[len(ms) // 2]:.1f} | {ms[int(len(ms) * 0.99)]:.1f} |"
-                )
+                print(f"| {clients} | `{name}` | {rates} | {ms[len(ms) // 2]:.1f} | {ms[int(len(ms) * 0.99)]:.1f} |")
         print(machine())
 
 

@@ -87,9 +87,7 @@ def main() -> None:
             "pairs": len(compared),
         },
     }
-    print(
-        f"{device}, {torch.get_num_threads()} threads, batch {size}, {identities:,} identities; {machine()}"
-    )
+    print(f"{device}, {torch.get_num_threads()} threads, batch {size}, {identities:,} identities; {machine()}")
     print(f"matrix product: at most {limit / 1e12:.2f} TFLOP/s")
     for learner, recipe, duration in zip(result["learners"], recipes, medians, strict=True):
         rate = learner["images_per_s"]
@@ -130,9 +128,7 @@ def read_options() -> argparse.Namespace:
         metavar="KEY=VALUE",
         help="Change a field of --recipe only; repeatable.",
     )
-    parser.add_argument(
-        "overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5."
-    )
+    parser.add_argument("overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5.")
     return parser.parse_args()
 
 

@@ -63,9 +63,7 @@ def main() -> None:
         print(machine())
         first_load(browser, address, Path(folder), sizes, options.rounds)
         pages = {
-            f"{name}, Chromium, {threads} thread{'s' * (threads > 1)}": opened(
-                browser, address, name, threads
-            )
+            f"{name}, Chromium, {threads} thread{'s' * (threads > 1)}": opened(browser, address, name, threads)
             for name in QUALITIES
             for threads in (1, 2)
         }

@@ -98,9 +98,7 @@ def main() -> None:
     sys.exit(0 if all(row.ok for row in rows) else 1)
 
 
-def check(
-    scratch: Path, model: Path, python: Path, photos: list[Path], detector: Path | None
-) -> list[Comparison]:
+def check(scratch: Path, model: Path, python: Path, photos: list[Path], detector: Path | None) -> list[Comparison]:
     """Compare facerts with each package, as an interpreter imports it."""
     inputs = scratch / "inputs"
     inputs.mkdir()
@@ -152,9 +150,7 @@ def run_documented(python: Path, folder: Path, package: str, name: str) -> Compa
         for block in blocks
         if subprocess.run([python, "-W", "ignore", "-c", block], cwd=folder, check=False).returncode
     ]
-    return Comparison(
-        name, "examples of the documentation", len(blocks), f"{len(failed)} fail", "0", not failed
-    )
+    return Comparison(name, "examples of the documentation", len(blocks), f"{len(failed)} fail", "0", not failed)
 
 
 def compare(folder: Path, package: str, outputs: Arrays) -> list[Comparison]:
@@ -204,9 +200,7 @@ def draw_scene(number: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
 
 def _compare_photos(folder: Path, name: str, outputs: Arrays) -> list[Comparison]:
     """Compare the faces that the same lines find with insightface and with facerts, and their embeddings."""
-    app = FaceAnalysis(
-        name="pack", root=str(folder), providers=["CUDAExecutionProvider", "CPUExecutionProvider"]
-    )
+    app = FaceAnalysis(name="pack", root=str(folder), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
     app.prepare(ctx_id=0, det_size=(640, 640))
     theirs, ours, scales, both, all_faces = [], [], [], 0, 0
     for path in sorted((folder / "photos").iterdir()):
@@ -225,9 +219,7 @@ def _compare_photos(folder: Path, name: str, outputs: Arrays) -> list[Comparison
     comparable = np.array(scales) <= MAX_COMPARABLE_SCALE
     rows = [_cosines(name, "faces in photos", embeddings[comparable], own[comparable])]
     if not comparable.all():
-        rows.append(
-            _cosines(name, "larger faces in photos", embeddings[~comparable], own[~comparable], minimum=None)
-        )
+        rows.append(_cosines(name, "larger faces in photos", embeddings[~comparable], own[~comparable], minimum=None))
     ok = both >= MIN_FOUND_BY_BOTH * all_faces
     share = f"{MIN_FOUND_BY_BOTH:.0%}"
     rows.append(Comparison(name, "found by FaceAnalysis of both", all_faces, str(both), share, ok))
@@ -240,9 +232,7 @@ def _cosines(
     unit = theirs / np.linalg.norm(theirs, axis=1, keepdims=True)
     worst = float(np.einsum("nd,nd->n", unit.astype(np.float64), ours).min())
     required = "" if minimum is None else f"cosine {minimum:g}"
-    return Comparison(
-        package, compared, len(ours), f"{worst:.7f}", required, minimum is None or worst >= minimum
-    )
+    return Comparison(package, compared, len(ours), f"{worst:.7f}", required, minimum is None or worst >= minimum)
 
 
 if __name__ == "__main__":

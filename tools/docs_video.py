@@ -90,8 +90,7 @@ def scene(width: int, number: int, cast: list[Actor]) -> tuple[NDArray[np.uint8]
         factor = actor.width * width / actor.image.shape[1]
         image = cv2.resize(actor.image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
         left, top = (
-            round(width * (begin + number * step))
-            for begin, step in zip(actor.start, actor.step, strict=True)
+            round(width * (begin + number * step)) for begin, step in zip(actor.start, actor.step, strict=True)
         )
         height = min(image.shape[0], frame.shape[0] - top)
         frame[top : top + height, left : left + image.shape[1]] = image[:height]
@@ -119,12 +118,9 @@ def figure(width: int) -> NDArray[np.uint8]:
     run = scorer.track(source, TrackOptions(fps=FPS), min_quality=MIN_QUALITY)
     for number, frame in enumerate(run.frames()):
         boxes[number] = [
-            (part, face.row.box, face.row.percentile)
-            for part, face in zip(frame.parts, frame.faces, strict=True)
+            (part, face.row.box, face.row.percentile) for part, face in zip(frame.parts, frame.faces, strict=True)
         ]
-    tracks = {
-        part: DrawnTrack(track.number, not track.too_poor) for track in run.finish() for part in track.parts
-    }
+    tracks = {part: DrawnTrack(track.number, not track.too_poor) for track in run.finish() for part in track.parts}
     return draw_tracks(frames[SHOWN], boxes[SHOWN], tracks)
 
 

@@ -128,8 +128,7 @@ def same_as_on_the_cpu(device: str, rehearse: bool) -> dict[str, Any]:
             continue  # would need a trained network
         overrides = [f"method={name}"] if name != "rts" else []
         reference, own, rounded = (
-            Learner(small_recipe(where, *overrides, "optim.weight_decay=0"), PEOPLE)
-            for where in ("cpu", device, "cpu")
+            Learner(small_recipe(where, *overrides, "optim.weight_decay=0"), PEOPLE) for where in ("cpu", device, "cpu")
         )
         before = weights(reference)
         own.load_state_dict(reference.state_dict())
@@ -160,9 +159,7 @@ def disturb(learner: Learner) -> None:
 
 def one_step(learner: Learner, before: torch.Tensor) -> tuple[float, torch.Tensor]:
     """The loss of the first step, and how it changes the weights."""
-    loss = (
-        learner.step(random_step(learner.loss.views, 0, learner.device.type), 0, 0.05).total.double().item()
-    )
+    loss = learner.step(random_step(learner.loss.views, 0, learner.device.type), 0, 0.05).total.double().item()
     return loss, (weights(learner) - before).double()
 
 
@@ -284,9 +281,7 @@ def two_processes(device: str, rehearse: bool) -> dict[str, Any]:
             "optim.batch_size=8", "optim.epochs=2", "optim.milestones=[]", "--out", str(folder / "run"),
         ]  # fmt: skip
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env=environment, check=False
-        )
+        process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
         errors = [line for line in process.stderr.splitlines() if "rror" in line]
         trained = (folder / "run" / FILE).exists()
     # NCCL says why it failed in a line on standard error.

@@ -226,9 +226,7 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--budget", type=duration, required=True, help="Time for everything, such as 25m or 1h."
-    )
+    parser.add_argument("--budget", type=duration, required=True, help="Time for everything, such as 25m or 1h.")
     parser.add_argument("--out", type=Path, required=True, help="Folder for suite.json and summary.md.")
     parser.add_argument(
         "--report",
@@ -241,9 +239,7 @@ def read_options() -> argparse.Namespace:
         "--only", nargs="+", default=[""], metavar="PREFIX", help="Only items whose names start like this."
     )
     options = parser.parse_args()
-    if options.report is not None and not (
-        options.report.is_file() and SECTION.search(options.report.read_text())
-    ):
+    if options.report is not None and not (options.report.is_file() and SECTION.search(options.report.read_text())):
         parser.error(f"--report {options.report}: no page with the heading {HEADING!r}")
     names = [item.name for item in items()]
     for prefix in options.only:
@@ -337,9 +333,7 @@ def summary(suite: dict[str, Any]) -> str:
 def reported(suite: dict[str, Any], page: Path) -> str:
     """The page, with what is published of the results in its section."""
     machine = done(suite).get("machine", {})
-    of = ", ".join(
-        f"{name} {machine[name]}" for name in ("device", "torch", "cuda", "cores") if name in machine
-    )
+    of = ", ".join(f"{name} {machine[name]}" for name in ("device", "torch", "cuda", "cores") if name in machine)
     tables = [line for section in measurements(suite).values() for line in (*section, "")]
     text = "\n".join([HEADING, "", f"`python tools/gpu_suite.py`: {of}.", origin(suite), "", *tables, ""])
     return SECTION.sub(lambda _: text, page.read_text())

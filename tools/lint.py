@@ -136,9 +136,7 @@ def cited_page_faults(package: Path, docs: Path) -> Iterator[Fault]:
                 (name,) = (argument.value for argument in node.args if isinstance(argument, ast.Constant))
                 if not (docs / f"{name}.md").is_file():
                     yield source, node.lineno, f"no such page: {name}"
-            elif (
-                isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented
-            ):
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
                 for page in DOCUMENT.findall(node.value):
                     yield (
                         source,

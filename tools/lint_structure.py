@@ -50,9 +50,7 @@ class Package:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.folder = root / "facerts"
-        self.trees = {
-            path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(self.folder.rglob("*.py"))
-        }
+        self.trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(self.folder.rglob("*.py"))}
         self.imports = {path: set(imported_names(tree)) for path, tree in self.trees.items()}
 
     def name(self, path: Path) -> str:
@@ -69,9 +67,7 @@ class Package:
         if parts[0] != "facerts":
             return None
         path = self.root.joinpath(*parts)
-        return next(
-            (file for file in (path.with_suffix(".py"), path / "__init__.py") if file in self.trees), None
-        )
+        return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file in self.trees), None)
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
@@ -117,9 +113,7 @@ def circles(package: Package) -> Iterator[str]:
 
     reached = {path: reachable(path) for path in needed}
     for path in needed:
-        others = sorted(
-            package.name(other) for other in reached[path] if path in reached[other] and other != path
-        )
+        others = sorted(package.name(other) for other in reached[path] if path in reached[other] and other != path)
         if others:
             yield f"{package.name(path)}: in a circle of imports with {', '.join(others)}"
 
@@ -159,14 +153,10 @@ def unlisted_packages(package: Package) -> Iterator[str]:
     config.read(package.root / "setup.cfg")
     listed = set(config["options"]["packages"].split()) - {"facerts.models", "facerts.recipes"}
     there = {
-        ".".join(path.parent.relative_to(package.root).parts)
-        for path in package.trees
-        if path.name == "__init__.py"
+        ".".join(path.parent.relative_to(package.root).parts) for path in package.trees if path.name == "__init__.py"
     }
     yield from (f"setup.cfg: options.packages lacks {name}" for name in sorted(there - listed))
-    yield from (
-        f"setup.cfg: options.packages has {name}, which does not exist" for name in sorted(listed - there)
-    )
+    yield from (f"setup.cfg: options.packages has {name}, which does not exist" for name in sorted(listed - there))
 
 
 CHECKS = (upward_imports, circles, forbidden_imports, repeated_names, unlisted_packages)

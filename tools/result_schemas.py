@@ -33,8 +33,7 @@ def main() -> None:
 def schemas() -> dict[Path, str]:
     """The text of both schema files."""
     return {
-        DOCS / f"{name}.schema.json": json.dumps(model.model_json_schema(), indent=1, ensure_ascii=False)
-        + "\n"
+        DOCS / f"{name}.schema.json": json.dumps(model.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
         for name, model in MODELS.items()
     }
 

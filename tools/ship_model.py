@@ -90,9 +90,7 @@ def check(model: Path, folder: Path, name: str, others: Mapping[str, str]) -> Sh
         )
     for field in ("training_data", "terms"):
         if not getattr(description, field).strip():
-            raise Error(
-                f"{model}: its description has no {field}; set data.name and data.terms in its recipe"
-            )
+            raise Error(f"{model}: its description has no {field}; set data.name and data.terms in its recipe")
     if name.endswith(SMALL) and facts["bytes"] > SMALL_BYTES:
         raise Error(
             f"{model}: has {facts['bytes']:,} bytes, but the limit for models with a name ending in {SMALL} is "
@@ -100,9 +98,7 @@ def check(model: Path, folder: Path, name: str, others: Mapping[str, str]) -> Sh
         )
     card = folder / f"{name}.md"
     if not card.is_file():
-        raise Error(
-            f"{card}: no such model card; write it first, with training data, terms, results and limitations"
-        )
+        raise Error(f"{card}: no such model card; write it first, with training data, terms, results and limitations")
     try:
         return ShippedModel(**facts, **others, file=f"{name}.onnx", card=card.name)
     except ValidationError as error:

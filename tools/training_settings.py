@@ -32,9 +32,7 @@ def recipe_tables() -> str:
     sections = {name: field.annotation for name, field in fields.items()}
     sections |= {"data.augmentation": Augmentation, "teacher": Teacher}
     return "\n".join(
-        table(
-            name, section, {key: field.get_default(call_default_factory=True) for key, field in own.items()}
-        )
+        table(name, section, {key: field.get_default(call_default_factory=True) for key, field in own.items()})
         for name, section in sections.items()
         if isinstance(section, type) and issubclass(section, BaseModel) and (own := section.model_fields)
     )

@@ -30,9 +30,7 @@ IMAGES, PEOPLE, NAMES, BLUR = range(4)
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("source", nargs="+", help="Images of people.")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="Folder for the images, a folder for each person."
-    )
+    parser.add_argument("--out", type=Path, required=True, help="Folder for the images, a folder for each person.")
     parser.add_argument("--images", type=int, help="Maximum number of images of each person.")
     parser.add_argument(
         "--imbalance",
@@ -42,9 +40,7 @@ def main() -> None:
     )
     parser.add_argument("--label-noise", type=float, default=0.0, help="Share of images under a wrong name.")
     parser.add_argument("--blur", type=float, default=0.0, help="Share of images that are blurred.")
-    parser.add_argument(
-        "--radius", type=float, default=3.0, help="Standard deviation of the blur, in pixels."
-    )
+    parser.add_argument("--radius", type=float, default=3.0, help="Standard deviation of the blur, in pixels.")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     source, labels = open_people(options.source)
@@ -61,9 +57,7 @@ def main() -> None:
     print(f"{options.out}: {len(kept):,} of {len(labels):,} images, {wrong:,} under a wrong name")
 
 
-def kept_images(
-    labels: NDArray[np.int64], images: int | None, imbalance: float, seed: int
-) -> NDArray[np.int64]:
+def kept_images(labels: NDArray[np.int64], images: int | None, imbalance: float, seed: int) -> NDArray[np.int64]:
     """``(K,)`` rising indices of the images that remain of each person, of half of the people only a share of them."""
     counts = np.bincount(labels)
     limits = counts if images is None else np.minimum(counts, images)

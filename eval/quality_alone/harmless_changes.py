@@ -49,9 +49,7 @@ def main() -> None:
             for held_out in (False, True):
                 changes = []
                 for kind in kinds:
-                    cosines, kept = (
-                        arrays[f"{prefix}{kind}/{name}"] for name in ("cosine to unchanged", "kept")
-                    )
+                    cosines, kept = (arrays[f"{prefix}{kind}/{name}"] for name in ("cosine to unchanged", "kept"))
                     no_face = arrays.get(f"{prefix}{kind}/not a face", np.zeros(len(cosines)))
                     if CHANGES[kind].held_out == held_out:
                         changes += [

@@ -103,17 +103,13 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="Folder of faces/ and photos/various.")
     parser.add_argument("--packages", type=Path, required=True, help="Folder of unpacked packages.")
-    parser.add_argument(
-        "--detector", default="yunet", help="Finds the faces to avoid: yunet (the default) or a file."
-    )
+    parser.add_argument("--detector", default="yunet", help="Finds the faces to avoid: yunet (the default) or a file.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--held-out", action="store_true", help="Write what is for testing alone.")
     parser.add_argument("--out", type=Path, required=True, help="The .tar to write.")
     options = parser.parse_args()
     held_out = options.held_out
-    strict, usual = (
-        open_detector(options.detector, threshold=value, size=LARGE, threads=1) for value in (0.3, 0.5)
-    )
+    strict, usual = (open_detector(options.detector, threshold=value, size=LARGE, threads=1) for value in (0.3, 0.5))
     kinds: dict[str, Callable[[Random, int], Iterator[Image]]] = {
         "photo": lambda random, count: photos(options.data / "photos/various", strict, held_out, random),
         "part": lambda random, count: parts(options.data / "faces", held_out, random),
@@ -216,9 +212,7 @@ def parts(folder: Path, held_out: bool, random: Random) -> Iterator[Image]:
         yield window(source.crop(int(random.integers(len(source)))), (x, y), side, degrees)
 
 
-def objects(
-    folder: Path, detector: OpenDetector, held_out: bool, random: Random, count: int
-) -> Iterator[Image]:
+def objects(folder: Path, detector: OpenDetector, held_out: bool, random: Random, count: int) -> Iterator[Image]:
     """Pictures of packages, whole or windows of them; twenty of a photo for each of a small picture."""
     paths: dict[bytes, Path] = {}
     for path in sorted(folder.rglob("*")):
@@ -296,9 +290,7 @@ def noise(random: Random, octaves: int = 6, channels: int = 1) -> NDArray[np.flo
     fall, total = random.uniform(0.4, 0.9), np.zeros((CANVAS, CANVAS, channels))
     for octave in range(1, octaves + 1):
         grid = random.random((2**octave + 1, 2**octave + 1, channels))
-        total += fall**octave * cv2.resize(grid, (CANVAS, CANVAS), interpolation=cv2.INTER_CUBIC).reshape(
-            total.shape
-        )
+        total += fall**octave * cv2.resize(grid, (CANVAS, CANVAS), interpolation=cv2.INTER_CUBIC).reshape(total.shape)
     total -= total.min()
     return np.asarray(total / total.max())
 
@@ -311,10 +303,7 @@ def blend(share: NDArray[np.float64], random: Random) -> NDArray[np.float64]:
 
 def wood(random: Random) -> NDArray[np.float64]:
     y, x = np.mgrid[:CANVAS, :CANVAS] / CANVAS
-    rings = (
-        np.hypot(x - random.uniform(-2, 3), 0.2 * (y - 0.5))
-        + random.uniform(0.02, 0.3) * noise(random)[..., 0]
-    )
+    rings = np.hypot(x - random.uniform(-2, 3), 0.2 * (y - 0.5)) + random.uniform(0.02, 0.3) * noise(random)[..., 0]
     grain = 0.5 + 0.5 * np.sin(rings * random.uniform(30, 150))
     return np.asarray(random.uniform((60, 35, 15), (210, 160, 110)) * (0.6 + 0.4 * grain[..., None]))
 
@@ -337,9 +326,7 @@ def bricks(random: Random) -> NDArray[np.float64]:
 def doodle(random: Random) -> NDArray[np.float64]:
     canvas = np.full((CANVAS, CANVAS, 3), random.uniform(0, 255, 3))
     for _ in range(random.integers(1, 9)):
-        points = random.uniform(0, CANVAS, 2) + random.normal(0, 14, (random.integers(5, 60), 2)).cumsum(
-            axis=0
-        )
+        points = random.uniform(0, CANVAS, 2) + random.normal(0, 14, (random.integers(5, 60), 2)).cumsum(axis=0)
         color, thick = random.uniform(0, 255, 3).tolist(), int(random.integers(1, 9))
         cv2.polylines(canvas, [points.astype(int)], bool(random.integers(2)), color, thick)
     return canvas
@@ -350,9 +337,7 @@ def text(random: Random) -> NDArray[np.float64]:
     size, font, ink = random.uniform(0.3, 2.0), int(random.integers(8)), random.uniform(0, 100, 3).tolist()
     for bottom in range(int(25 * size), CANVAS + 30, int(random.uniform(28, 45) * size) + 4):
         words = "".join(random.choice(list("abcdefghijklmnopqrstuvwxyz     ABCDEFGHI0123456789.,"), 60))
-        cv2.putText(
-            canvas, words, (int(random.integers(-20, 30)), bottom), font, size, ink, max(1, int(2 * size))
-        )
+        cv2.putText(canvas, words, (int(random.integers(-20, 30)), bottom), font, size, ink, max(1, int(2 * size)))
     return canvas.astype(np.float64)
 
 

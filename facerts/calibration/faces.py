@@ -53,9 +53,7 @@ class _FlipEmbedder:
         return embed_crops(self._embedder, crops, flip=True)
 
 
-def read_faces(
-    embedder: OnnxEmbedder | OnnxQuality, source: Source, *, embed: bool, flip: bool = False
-) -> Faces:
+def read_faces(embedder: OnnxEmbedder | OnnxQuality, source: Source, *, embed: bool, flip: bool = False) -> Faces:
     """Score every image of a source of crops, one face each.
 
     Images that cannot be read, and photos without a face, are left out.

@@ -206,7 +206,5 @@ def _without_kept(matching: Matching | None) -> Matching | None:
     """Match thresholds without the error rates of pairs that pass the recognizer's own quality thresholds."""
     if matching is None:
         return None
-    thresholds = {
-        rate: threshold.model_copy(update={"kept": {}}) for rate, threshold in matching.thresholds.items()
-    }
+    thresholds = {rate: threshold.model_copy(update={"kept": {}}) for rate, threshold in matching.thresholds.items()}
     return matching.model_copy(update={"thresholds": thresholds})

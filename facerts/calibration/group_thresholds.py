@@ -46,9 +46,7 @@ def group_thresholds(
     """
     return {
         attribute: {
-            share: _of_share(
-                quality, Grouping.of(groups), float(share), threshold.quality, people, compared, non_faces
-            )
+            share: _of_share(quality, Grouping.of(groups), float(share), threshold.quality, people, compared, non_faces)
             for share, threshold in thresholds.items()
         }
         for attribute, groups in values.items()
@@ -93,9 +91,7 @@ def _of_share(
     }
 
 
-def _errors(
-    compared: ComparedFaces, grouping: Grouping, kept: NDArray[np.bool_]
-) -> dict[str, list[MatchErrors]]:
+def _errors(compared: ComparedFaces, grouping: Grouping, kept: NDArray[np.bool_]) -> dict[str, list[MatchErrors]]:
     """Errors of each group among the pairs of faces that are kept, at each false match rate that is low enough."""
     number = len(grouping.names)
     errors_by_fmr = {}
@@ -103,9 +99,7 @@ def _errors(
         if not in_tail(compared.pairs, similarity):
             continue
         fnmr_rates, fmr_rates = (
-            measure(
-                compared.pairs, grouping.group[compared.rows], number, similarity, kept=kept[compared.rows]
-            )
+            measure(compared.pairs, grouping.group[compared.rows], number, similarity, kept=kept[compared.rows])
             for measure in (fnmr_by_group, fmr_by_group)
         )
         errors_by_fmr[fmr] = [

@@ -116,9 +116,7 @@ def match_listed_pairs(
     return matching, notes + _uncertain_rates(thresholds)
 
 
-def reachable_rates(
-    fmrs: Sequence[float] | None, genuine: int, impostors: int
-) -> tuple[list[float], list[str]]:
+def reachable_rates(fmrs: Sequence[float] | None, genuine: int, impostors: int) -> tuple[list[float], list[str]]:
     """The rates, of ``FMRS`` by default, that there are enough pairs for, and the reasons why others are left out."""
     if not genuine or not impostors:
         return [], [
@@ -172,9 +170,7 @@ def match_thresholds(
         if not count:
             return KeptPairs(genuine=0, fnmr=None, ci95=None)
         fnmr = float(np.mean(genuine[mask] < threshold))
-        ci95 = resampled_rate_interval(
-            np.array(resampled[name])[:, column], fnmr, len(np.unique(units[mask]))
-        )
+        ci95 = resampled_rate_interval(np.array(resampled[name])[:, column], fnmr, len(np.unique(units[mask])))
         return KeptPairs(genuine=count, fnmr=fnmr, ci95=ci95)
 
     thresholds = {}

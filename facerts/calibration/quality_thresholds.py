@@ -200,9 +200,7 @@ def calibrate(
         notes=tuple(notes),
         facerts_version=__version__,
     )
-    description = embedder.description.model_copy(
-        update={"thresholds": thresholds, "calibration": calibration}
-    )
+    description = embedder.description.model_copy(update={"thresholds": thresholds, "calibration": calibration})
     return CalibrationResult(store_description(path, description, target), description, left_out)
 
 

@@ -28,9 +28,7 @@ from facerts.errors import Error, did_you_mean
 from facerts.io.files import atomic_write, locked, make_folder
 
 Name = Annotated[str, typer.Argument(metavar="KEY")]
-Project = Annotated[
-    bool, typer.Option("--project", help="In facerts.toml in the current folder, not for all folders.")
-]
+Project = Annotated[bool, typer.Option("--project", help="In facerts.toml in the current folder, not for all folders.")]
 
 config = Commands(no_args_is_help=True, help="Settings of all commands: list, get, set, unset.")
 # So that a wrong setting can be corrected.

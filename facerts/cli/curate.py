@@ -120,9 +120,7 @@ def pack(
     from facerts.curation.rearrange import pack as run
 
     shuffle_seed = seed if shuffled else None
-    result = run(
-        sources, writing.output(out), prefix_sources=prefix_sources, shuffle_seed=shuffle_seed, check=check
-    )
+    result = run(sources, writing.output(out), prefix_sources=prefix_sources, shuffle_seed=shuffle_seed, check=check)
     _show(result, json)
 
 
@@ -273,8 +271,7 @@ def _print_tables(report: Report) -> Report:
     source, verb = report["in"], "would be written" if report["dry_run"] else "written"
     rows = [{"": "read", "what": source["name"], **source}]
     rows += [
-        {"": "dropped", "what": reason, "images": images}
-        for reason, images in report["dropped"]["by_reason"].items()
+        {"": "dropped", "what": reason, "images": images} for reason, images in report["dropped"]["by_reason"].items()
     ]
     rows += [{"": verb, "what": f"{part['path']} ({part['form']})", **part} for part in report["written"]]
     print_rows(rows, ["", "what", "images", "identities"])
@@ -296,7 +293,5 @@ def _print_tables(report: Report) -> Report:
         model = report["settings"]["model"]
         fields["model"] = f"{model['name']} ({model['sha256'][:12]}…)"
     if quantiles := report.get("own_cosine", {}).get("quantiles"):
-        fields["cosine_to_own_identity"] = {
-            f"{100 * float(share):g}%": value for share, value in quantiles.items()
-        }
+        fields["cosine_to_own_identity"] = {f"{100 * float(share):g}%": value for share, value in quantiles.items()}
     return fields

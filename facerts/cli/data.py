@@ -37,9 +37,7 @@ def unpack(sources: Sources, *, out: Path, json: Json = False) -> None:
 
 
 @data.command()
-def inspect(
-    sources: Sources, *, every: Annotated[bool, typer.Option("--all")] = False, json: Json = False
-) -> None:
+def inspect(sources: Sources, *, every: Annotated[bool, typer.Option("--all")] = False, json: Json = False) -> None:
     """Show the number of images and identities of a source, image sizes, and images that cannot be decoded.
 
     Exits with status 1 if any image cannot be decoded.

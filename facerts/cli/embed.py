@@ -9,9 +9,7 @@ from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Images, Json, NewFile, ScorerOptions
 
 
-def embed(
-    paths: Images, *, out: NewFile, models: ScorerOptions, settings: CommandSettings, json: Json = False
-) -> None:
+def embed(paths: Images, *, out: NewFile, models: ScorerOptions, settings: CommandSettings, json: Json = False) -> None:
     """Embed images: write paths, faces, embeddings, quality, uncertainty and norm as arrays.
 
     Exits with status 1 if any image could not be read.
@@ -25,9 +23,7 @@ def embed(
 
     check_embeddings_file(out)
     # All embeddings are kept in memory until the file is written, but not the crops.
-    scored = [
-        replace(entry, crop=None) for entry in models.open(settings).score_each(paths, progress="embedding")
-    ]
+    scored = [replace(entry, crop=None) for entry in models.open(settings).score_each(paths, progress="embedding")]
     write_embeddings(out, scored)
     rows = [entry.row for entry in scored]
     embedded = sum(entry.vector is not None for entry in scored)

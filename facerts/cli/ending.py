@@ -79,9 +79,7 @@ def report_error(error: BaseException) -> int:
         print_error(f"{where}{error.strerror}")
         return EXIT_UNUSABLE
     if isinstance(error, MemoryError):
-        print_error(
-            f"not enough memory ({first_line(error)}); process fewer images at a time, or use a larger machine"
-        )
+        print_error(f"not enough memory ({first_line(error)}); process fewer images at a time, or use a larger machine")
         return EXIT_UNUSABLE
     print_error(
         f"unexpected {type(error).__name__} ({first_line(error)}); this is a bug in facerts: please report it with the "

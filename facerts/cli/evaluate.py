@@ -31,9 +31,7 @@ AllPairs = Annotated[
 ]
 SimilarityOption = Annotated[
     Literal["cosine", "mls"],
-    typer.Option(
-        help="How pairs are compared; mls: mutual likelihood score, for models with a variance (PFE)."
-    ),
+    typer.Option(help="How pairs are compared; mls: mutual likelihood score, for models with a variance (PFE)."),
 ]
 evaluate = Commands(no_args_is_help=True, help="Evaluate a model on benchmarks, with confidence intervals.")
 
@@ -71,9 +69,7 @@ def verification(
     }
     options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
     with locked_results(out):
-        result = run_pairs(
-            embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity]
-        )
+        result = run_pairs(embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity])
     show(result, "verification", json=json)
 
 
@@ -105,9 +101,7 @@ def reject(
     chosen = {"keep_crops": False, "flip": settings.flip is not False, "every_pair": all_pairs, "fmr": fmr}
     options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
     with locked_results(out):
-        result = run_pairs(
-            embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity]
-        )
+        result = run_pairs(embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity])
     show(result, "reject", json=json)
 
 
@@ -169,13 +163,9 @@ def ood(
     from facerts.evaluation.ood import run_ood
 
     embedder = recognizer.open(settings, scores)
-    options = evaluation_options(
-        out, settings, keep_crops=settings.evaluate.crops, **baselines.open(settings)
-    )
+    options = evaluation_options(out, settings, keep_crops=settings.evaluate.crops, **baselines.open(settings))
     with locked_results(out):
-        result = run_ood(
-            embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
-        )
+        result = run_ood(embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of)
     show(result, "ood", json=json)
 
 

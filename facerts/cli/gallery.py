@@ -26,9 +26,7 @@ GalleryPlace = Annotated[
         metavar="GALLERY",
     ),
 ]
-gallery = Commands(
-    no_args_is_help=True, help="Galleries of known people: build, search, list, check, best images."
-)
+gallery = Commands(no_args_is_help=True, help="Galleries of known people: build, search, list, check, best images.")
 
 
 @gallery.command()
@@ -272,10 +270,7 @@ def _enroll(
     known, scorer = _open(place), models.open(settings)
     minimum = settings.min_quality_of(scorer)
     enrolled = known.add(scorer, images, min_quality=minimum, progress="enrolling", **how)
-    why = [
-        next((reason for reason in REJECTING if reason in each.reasons), "unreadable")
-        for each in enrolled.rejected
-    ]
+    why = [next((reason for reason in REJECTING if reason in each.reasons), "unreadable") for each in enrolled.rejected]
     result = {
         "people": enrolled.people,
         "images": enrolled.images,

@@ -225,9 +225,7 @@ def _entries() -> list[dict[str, object]]:
                 "path": None if file is None else str(file),
             }
         )
-    return sorted(
-        entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["where"] != "pulled")
-    )
+    return sorted(entries, key=lambda entry: (not entry["default"], not entry["ships"], entry["where"] != "pulled"))
 
 
 def _columns() -> list[Column]:
@@ -253,9 +251,7 @@ def _time(entry: dict[str, Any]) -> Text:
 
 def _facts(entry: dict[str, Any]) -> dict[str, object]:
     """What is known of a model, for people."""
-    shown = {
-        key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"
-    }
+    shown = {key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"}
     for key in ("published", "measured"):
         if key in shown:
             shown[key] = ", ".join(f"{benchmark} {value:g}" for benchmark, value in shown[key].items())

@@ -79,9 +79,7 @@ class Commands(typer.Typer):
     def __init__(self, *, cls: type[TyperGroup] = Group, **options: Any) -> None:
         super().__init__(cls=cls, **options)
 
-    def command(
-        self, name: str | None = None, **options: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+    def command(self, name: str | None = None, **options: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """As Typer's."""
         add = super().command(name, cls=Command, **options)
 

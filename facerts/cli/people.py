@@ -123,9 +123,7 @@ def show(folder: Folder, person: PersonArgument, *, json: Json = False) -> None:
 @people.command()
 def merge(
     folder: Folder,
-    persons: Annotated[
-        list[str], typer.Argument(help="Numbers or names of people.", metavar="PERSON PERSON...")
-    ],
+    persons: Annotated[list[str], typer.Argument(help="Numbers or names of people.", metavar="PERSON PERSON...")],
     *,
     json: Json = False,
 ) -> None:

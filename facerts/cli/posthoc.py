@@ -142,8 +142,7 @@ def head(
         warn(note)
     if json:
         comparisons = [
-            {**asdict(found), "better": found.better, "verdict": found.verdict}
-            for found in result.comparisons
+            {**asdict(found), "better": found.better, "verdict": found.verdict} for found in result.comparisons
         ]
         print_json({**summary, "comparisons": comparisons, "advice": result.advice})
         print_next(out, result.description)

@@ -25,9 +25,7 @@ def show(result: Result, *kinds: str, json: bool = False) -> None:
                 warn(f"{name}: {note}")
     if json:
         every = result.to_json()["sections"]
-        print_json(
-            every.get(kinds[0], {}) if len(kinds) == 1 else {kind: every.get(kind, {}) for kind in kinds}
-        )
+        print_json(every.get(kinds[0], {}) if len(kinds) == 1 else {kind: every.get(kind, {}) for kind in kinds})
         return
     for kind in kinds:
         _show_sections(result.of_kind(kind))

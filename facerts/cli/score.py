@@ -156,6 +156,4 @@ class _Counts:
         """The counts by name; if brief, none for a single image that says all."""
         if brief and self._counts["images"] == 1 and not self._counts["smaller_faces_left_out"]:
             return {}
-        return {
-            name: self._counts[name] for name in COUNTS if self._counts[name] or name not in self._only_if_any
-        }
+        return {name: self._counts[name] for name in COUNTS if self._counts[name] or name not in self._only_if_any}

@@ -32,9 +32,7 @@ ScoringModel = Annotated[
 ]
 Images = Annotated[
     list[str],
-    typer.Argument(
-        help="Image files, folders, record directories, .tar shards or list files.", metavar="PATHS..."
-    ),
+    typer.Argument(help="Image files, folders, record directories, .tar shards or list files.", metavar="PATHS..."),
 ]
 NewFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE"), NEW]
 NewFolder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER"), NEW]
@@ -52,9 +50,7 @@ def _share(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is neither a share of the faces, such as 0.95, nor none"
-        ) from None
+        raise typer.BadParameter(f"{text!r} is neither a share of the faces, such as 0.95, nor none") from None
 
 
 Keep = Annotated[Any, typer.Option(parser=_share, metavar="SHARE|none")]

@@ -94,9 +94,7 @@ def verify(
     raise typer.Exit(STATUSES[result.decision or "inconclusive"])
 
 
-def _verify_list(
-    scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, json: bool, **rule: float | None
-) -> None:
+def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, json: bool, **rule: float | None) -> None:
     """Write and count the rows, and compare them with labels."""
     from facerts.report.table import plain, share
     from facerts.scoring import Verification
@@ -119,8 +117,7 @@ def _verify_list(
             return {**counts, "labeled": asdict(measured)}
         rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
         labeled = {
-            name: f"{plain(share(rate.value, rate.ci95))} of {rate.pairs:,} pairs"
-            for name, rate in rates.items()
+            name: f"{plain(share(rate.value, rate.ci95))} of {rate.pairs:,} pairs" for name, rate in rates.items()
         }
         left_out = f"{measured.inconclusive:,} inconclusive and {measured.failed:,} not compared"
         return {

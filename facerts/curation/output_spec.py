@@ -73,9 +73,7 @@ class OutputSpec:
     def check(self, name: str, images: int, identities: int) -> None:
         """Refuse images that this format cannot hold, before they are read."""
         if not images:
-            raise Error(
-                f"{name}: no image is left to write; use --dry-run to write the report, which says why"
-            )
+            raise Error(f"{name}: no image is left to write; use --dry-run to write the report, which says why")
         if self.form == "record directory" and not identities:
             raise Error(
                 f"{name}: a record directory needs identities, and this source has none; use a .tar file or --shards"
@@ -157,9 +155,7 @@ def _record_files(folder: Path) -> Iterator[list[IO[Any]]]:
 
 def _list_entry(name: str) -> str:
     """A name without tabs, line breaks and invalid text, all of which file systems and tar files allow."""
-    return (
-        "".join("_" if letter in "\t\r\n" else letter for letter in name).encode("utf-8", "replace").decode()
-    )
+    return "".join("_" if letter in "\t\r\n" else letter for letter in name).encode("utf-8", "replace").decode()
 
 
 def write_shard(path: Path, images: Iterable[EncodedImage]) -> None:
@@ -247,9 +243,7 @@ class CurationJob:
 
 
 @contextmanager
-def open_job(
-    source: Source, outputs: Sequence[OutputSpec], settings: Mapping[str, Any]
-) -> Iterator[CurationJob]:
+def open_job(source: Source, outputs: Sequence[OutputSpec], settings: Mapping[str, Any]) -> Iterator[CurationJob]:
     """Open a job; its data sets and last its report appear when the block ends without an error.
 
     Args:

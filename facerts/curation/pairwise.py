@@ -142,9 +142,7 @@ def rows_by_label(labels: NDArray[np.int64]) -> Iterator[Rows]:
         yield order[begin:end]
 
 
-def identity_means(
-    embedding: Floats, labels: NDArray[np.int64], kept: NDArray[np.bool_], people: int
-) -> Floats:
+def identity_means(embedding: Floats, labels: NDArray[np.int64], kept: NDArray[np.bool_], people: int) -> Floats:
     """The mean embedding of each identity, ``(C, d)`` of unit length; zero for identities without images.
 
     It takes those of the unit embeddings ``(N, d)`` that the mask ``kept`` ``(N,)`` has; ``labels`` ``(N,)`` are

@@ -128,9 +128,7 @@ def _relabel(sources: Sequence[Source], names: Sequence[str], prefix: bool) -> l
         return list(sources)
     if not all(with_identities):
         without = sources[with_identities.index(False)].name
-        raise DataError(
-            f"{without} has no identities, and other sources do; sort it into a folder per identity"
-        )
+        raise DataError(f"{without} has no identities, and other sources do; sort it into a folder per identity")
     if prefix:
         return [
             Relabeled(

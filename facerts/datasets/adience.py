@@ -83,18 +83,12 @@ def _read(path: Path, form: str) -> Iterator[AdienceFace]:
                 raise DataError(f"{path}, line 1: no column {absent[0]}")
             columns = [header.index(name) for name in COLUMNS]
             for line in filter(None, reader):
-                user, image, person, age, gender = (
-                    line[column] if column < len(line) else "" for column in columns
-                )
+                user, image, person, age, gender = (line[column] if column < len(line) else "" for column in columns)
                 if not person.isdecimal() or not all(_is_name(part) for part in (user, image)):
-                    raise DataError(
-                        f"{path}, line {reader.line_num}: not a user, an image and a person's number"
-                    )
+                    raise DataError(f"{path}, line {reader.line_num}: not a user, an image and a person's number")
                 bounds = _RANGE.fullmatch(age)
                 known = f"{bounds[1]} to {bounds[2]}" if bounds else age if age.isdecimal() else ""
-                yield AdienceFace(
-                    f"{form.format(user)}.{person}.{image}", person, known, _GENDERS.get(gender, "")
-                )
+                yield AdienceFace(f"{form.format(user)}.{person}.{image}", person, known, _GENDERS.get(gender, ""))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a table of tab-separated columns in UTF-8 ({error})") from error
 

@@ -81,9 +81,7 @@ class _Array(Buildable):
         if len(shape) > 1 and _text(order) != "C":
             raise pickle.UnpicklingError("an array is in column-major order")
         if math.prod(shape) * kind.size != len(content):
-            raise pickle.UnpicklingError(
-                f"an array has {len(content):,} bytes, which does not match its shape"
-            )
+            raise pickle.UnpicklingError(f"an array has {len(content):,} bytes, which does not match its shape")
         self._type, self._content = kind, content
 
     def bytes(self) -> bytes | None:
@@ -168,13 +166,9 @@ class BinSet(Source):
             self._images = [_as_bytes(image) for image in _as_list(images)]
             self.same: NDArray[np.bool_] = _as_flags(same)
         except TypeError as error:
-            raise DataError(
-                f"{path}: not a .bin set, which contains encoded images and flags ({error})"
-            ) from error
+            raise DataError(f"{path}: not a .bin set, which contains encoded images and flags ({error})") from error
         if len(self._images) != 2 * len(self.same):
-            raise DataError(
-                f"{path}: {len(self._images)} images are not two for each of {len(self.same)} pairs"
-            )
+            raise DataError(f"{path}: {len(self._images)} images are not two for each of {len(self.same)} pairs")
 
     def __len__(self) -> int:
         return len(self._images)

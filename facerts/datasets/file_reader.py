@@ -32,9 +32,7 @@ class FileReader:
             assert self._descriptor is not None
             data = os.pread(self._descriptor, size, offset)
         except OSError as error:
-            raise DataError(
-                f"{self.path}: {what} at byte {offset} cannot be read ({error.strerror})"
-            ) from error
+            raise DataError(f"{self.path}: {what} at byte {offset} cannot be read ({error.strerror})") from error
         if len(data) != size:
             raise DataError(
                 f"{self.path}: {what} at byte {offset} needs {size} bytes, but the file ends at byte {self.size}; "

@@ -61,9 +61,7 @@ class Files(Source):
             # Unbuffered and without creating a Path: this halves the time for a small file.
             with open(path, "rb", buffering=0, opener=regular) as file:
                 if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-                    raise DataError(
-                        f"{self.location(index)}: {size:,} bytes are more than the limit of {MAX_BYTES:,}"
-                    )
+                    raise DataError(f"{self.location(index)}: {size:,} bytes are more than the limit of {MAX_BYTES:,}")
                 return file.read()
         except OSError as error:
             raise DataError(f"{self.location(index)}: cannot be read ({error.strerror})") from error
@@ -190,9 +188,7 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     if not keys:
         raise DataError(f"{path}: the list is empty")
     if not complete and not any(os.path.isfile(path.parent / key) for key in keys if "\0" not in key):
-        raise DataError(
-            f"{path}: a list has the path of an image on each line, and no line of this one names a file"
-        )
+        raise DataError(f"{path}: a list has the path of an image on each line, and no line of this one names a file")
     for number, key in enumerate(keys if complete else [], 1):
         if not os.path.isfile(path.parent / key):
             raise DataError(f"{path}, line {number}: no file {path.parent / key}")

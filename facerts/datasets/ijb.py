@@ -87,16 +87,12 @@ def load_ijb(folder: str | Path) -> TemplateBenchmark:
 def _prefix(folder: Path) -> str:
     prefixes = sorted({path.name[:4] for path in (folder / META).glob("ijb[bc]_*")})
     if len(prefixes) != 1:
-        problem = (
-            "contains lists of both IJB-B and IJB-C" if prefixes else "contains no list of IJB-B or IJB-C"
-        )
+        problem = "contains lists of both IJB-B and IJB-C" if prefixes else "contains no list of IJB-B or IJB-C"
         raise DataError(f"{folder / META}: {problem}; give a folder with {META} and {IMAGES} of one of them")
     return prefixes[0]
 
 
-def _read_named(
-    path: Path, kind: type[np.generic], columns: int, form: str
-) -> tuple[list[str], NDArray[Any]]:
+def _read_named(path: Path, kind: type[np.generic], columns: int, form: str) -> tuple[list[str], NDArray[Any]]:
     """Read lines of an image's unique name and ``columns`` numbers."""
     fields = [line.split(maxsplit=1) for _, line in numbered_lines(path)]
     names = [field[0] for field in fields]
@@ -176,9 +172,7 @@ def _check_images(folder: Path, names: list[str], listing: Path) -> None:
     check_present(names, [name for name in names if name not in present], folder, listing)
 
 
-def _rows(
-    template_ids: NDArray[np.int64], ids: NDArray[np.integer]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _rows(template_ids: NDArray[np.int64], ids: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """The rows of templates given by their ids in the sorted ``template_ids``, and which ids are unknown."""
     rows = np.searchsorted(template_ids, ids).clip(max=len(template_ids) - 1)
     return rows, template_ids[rows] != ids

@@ -17,9 +17,7 @@ from facerts.errors import DataError
 PAIR_LIST_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 
 
-def load_pair_list(
-    path: str | Path, images: str | Path | None = None, *, name: str | None = None
-) -> PairBenchmark:
+def load_pair_list(path: str | Path, images: str | Path | None = None, *, name: str | None = None) -> PairBenchmark:
     """Load a list of pairs in any of the layouts in docs/evaluation.md.
 
     Pairs without folds are in ten equal runs, of genuine and of impostor pairs if there are ten of each.

@@ -90,9 +90,7 @@ def open_benchmarks(path: str | Path, images: str | Path | None = None) -> list[
     if path.is_dir() or (path.is_file() and path.suffix.lower() in (".tar", ".rec")):
         source = open_source(path)
         if source.labels is None:
-            raise DataError(
-                f"{path}: its images are not in folders by person, so its pairs are unknown; {_KNOWN}"
-            )
+            raise DataError(f"{path}: its images are not in folders by person, so its pairs are unknown; {_KNOWN}")
         return [pairs_of_people(source)]
     if not path.is_file():
         raise DataError(f"{path}: no such verification benchmark; {_KNOWN}")

@@ -55,9 +55,7 @@ def load_xqlfw(folder: Path) -> PairBenchmark:
     """Load cross-quality LFW: aligned crops if there are any, or else photos."""
     images = next((name for name in XQLFW_IMAGES if (folder / name).is_dir()), None)
     if images is None:
-        raise DataError(
-            f"{folder}: neither {XQLFW_IMAGES[0]} nor {XQLFW_IMAGES[1]}, the images of {XQLFW_PAIRS}"
-        )
+        raise DataError(f"{folder}: neither {XQLFW_IMAGES[0]} nor {XQLFW_IMAGES[1]}, the images of {XQLFW_PAIRS}")
     return load_pair_list(folder / XQLFW_PAIRS, folder / images, name="xqlfw")
 
 
@@ -69,9 +67,7 @@ def load_cross_lfw(listing: Path) -> PairBenchmark:
         if match is None or int(match["fold"]) > FOLDS:
             raise DataError(f"{where}: {line!r} is not NAME_0001.jpg and a fold from 0 to {FOLDS}")
         if len(lines) % 2 and match["fold"] != lines[-1]["fold"]:
-            raise DataError(
-                f"{where}: fold {match['fold']}, but the pair's first line has {lines[-1]['fold']}"
-            )
+            raise DataError(f"{where}: fold {match['fold']}, but the pair's first line has {lines[-1]['fold']}")
         lines.append(match)
     if len(lines) % 2:
         raise DataError(f"{listing}: {len(lines)} lines, but a pair has two; the list is truncated")
@@ -83,9 +79,7 @@ def load_cross_lfw(listing: Path) -> PairBenchmark:
     notes = []
     if not any(row.fold for row in rows):
         rows = [replace(row, fold=None) for row in rows]
-        notes = [
-            f"{listing.name} has no folds, so they are ten equal runs of genuine and of impostor pairs in order."
-        ]
+        notes = [f"{listing.name} has no folds, so they are ten equal runs of genuine and of impostor pairs in order."]
     name = listing.stem.removeprefix("pairs_").lower()
     return build_benchmark(name, listing.parent, listing, rows, notes, published=CROSS_PAIRS)
 
@@ -102,9 +96,7 @@ def load_cfp(folder: Path) -> list[PairBenchmark]:
     return benchmarks
 
 
-def _cfp_rows(
-    split: Path, lists: tuple[str, str], images: Mapping[str, Mapping[str, str]]
-) -> Iterator[ListedPair]:
+def _cfp_rows(split: Path, lists: tuple[str, str], images: Mapping[str, Mapping[str, str]]) -> Iterator[ListedPair]:
     """The pairs of a part; ``lists`` number the images of both sides, and ``images`` are by list and number."""
     for fold in range(FOLDS):
         for file, same in (("same.txt", True), ("diff.txt", False)):
@@ -112,9 +104,7 @@ def _cfp_rows(
             for row, line in numbered_lines(listing):
                 numbers = [number.strip() for number in line.split(",")]
                 if len(numbers) != 2:
-                    raise DataError(
-                        f"{listing}, line {row}: {line!r} is not two numbers separated by a comma"
-                    )
+                    raise DataError(f"{listing}, line {row}: {line!r} is not two numbers separated by a comma")
                 keys = []
                 for number, source in zip(numbers, lists, strict=True):
                     if number not in images[source]:
@@ -145,9 +135,7 @@ def _numbered_images(folder: Path, name: str) -> dict[str, str]:
 def is_agedb(folder: Path) -> bool:
     """Whether the folder contains an image named like AgeDB's."""
     with os.scandir(folder) as entries:
-        return any(
-            is_image_name(entry.name) and _AGEDB_STEM.fullmatch(Path(entry.name).stem) for entry in entries
-        )
+        return any(is_image_name(entry.name) and _AGEDB_STEM.fullmatch(Path(entry.name).stem) for entry in entries)
 
 
 def load_agedb(folder: Path) -> PairBenchmark:
@@ -163,9 +151,7 @@ def load_agedb(folder: Path) -> PairBenchmark:
     def person(key: str) -> str:
         match = _AGEDB_STEM.fullmatch(Path(key).stem)
         if match is None:
-            raise DataError(
-                f"{folder / key}: AgeDB's images have names like 16_JohnDoe_45_m.jpg; correct the list"
-            )
+            raise DataError(f"{folder / key}: AgeDB's images have names like 16_JohnDoe_45_m.jpg; correct the list")
         return match["person"]
 
     listing = folder / lists[0]

@@ -161,9 +161,7 @@ def _layout_of(path: Path, *, labeled: bool) -> tuple[_Layout, list[tuple[int, s
             for column in _WORDS:
                 count = columns.count(column)
                 if count > 1 or (column == "same" and labeled and not count):
-                    raise DataError(
-                        f"{where}: one column must be {column}, but {count} of {head[:100]!r} are"
-                    )
+                    raise DataError(f"{where}: one column must be {column}, but {count} of {head[:100]!r} are")
             left, lines = [_Layout(delimiter, columns)], lines[1:]
     if lines and not left and all(map(_NUMBER.fullmatch, numbers := head.split())) and len(numbers) < 3:
         *folds, size, count = *map(int, numbers), len(lines) - 1

@@ -194,14 +194,10 @@ def _read_index(path: Path) -> NDArray[np.int64]:
         text = read_file(path).decode("ascii", "replace")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error"
-            )  # depending on its version, NumPy warns or fails on invalid numbers
+            warnings.simplefilter("error")  # depending on its version, NumPy warns or fails on invalid numbers
             numbers = np.fromstring(text, dtype=np.int64, sep=" ")
     except (ValueError, DeprecationWarning) as error:
-        raise DataError(
-            f"{path}: {_broken_line(text)}; an index must have a key and an offset on each line"
-        ) from error
+        raise DataError(f"{path}: {_broken_line(text)}; an index must have a key and an offset on each line") from error
     if len(numbers) == 0:
         raise DataError(f"{path}: the index is empty")
     if len(numbers) % 2:

@@ -134,9 +134,7 @@ class _ListFile:
         if self._reader.size:  # an empty file cannot be mapped
             ends = np.flatnonzero(np.memmap(path, dtype=np.uint8, mode="r") == ord("\n"))
         if len(ends) != expected:
-            raise DataError(
-                f"{path}: {len(ends)} lines for {expected} images; remove the list or create it again"
-            )
+            raise DataError(f"{path}: {len(ends)} lines for {expected} images; remove the list or create it again")
         self._begins = np.concatenate([[0], ends[:-1] + 1])
         self._ends = ends
 

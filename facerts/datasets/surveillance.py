@@ -48,9 +48,7 @@ def is_tinyface(folder: Path) -> bool:
 def is_scface(folder: Path) -> bool:
     """Whether a folder has SCface's surveillance images, or is one of their folders."""
     root = folder.parent if folder.name in DISTANCES else folder
-    return any((root / name).is_dir() for name in DISTANCES) and any(
-        (root / name).is_dir() for name in MUGSHOTS
-    )
+    return any((root / name).is_dir() for name in DISTANCES) and any((root / name).is_dir() for name in MUGSHOTS)
 
 
 def load_tinyface(folder: str | Path) -> TemplateBenchmark:

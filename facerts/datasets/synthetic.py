@@ -164,9 +164,7 @@ def write_synthetic_faces(
             (person / f"{number:04d}.jpg").write_bytes(encode_jpeg(image, 90))
 
 
-def write_non_faces(
-    folder: str | Path, *, images: int, seed: int = 0, kinds: Collection[str] = NON_FACES
-) -> None:
+def write_non_faces(folder: str | Path, *, images: int, seed: int = 0, kinds: Collection[str] = NON_FACES) -> None:
     """Write images of ``kinds`` of ``NON_FACES`` as a flat folder: ``thing_0000.jpg``."""
     if not kinds or not set(kinds) <= set(NON_FACES):
         raise ValueError(f"kinds {tuple(kinds)} are not of {', '.join(NON_FACES)}")
@@ -253,9 +251,7 @@ def _draw_head(canvas: NDArray[np.float64], person: _Person) -> None:
         cv2.fillPoly(canvas, [np.array([_at(*point) for point in chin])], _color(beard), cv2.LINE_8)
 
 
-def _draw_features(
-    canvas: NDArray[np.float64], person: _Person, turn: float, random: np.random.Generator
-) -> None:
+def _draw_features(canvas: NDArray[np.float64], person: _Person, turn: float, random: np.random.Generator) -> None:
     middle = 0.5 + turn
     gaze = random.uniform(-0.3, 0.3)
     open_eyes = random.uniform(0.7, 1.15)
@@ -276,9 +272,7 @@ def _draw_features(
     wide, long = person.nose
     tip = (middle + turn * 0.6, person.eye_height + long)
     bridge = [(middle, person.eye_height), (tip[0] - wide, tip[1]), (tip[0] + wide, tip[1])]
-    cv2.fillPoly(
-        canvas, [np.array([_at(*point) for point in bridge])], _color(person.skin * 0.88), cv2.LINE_8
-    )
+    cv2.fillPoly(canvas, [np.array([_at(*point) for point in bridge])], _color(person.skin * 0.88), cv2.LINE_8)
     across, thick = person.mouth
     smile, opened = random.uniform(-0.02, 0.03), max(0.0, random.uniform(-0.02, 0.025))
     mouth = (middle + turn * 0.3, person.mouth_height)

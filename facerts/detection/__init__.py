@@ -122,9 +122,7 @@ def open_face_finder(
     """
     if detector == "none":
         if (threshold, size, rotate) != (None, "auto", None):
-            raise Error(
-                "det_threshold, det_size and rotate need a detector; set detector to auto, yunet or a file"
-            )
+            raise Error("det_threshold, det_size and rotate need a detector; set detector to auto, yunet or a file")
         return None
     _check_settings(threshold, size)
     name = DEFAULT_DETECTOR if detector == "auto" else detector

@@ -17,9 +17,7 @@ from facerts.images import CROP_SIZE
 
 # Eyes, nose and corners of the mouth of a mean head, in eye distances: x to the right, y down, z towards the camera.
 # x and y are YuNet's medians on held-out people; the depths are those of common generic head models.
-MODEL = np.array(
-    [[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.574, 0.4], [-0.416, 0.986, 0.03], [0.416, 0.986, 0.03]]
-)
+MODEL = np.array([[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.574, 0.4], [-0.416, 0.986, 0.03], [0.416, 0.986, 0.03]])
 FIT = np.linalg.pinv(MODEL - MODEL.mean(axis=0))
 
 

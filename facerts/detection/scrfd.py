@@ -108,8 +108,7 @@ class SCRFD:
             levels.append((scores.reshape(-1)[kept], stride * corners.reshape(-1, 4), stride * points))
         scores, boxes, points = (np.concatenate(of_strides) for of_strides in zip(*levels, strict=True))
         return largest_first(
-            Detection(boxes[face], points[face], float(scores[face]))
-            for face in nms(boxes, scores, self.max_iou)
+            Detection(boxes[face], points[face], float(scores[face])) for face in nms(boxes, scores, self.max_iou)
         )
 
     def _of_stride(

@@ -99,8 +99,7 @@ class YuNet:
         whole = np.hstack([left_top, left_top + np.trunc(sizes)])
         boxes = np.hstack([corners, corners + sizes])
         return largest_first(
-            Detection(boxes[face], points[face], float(scores[face]))
-            for face in nms(whole, scores, self.max_iou)
+            Detection(boxes[face], points[face], float(scores[face])) for face in nms(whole, scores, self.max_iou)
         )
 
     def _search(self, batch: Floats) -> tuple[Doubles, Doubles, Doubles, Floats]:
@@ -130,14 +129,10 @@ class YuNet:
                 for first in range(0, len(OUTPUTS), len(STRIDES))
             ]
         except (ValueError, IndexError, TypeError) as error:
-            raise ModelError(
-                f"{self._model}: its outputs do not fit together ({error}); {EXPECTED}"
-            ) from error
+            raise ModelError(f"{self._model}: its outputs do not fit together ({error}); {EXPECTED}") from error
         locations, shapes = sum(_locations(*batch.shape[2:])), [kind.shape for kind in values]
         if shapes != [(locations, columns) for columns in COLUMNS.values()]:
-            raise ModelError(
-                f"{self._model}: for {batch.shape} its outputs have the shapes {shapes}; {EXPECTED}"
-            )
+            raise ModelError(f"{self._model}: for {batch.shape} its outputs have the shapes {shapes}; {EXPECTED}")
         return values
 
     def _check(self) -> None:

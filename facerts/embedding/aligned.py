@@ -54,9 +54,7 @@ class AlignedPhotos(WrappedSource):
         """Indices of the photos read so far in which no face was found."""
         return sorted(index for index, size in self._sizes.items() if size is None)
 
-    def restore(
-        self, rows: NDArray[np.integer], sizes: NDArray[np.floating], without_face: NDArray[np.bool_]
-    ) -> None:
+    def restore(self, rows: NDArray[np.integer], sizes: NDArray[np.floating], without_face: NDArray[np.bool_]) -> None:
         """Remember the ``face_size`` of photos, and those without a face, so that none is detected again."""
         for row, size, is_missing in zip(rows.tolist(), sizes.tolist(), without_face.tolist(), strict=True):
             self._sizes[row] = None if is_missing else size
@@ -69,9 +67,7 @@ def alignment_notes(source: Source, advice: str = "set a detector (detector=yune
         if not missing:
             return []
         first = source.key(missing[0])
-        return [
-            f"No face was found in {len(missing)} photos, the first is {first}; their center was cropped."
-        ]
+        return [f"No face was found in {len(missing)} photos, the first is {first}; their center was cropped."]
     size = _first_size(source) if type(source).crop in _READ_AS_CROPS else None
     if size is None or size == (CROP_SIZE, CROP_SIZE):
         return []

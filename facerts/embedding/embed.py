@@ -72,9 +72,7 @@ def embed_source(
         also: further scores to compute from the crops; they become extras, by name.
     """
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
-    batches = _batches(
-        source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None
-    )
+    batches = _batches(source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None)
 
     def embed(batch: Batch) -> FaceOutputs:
         crops, scores = batch

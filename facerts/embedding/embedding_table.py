@@ -299,8 +299,7 @@ def _read_parquet(path: Path) -> Columns:
         columns = [
             field.name
             for field in pyarrow.parquet.read_schema(path)
-            if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE)
-            or pyarrow.types.is_floating(field.type)
+            if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE) or pyarrow.types.is_floating(field.type)
         ]
         # Names that repeat are read once, and repeated when it is known how long they are.
         names = [name for name in NAMES if name in columns]
@@ -312,9 +311,7 @@ def _read_parquet(path: Path) -> Columns:
                 table = file.read(columns=columns)
                 memory += sum(_text_bytes(table[name]) for name in names)
         if memory > limit:
-            raise DataError(
-                f"{path}: it takes more memory than the {limit:,} bytes that a file of its size may"
-            )
+            raise DataError(f"{path}: it takes more memory than the {limit:,} bytes that a file of its size may")
         return {
             name: _from_arrow(path, name, column)
             for name, column in zip(table.column_names, table.columns, strict=True)
@@ -360,9 +357,7 @@ def _from_arrow(path: Path, name: str, column: Any) -> NDArray[Any]:
     sizes = compute.list_value_length(column).to_numpy()
     odd = np.flatnonzero(sizes != sizes[:1])  # a row without a list has size NaN
     if len(odd):
-        raise DataError(
-            f"{path}: {name} of row {odd[0]} is missing, or its length differs from that of row 0"
-        )
+        raise DataError(f"{path}: {name} of row {odd[0]} is missing, or its length differs from that of row 0")
     values = np.asarray(compute.list_flatten(column).to_numpy())
     return values.reshape(len(sizes), int(sizes[0]) if len(sizes) else 0)
 

@@ -165,16 +165,13 @@ class OnnxModel:
                     "it must have one value per crop"
                 )
         return {
-            role: np.asarray(value[:count], dtype=np.float32)
-            for role, value in zip(self._roles, values, strict=True)
+            role: np.asarray(value[:count], dtype=np.float32) for role, value in zip(self._roles, values, strict=True)
         }
 
     def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """What the model says of aligned crops; see ``tensors``. Without an embedding, its size is 0."""
         tensors = self.tensors(crops)
-        embedding = (
-            _rows(tensors["embedding"]) if "embedding" in tensors else np.zeros((len(crops), 0), np.float32)
-        )
+        embedding = _rows(tensors["embedding"]) if "embedding" in tensors else np.zeros((len(crops), 0), np.float32)
         norm, quality = self.norm_of(tensors), self.quality_of(tensors)
         if norm is not None and self.description.normalize_embedding:
             lengths = np.maximum(norm, np.float32(1e-12))[:, None]
@@ -206,15 +203,12 @@ class OnnxModel:
         spec = self.description.input
         inputs = {tensor.name: tensor for tensor in self.session.get_inputs()}
         if spec.name not in inputs:
-            raise ModelError(
-                f"{self.path}: no input {spec.name!r}; its inputs are {', '.join(sorted(inputs))}"
-            )
+            raise ModelError(f"{self.path}: no input {spec.name!r}; its inputs are {', '.join(sorted(inputs))}")
         height, width = spec.size
         shape = inputs[spec.name].shape
         axes = (3, height, width) if spec.layout == "NCHW" else (height, width, 3)
         fits = len(shape) == 4 and all(
-            not isinstance(actual, int) or actual == expected
-            for actual, expected in zip(shape[1:], axes, strict=True)
+            not isinstance(actual, int) or actual == expected for actual, expected in zip(shape[1:], axes, strict=True)
         )
         if not fits or inputs[spec.name].type != "tensor(float)":
             raise ModelError(
@@ -233,9 +227,7 @@ class OnnxModel:
                 )
             if outputs[name] not in NUMBERS:
                 raise ModelError(f"{self.path}: output {name!r} is {outputs[name]}, not numbers")
-        if self.description.quality == "norm" and not (
-            self.description.normalize_embedding or "norm" in roles
-        ):
+        if self.description.quality == "norm" and not (self.description.normalize_embedding or "norm" in roles):
             raise ModelError(
                 f"{self.path}: the description says that quality is the norm, but also that the embedding has unit "
                 "length, and it names no output for the role 'norm'"
@@ -363,9 +355,7 @@ def _completed(description: Description, session: Any, path: Path) -> Descriptio
     changes: dict[str, object] = {"input": spec}
     if ONLY in description.outputs.values():
         name = only("output", session.get_outputs())
-        changes["outputs"] = {
-            role: name if tensor == ONLY else tensor for role, tensor in description.outputs.items()
-        }
+        changes["outputs"] = {role: name if tensor == ONLY else tensor for role, tensor in description.outputs.items()}
     if description.quality == f"output:{ONLY}":
         changes["quality"] = f"output:{only('output', session.get_outputs())}"
     return description.model_copy(update=changes)

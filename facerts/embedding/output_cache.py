@@ -72,18 +72,14 @@ class OutputCache:
             warn(f"{error}; the outputs are not kept for the next command")
         return arrays
 
-    def outputs(
-        self, key: Mapping[str, object], rows: int, compute: Callable[[], FaceOutputs]
-    ) -> FaceOutputs:
+    def outputs(self, key: Mapping[str, object], rows: int, compute: Callable[[], FaceOutputs]) -> FaceOutputs:
         """The outputs of a number of images, as ``arrays`` keeps them."""
 
         def check(arrays: Arrays, path: Path) -> None:
             _check_outputs(arrays, rows, path)
 
         stored = self.arrays({"count": rows, **key}, lambda: _arrays_of(compute()), check)
-        extras = {
-            name.removeprefix(_EXTRA): values for name, values in stored.items() if name.startswith(_EXTRA)
-        }
+        extras = {name.removeprefix(_EXTRA): values for name, values in stored.items() if name.startswith(_EXTRA)}
         norm, quality, uncertainty = (stored.get(name) for name in SCORES)
         return FaceOutputs(stored["embedding"], norm, quality, uncertainty, extras)
 

@@ -155,9 +155,7 @@ def _weights(graph: GraphProto, path: Path) -> list[TensorProto]:
     return list(weights.values())
 
 
-def dropout_stability(
-    embedder: OnnxEmbedder, *, passes: int = PASSES, rate: float = RATE, seed: int = 0
-) -> CropScore:
+def dropout_stability(embedder: OnnxEmbedder, *, passes: int = PASSES, rate: float = RATE, seed: int = 0) -> CropScore:
     """``(N,)`` SER-FIQ: ``stability`` of T embeddings whose features are dropped at random, in (0, 1].
 
     Terhörst, Kolf, Damer, Kirchbuchner, Kuijper: "SER-FIQ: Unsupervised Estimation of Face Image Quality Based on
@@ -247,9 +245,7 @@ def _tail(embedder: OnnxEmbedder, model: ModelProto, tap: str) -> Callable[[Floa
         if node.op_type == "Shape" and node.input[0] == image:
             node.input[0] = tap
     if image in keep_outputs(graph, [embedding], inputs=[tap]):
-        raise _cannot(
-            embedder, f"its embedding depends on more than {tap!r}, the input of its last linear layer"
-        )
+        raise _cannot(embedder, f"its embedding depends on more than {tap!r}, the input of its last linear layer")
     del graph.input[:]
     graph.input.append(helper.make_tensor_value_info(tap, TensorProto.FLOAT, None))
     session = open_session(
@@ -293,8 +289,7 @@ class LayerNorms:
     def __init__(self, embedder: OnnxEmbedder, calibration: Source, *, seed: int = 0) -> None:
         if len(calibration) < MIN_FACES:
             raise DataError(
-                f"{calibration.name}: {FROQ} needs at least {MIN_FACES} faces to choose layers, "
-                f"not {len(calibration)}"
+                f"{calibration.name}: {FROQ} needs at least {MIN_FACES} faces to choose layers, not {len(calibration)}"
             )
         load_graph(embedder.path, FROQ)  # its errors come now, not in the middle of an evaluation
         rows = np.linspace(0, len(calibration) - 1, min(MAX_FACES, len(calibration))).astype(int)
@@ -374,9 +369,7 @@ def norms_by_layer(embedder: OnnxEmbedder, model: ModelProto, crops: Crops) -> d
             providers=embedder.providers,
             threads=embedder.threads,
         )
-        found: dict[str, list[Norms]] = {
-            output.name: [] for output in session.get_outputs() if output.type in FLOATS
-        }
+        found: dict[str, list[Norms]] = {output.name: [] for output in session.get_outputs() if output.type in FLOATS}
         # One crop first: rows that are something else, such as attention heads, cannot be as many as the crops twice.
         for part in (crops[:1], crops[1:]) if found else ():
             for batch, count in batches_of(to_input(part, spec), spec.batch, BATCH):
@@ -385,9 +378,7 @@ def norms_by_layer(embedder: OnnxEmbedder, model: ModelProto, crops: Crops) -> d
                     if value.ndim and len(value) == len(batch):
                         found[name].append(norms_of(value[:count]))
         joined = {name: np.concatenate([np.empty(0), *parts]) for name, parts in found.items()}
-        norms |= {
-            name: every for name, every in joined.items() if len(every) == len(crops) and _varies(every)
-        }
+        norms |= {name: every for name, every in joined.items() if len(every) == len(crops) and _varies(every)}
     return norms
 
 

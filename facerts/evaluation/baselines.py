@@ -88,9 +88,7 @@ def image_scores(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:
     scores = {}
     if outputs.quality is not None:
         scores["quality"] = outputs.quality
-    if outputs.norm is not None and not (
-        outputs.quality is not None and np.array_equal(outputs.norm, outputs.quality)
-    ):
+    if outputs.norm is not None and not (outputs.quality is not None and np.array_equal(outputs.norm, outputs.quality)):
         scores["norm"] = outputs.norm
     return {**scores, **_untrained(outputs)}
 

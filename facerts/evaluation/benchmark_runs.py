@@ -122,9 +122,7 @@ def run_identification(
     benchmarks = [
         _aligned_templates(path, options)
         if is_template_benchmark(path)
-        else templates_from_identities(
-            options.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
-        )
+        else templates_from_identities(options.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed)
         for path in data
     ]
     check_names([benchmark.name for benchmark in benchmarks])
@@ -132,9 +130,7 @@ def run_identification(
         if not benchmark.galleries or benchmark.probes is None:
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
         hashed = hash_images(benchmark.images)
-        outputs = measured_outputs(
-            embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256
-        )
+        outputs = measured_outputs(embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256)
         section = identification_of(outputs, benchmark)
         section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
         section.data_sha256 = {benchmark.name: hashed.sha256}
@@ -175,9 +171,7 @@ def _measure_pairs(
                 flip=flip,
                 batch_size=options.batch_size,
                 similarity=similarity,
-                kept=partial(
-                    kept_outputs, options, wrapped, benchmark.images, sha256=hashed.sha256, flip=flip
-                ),
+                kept=partial(kept_outputs, options, wrapped, benchmark.images, sha256=hashed.sha256, flip=flip),
             )
             notes += [] if probed is None else [probed]
         section, arrays = verification_of(
@@ -213,9 +207,7 @@ def _looked_at(embedder: AnyEmbedder, images: Source) -> list[str]:
     return [] if isinstance(embedder, EmbeddingTable) else alignment_notes(images)
 
 
-def _shown_rows(
-    benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _shown_rows(benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Images of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
     genuine, impostors = np.flatnonzero(benchmark.same), np.flatnonzero(~benchmark.same)
     worst = np.concatenate(
@@ -279,9 +271,7 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: Evalu
         check_fmr(options.fmr, impostors, benchmark.name)
 
 
-def _check_listed_pairs(
-    similarity: Similarity, templates: Sequence[str | Path], options: EvaluationOptions
-) -> None:
+def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path], options: EvaluationOptions) -> None:
     """Refuse what only a similarity of directions can measure."""
     if options.every_pair:
         raise Error(

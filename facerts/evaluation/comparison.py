@@ -45,9 +45,7 @@ class ComparedModel(ResultPart):
     """A result that is compared."""
 
     label: str = Field(description="Name in tables; for several runs of a method `LABEL, run 1` and so on.")
-    folder: str = Field(
-        description="The result folder; only its name if it is outside the working directory."
-    )
+    folder: str = Field(description="The result folder; only its name if it is outside the working directory.")
     name: str = Field(description="Name of the model.")
     sha256: str = Field(description="SHA-256 of the model's file.")
 
@@ -81,9 +79,7 @@ def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> t
     return compare_methods(methods_of(load_labeled(folders)), embedding=embedding)
 
 
-def compare_methods(
-    methods: Sequence[MethodRuns], *, embedding: str | None = None
-) -> tuple[Comparison, Arrays]:
+def compare_methods(methods: Sequence[MethodRuns], *, embedding: str | None = None) -> tuple[Comparison, Arrays]:
     """Tables of all methods, paired differences of every result from the first, and the arrays of their figures.
 
     Benchmarks that were measured on other data (by their hash) are not tested; a note says so. All qualities are
@@ -109,9 +105,7 @@ def _compared(methods: Sequence[MethodRuns], embedding: str | None) -> tuple[Com
     notes: list[str] = []
     (label, first), *others = named
     differences = list(_differences(label, first, others, notes))
-    if not any(
-        _same_data(first, run, kind, name) for _, run in others for kind, name, _ in first.content.each()
-    ):
+    if not any(_same_data(first, run, kind, name) for _, run in others for kind, name, _ in first.content.each()):
         raise DataError(
             f"{first.folder} has nothing in common with {', '.join(str(run.folder) for _, run in others)}: "
             + " ".join(["evaluate them on the same benchmarks.", *notes])
@@ -245,13 +239,9 @@ def _differences(
                 if measure.name != "AUROC" and score in (None, scores_of_rows(tested[0])):
                     findings.append(_finding(of_other, label, measures[-1], score))
         if measures:
-            unit = (
-                "people" if "subjects" in (section.interval or "") else (section.interval or "").split()[-1]
-            )
+            unit = "people" if "subjects" in (section.interval or "") else (section.interval or "").split()[-1]
             text = f"{name}: {unit} are resampled."
-            yield Evaluation(
-                title=name, interval=section.interval, text=text, findings=findings, measures=measures
-            )
+            yield Evaluation(title=name, interval=section.interval, text=text, findings=findings, measures=measures)
 
 
 def _finding(label: str, reference: str, difference: Measure, score: str | None) -> str:

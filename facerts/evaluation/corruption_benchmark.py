@@ -178,9 +178,7 @@ class _Measured:
 
         def compute() -> FaceOutputs:
             crops, size = faces.crops(step), options.batch_size
-            found = concatenate(
-                [outputs_of_crops(network, crops[i : i + size]) for i in range(0, len(crops), size)]
-            )
+            found = concatenate([outputs_of_crops(network, crops[i : i + size]) for i in range(0, len(crops), size)])
             scores = {} if label else crop_scores(options.detector_baseline)
             extras = {**found.extras, **{name: score(crops) for name, score in scores.items()}}
             embedding = found.embedding
@@ -233,9 +231,7 @@ COLUMNS: Mapping[str, Format] = {
 }
 
 
-def _section(
-    measured: _Measured, kinds: Sequence[str], severities: Sequence[float]
-) -> tuple[Evaluation, Arrays]:
+def _section(measured: _Measured, kinds: Sequence[str], severities: Sequence[float]) -> tuple[Evaluation, Arrays]:
     """A result's section ``corruptions[NAME]`` and its arrays."""
     faces = measured.faces
     steps = [(kind, severity) for kind in kinds for severity in severities]
@@ -303,10 +299,7 @@ def _section(
         settings={
             "seed": faces.seed,
             "people": faces.others is not None,
-            **{
-                f"SHA-256 of {label}": measured.networks[at].sha256
-                for label, at in measured.recognizers.items()
-            },
+            **{f"SHA-256 of {label}": measured.networks[at].sha256 for label, at in measured.recognizers.items()},
         },
         data_sha256={faces.source.name: faces.sha256},
         measures=measures,
@@ -359,9 +352,7 @@ def _by_kind(
             _costs(measured, steps, to) if measured.recognizers else None,
             np.array([scale.percentile(float(np.percentile(each, 50))) for each in values]),
             np.array([np.mean(each >= scale.threshold) for each in values]),
-            None
-            if non_faces[0] is None
-            else np.array([np.mean(each) for each in non_faces if each is not None]),
+            None if non_faces[0] is None else np.array([np.mean(each) for each in non_faces if each is not None]),
         )
     return found
 
@@ -415,9 +406,7 @@ def _plots(by_kind: Mapping[str, _Kind], severity: list[float], score: str) -> t
         key = f"points/{label}"
         for axis in "xy":
             arrays[f"{key}/{axis}"] = np.concatenate([arrays.pop(f"{kind}/{axis}") for kind in of_family])
-        marks.append(
-            Series(label=label, x=[f"{key}/x"], y=f"{key}/y", mark="hollow points" if held_out else "points")
-        )
+        marks.append(Series(label=label, x=[f"{key}/x"], y=f"{key}/y", mark="hollow points" if held_out else "points"))
     changes_by_cost = Plot(
         name="changes",
         caption=f"A point for each kind and severity: median cosine against percentile of the median {score}. The "
@@ -473,9 +462,7 @@ def _correlations(
         for group, inside in groups.items():
             if inside.sum() < 2:
                 continue
-            value, *replicates = (
-                spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True)
-            )
+            value, *replicates = (spearman(*pair) for pair in zip(first[:, inside], second[:, inside], strict=True))
             yield Measure(
                 name=f"ρ, {group}",
                 of={"score": score},

@@ -121,9 +121,7 @@ def measured_outputs(
     return replace(outputs, extras={**outputs.extras, "neighbors": neighbors})
 
 
-def reference_embedding(
-    embedder: AnyEmbedder, options: EvaluationOptions, *, flip: bool
-) -> NDArray[np.float32] | None:
+def reference_embedding(embedder: AnyEmbedder, options: EvaluationOptions, *, flip: bool) -> NDArray[np.float32] | None:
     """Embeddings of the reference faces; None if the options name none."""
     if options.reference is None:
         return None
@@ -211,9 +209,7 @@ def faces_of(path: str, open_others: Callable[[str], Source] = open_images) -> S
     benchmarks = open_benchmarks(path)
     if len(benchmarks) > 1:
         names = ", ".join(benchmark.name for benchmark in benchmarks)
-        raise DataError(
-            f"{path}: it holds several benchmarks ({names}); name the folder of their images instead"
-        )
+        raise DataError(f"{path}: it holds several benchmarks ({names}); name the folder of their images instead")
     return benchmarks[0].images
 
 

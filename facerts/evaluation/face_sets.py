@@ -86,11 +86,7 @@ def open_face_sets(paths: Sequence[str], options: EvaluationOptions) -> list[Fac
     face_sets: list[FaceSet] = []
     for path in paths:
         place = Path(path)
-        if (
-            is_pair_benchmark(place)
-            if place.is_dir()
-            else place.suffix.lower() in (".bin", *PAIR_LIST_SUFFIXES)
-        ):
+        if is_pair_benchmark(place) if place.is_dir() else place.suffix.lower() in (".bin", *PAIR_LIST_SUFFIXES):
             for benchmark in open_benchmarks(place):
                 one = replace(benchmark, images=options.crops_of(benchmark.images))
                 listed = one if subjects_of_pairs(one) is None else None

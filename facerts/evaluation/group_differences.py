@@ -82,8 +82,7 @@ def groups_of(
     """
     given = thresholds or {}
     minimums = {
-        name: given[name] if name in given else _minimum(name, quality, keep)
-        for name, quality in qualities.items()
+        name: given[name] if name in given else _minimum(name, quality, keep) for name, quality in qualities.items()
     }
     interval = "Wilson's, over images" if people is None else "bootstrap over people"
     chosen = not set(qualities) <= set(given)
@@ -232,9 +231,7 @@ def errors_by_group(
                 measures.append(Measure(name=name, of=of, table=table, value=float(size), format="count"))
         total = of_all.measured(0)
         column = f"{kind}{which}"
-        measures += _column(
-            column, attribute, table, grouping.names, rates, contrast, *total, threshold=threshold
-        )
+        measures += _column(column, attribute, table, grouping.names, rates, contrast, *total, threshold=threshold)
         measures += _contrasts(f"{column} by {recognizer}", attribute, contrast)
         if contrast is not None:
             sentences.append(_errors_finding(kind, recognizer, attribute, grouping.names, rates, contrast))
@@ -294,10 +291,7 @@ def _contrasts(name: str, attribute: str, contrast: Extremes | None) -> list[Mea
         Measure(name="worst / best", value=contrast.ratio, ci95=contrast.ratio_ci95, format=".2f"),
         Measure(name="worst / geometric mean", value=contrast.over_mean, format=".2f"),
     ]
-    return [
-        one.model_copy(update={"of": {"rate": name}, "table": f"Worst and best {attribute}"})
-        for one in numbers
-    ]
+    return [one.model_copy(update={"of": {"rate": name}, "table": f"Worst and best {attribute}"}) for one in numbers]
 
 
 def _accepted_finding(
@@ -306,8 +300,7 @@ def _accepted_finding(
     if contrast is None:
         return f"By {quality}, no two groups of {attribute} are large enough to be compared."
     worst, best = (
-        f"{attribute} {groups[row]} ({measured(*rates.measured(row))})"
-        for row in (contrast.worst, contrast.best)
+        f"{attribute} {groups[row]} ({measured(*rates.measured(row))})" for row in (contrast.worst, contrast.best)
     )
     apart = f"{points(contrast.difference)} percentage points {points_interval(contrast.difference_ci95)}"
     clear = ": " if _is_clear(contrast) else ", no clear difference: "

@@ -94,9 +94,7 @@ class Groups:
         advice = f"give edges (--group-edges {attribute}=…)"
         if edges is not None:
             numbers = {value: _number(value) for value in set(stripped) - {""}}
-            wrong = next(
-                (row for row, value in enumerate(stripped) if value and numbers[value] is None), None
-            )
+            wrong = next((row for row, value in enumerate(stripped) if value and numbers[value] is None), None)
             if wrong is not None:
                 raise DataError(
                     f"{attribute} of {printable(keys[wrong])} is {stripped[wrong]!r}, not a number; "
@@ -109,13 +107,9 @@ class Groups:
             stripped = [place[value] if value else "" for value in stripped]
         names = set(stripped) - {""}
         if edges is None and len(names) > MAX_NUMBERS and all(_number(value) is not None for value in names):
-            raise DataError(
-                f"{attribute} has {len(names)} different numbers; {advice} to put them into ranges"
-            )
+            raise DataError(f"{attribute} has {len(names)} different numbers; {advice} to put them into ranges")
         if len(names) > MAX_GROUPS:
-            raise DataError(
-                f"{attribute} has {len(names)} groups, {MAX_GROUPS} at most; {advice} if it is a number"
-            )
+            raise DataError(f"{attribute} has {len(names)} groups, {MAX_GROUPS} at most; {advice} if it is a number")
         return stripped
 
 
@@ -157,9 +151,7 @@ def _read_table(path: Path) -> Groups:
     attributes = [name.strip() for name in header[1:]]
     if header[:1] != ["image"] or not attributes or not all(attributes):
         raise DataError(f"{path}: the header must be image,ATTRIBUTE[,ATTRIBUTE…]")
-    if len(attributes) > MAX_ATTRIBUTES or any(
-        len(name) > MAX_NAME or not name.isprintable() for name in attributes
-    ):
+    if len(attributes) > MAX_ATTRIBUTES or any(len(name) > MAX_NAME or not name.isprintable() for name in attributes):
         raise DataError(
             f"{path}: at most {MAX_ATTRIBUTES} attributes, with printable names of at most {MAX_NAME} characters"
         )

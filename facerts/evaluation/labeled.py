@@ -55,9 +55,7 @@ def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
     for text in map(str, texts):
         label, path = split_label(text)
         content, arrays = load_result(path)
-        results.append(
-            SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label))
-        )
+        results.append(SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label)))
     return results
 
 

@@ -113,18 +113,12 @@ class _Judged:
             value = means[label].value if label in means else math.nan
             return value if math.isfinite(value) else math.inf
 
-        judged = [
-            label
-            for label in (*self.lineup.qualities, *self.own)
-            if label in (*self.scored.shared, *self.own)
-        ]
+        judged = [label for label in (*self.lineup.qualities, *self.own) if label in (*self.scored.shared, *self.own)]
         return sorted(judged, key=place) + [ORACLE] * bool(self.tables)
 
     def title(self, label: str) -> str:
         """A quality as tables name it."""
-        return {ORACLE: f"{ORACLE} (best possible)"}.get(
-            label, f"{label} (its own)" if label in self.own else label
-        )
+        return {ORACLE: f"{ORACLE} (best possible)"}.get(label, f"{label} (its own)" if label in self.own else label)
 
 
 def run_fiqa(
@@ -172,9 +166,7 @@ def run_fiqa(
                     seed=fiqa.seed,
                     thresholds_on=None if original is None else pairs[original.name][label],
                 )[judged.fmr]
-                for label, of_recognizer in track(
-                    list(judged.pairs.items()), "rejecting pairs", unit="recognizers"
-                )
+                for label, of_recognizer in track(list(judged.pairs.items()), "rejecting pairs", unit="recognizers")
             }
         if faces.original is None and others:
             judged.separations = non_faces.separations(judged.scored)
@@ -239,9 +231,7 @@ def _league(judged: _Judged) -> Iterator[Measure]:
     for label in judged.ranked():
         row: list[Measure] = []
         if label in means:
-            row.append(
-                _area("mean area" if len(labels) > 1 else "area", means[label], headline=label != ORACLE)
-            )
+            row.append(_area("mean area" if len(labels) > 1 else "area", means[label], headline=label != ORACLE))
             if judged.against in means and label != judged.against:
                 difference = means[label].minus(means[judged.against])
                 one = _area(f"minus {judged.against}", difference, "+.3f")
@@ -249,9 +239,7 @@ def _league(judged: _Judged) -> Iterator[Measure]:
                     one.mark = "clear"
                 row.append(one)
         if len(labels) > 1:
-            by = {
-                name: table.by[label].area[END] for name, table in judged.tables.items() if label in table.by
-            }
+            by = {name: table.by[label].area[END] for name, table in judged.tables.items() if label in table.by}
             row += [_area(f"on {name}", area) for name, area in by.items()]
         row += judged.separations.get(label, ())
         cost = _cost(judged, label)
@@ -266,9 +254,7 @@ def _league(judged: _Judged) -> Iterator[Measure]:
 
 def _area(name: str, area: Estimate, form: Format = ".3f", *, headline: bool = False) -> Measure:
     value = area.value if math.isfinite(area.value) else None
-    return Measure(
-        name=name, value=value, ci95=area.interval(), better="lower", format=form, headline=headline
-    )
+    return Measure(name=name, value=value, ci95=area.interval(), better="lower", format=form, headline=headline)
 
 
 def _cost(judged: _Judged, label: str) -> Measure | None:
@@ -302,14 +288,10 @@ def _details(judged: _Judged) -> Iterator[Measure]:
         of = {"recognizer": name}
         ends = table.fnmr.interval()
         missed = f"FNMR at FMR {rate(judged.fmr)}"
-        yield Measure(
-            name=missed, of=of, table=RECOGNIZERS, value=table.fnmr.value, ci95=ends, better="lower"
-        )
+        yield Measure(name=missed, of=of, table=RECOGNIZERS, value=table.fnmr.value, ci95=ends, better="lower")
         yield Measure(name="threshold", of=of, table=RECOGNIZERS, value=table.threshold, format=".4f")
         accepted = float(table.accepted)
-        yield Measure(
-            name="impostor pairs accepted", of=of, table=RECOGNIZERS, value=accepted, format="count"
-        )
+        yield Measure(name="impostor pairs accepted", of=of, table=RECOGNIZERS, value=accepted, format="count")
         cost = judged.costs.get(("recognizer", name))
         if cost is not None:
             yield _milliseconds(cost).model_copy(update={"of": of, "table": RECOGNIZERS})
@@ -323,9 +305,7 @@ def _details(judged: _Judged) -> Iterator[Measure]:
         for pair, tau in found.items():
             of = {"recognizers": pair}
             value = tau.value if math.isfinite(tau.value) else None
-            yield Measure(
-                name="Kendall's τ", of=of, table=AGREEMENT, value=value, ci95=tau.interval(), format=".2f"
-            )
+            yield Measure(name="Kendall's τ", of=of, table=AGREEMENT, value=value, ci95=tau.interval(), format=".2f")
 
 
 def _findings(judged: _Judged) -> Iterator[str]:
@@ -454,9 +434,7 @@ def _fmr(faces: FaceSet, wanted: float | None) -> float:
         check_fmr(wanted, faces.impostors, faces.name)
         return wanted
     if not (rates := reachable(FMRS, faces.impostors)):
-        raise Error(
-            f"{faces.name}: {faces.impostors:,} impostor pairs are too few for FMR {max(FMRS):g}; give --fmr"
-        )
+        raise Error(f"{faces.name}: {faces.impostors:,} impostor pairs are too few for FMR {max(FMRS):g}; give --fmr")
     return rates[0]
 
 

@@ -98,15 +98,11 @@ class LineupRecognizer:
     embedder: AnyEmbedder
     own: Mapping[str, ComputedQuality] = field(default_factory=dict)
 
-    def outputs(
-        self, source: Source, options: EvaluationOptions, sha256: str, first: np.ndarray
-    ) -> FaceOutputs:
+    def outputs(self, source: Source, options: EvaluationOptions, sha256: str, first: np.ndarray) -> FaceOutputs:
         """Embeddings, norms and qualities of a source's images; ``first`` is that of ``hash_images``."""
 
         def compute() -> FaceOutputs:
-            outputs = outputs_of(
-                self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size
-            )
+            outputs = outputs_of(self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size)
             return FaceOutputs(outputs.embedding, norm=outputs.norm, quality=outputs.quality)
 
         rows = np.arange(len(source))
@@ -212,9 +208,7 @@ def open_qualities(
             continue
         path = find_model(value)
         file = described.pop(label or path.stem, None)
-        model = OnnxQuality(
-            path, description=None if file is None else read_description(Path(file)), **runtime
-        )
+        model = OnnxQuality(path, description=None if file is None else read_description(Path(file)), **runtime)
         computed = ComputedQuality("model", model, model.identity, model.sha256)
         _add(qualities, label or model.name, computed, "qualities")
     if described:
@@ -245,18 +239,14 @@ def columns_of(recognizers: Mapping[str, LineupRecognizer]) -> dict[str, Quality
     return qualities
 
 
-def _own_scores(
-    embedder: AnyEmbedder, names: Sequence[str], calibration: Source | None
-) -> dict[str, ComputedQuality]:
+def _own_scores(embedder: AnyEmbedder, names: Sequence[str], calibration: Source | None) -> dict[str, ComputedQuality]:
     if not names:
         return {}
     if not isinstance(embedder, OnnxEmbedder):
         raise ModelError(
             f"{embedder.name}: {', '.join(names)} need forward passes of an ONNX model; leave out --recognizer-score"
         )
-    scores = open_recognizer_scores(
-        embedder, None if EVERY_SCORE in names else names, calibration=calibration
-    )
+    scores = open_recognizer_scores(embedder, None if EVERY_SCORE in names else names, calibration=calibration)
     faces = {name: score.sha256 for name, score in scores.items() if isinstance(score, LayerNorms)}
     return {
         name: ComputedQuality(

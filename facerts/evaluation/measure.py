@@ -19,9 +19,7 @@ Count = Annotated[int, Field(ge=0)]
 # The first and the last of a 95% interval. JSON has arrays where Python has tuples, hence not strict.
 Interval = Annotated[tuple[float, float], Field(strict=False)]
 # Shares are shown in percent, differences of shares in percentage points.
-Format = Literal[
-    "share", "small share", "whole share", "points", "count", ".0f", ".2f", ".3f", ".4f", "+.3f", ".2g"
-]
+Format = Literal["share", "small share", "whole share", "points", "count", ".0f", ".2f", ".3f", ".4f", "+.3f", ".2g"]
 Statistic = Literal["accuracy", "auroc", "tar_at_far", "tnr_at_tpr"]
 
 # Rows of one method that are compared within a table; other rows have tables of their own.
@@ -58,14 +56,10 @@ class Measure(ResultPart):
         default={}, description="What it is measured of, such as `{score: quality}`: the row of tables."
     )
     table: str = Field(default="", description="Title of the table that it belongs to.")
-    value: float | None = Field(
-        description="The number; null where it is undefined or one of several in `range`."
-    )
+    value: float | None = Field(description="The number; null where it is undefined or one of several in `range`.")
     ci95: Interval | None = Field(default=None, description="95% interval of `value`.")
     range: Interval | None = Field(default=None, description="Lowest and highest of several numbers.")
-    n: Count | None = Field(
-        default=None, description="Number of pairs, searches or images that it is measured on."
-    )
+    n: Count | None = Field(default=None, description="Number of pairs, searches or images that it is measured on.")
     better: Literal["higher", "lower", ""] = Field(default="", description="Which is better, if any.")
     format: Format = Field(default="share", description="How it is shown.")
     mark: Literal["best", "clear", "worst", ""] = Field(
@@ -73,12 +67,8 @@ class Measure(ResultPart):
         description="`best`: better than the second by more than chance; `clear`: a difference whose interval leaves "
         "out 0; `worst`: of the groups.",
     )
-    threshold: float | None = Field(
-        default=None, description="Minimum similarity or quality, if there is one."
-    )
-    passing: Count | None = Field(
-        default=None, description="Impostor pairs or non-mated searches at or above it."
-    )
+    threshold: float | None = Field(default=None, description="Minimum similarity or quality, if there is one.")
+    passing: Count | None = Field(default=None, description="Impostor pairs or non-mated searches at or above it.")
     p_value: float | None = Field(
         default=None, description="Two-sided, of a difference; not corrected for the number of comparisons."
     )
@@ -90,17 +80,13 @@ class Series(ResultPart):
     """Something drawn in a panel; arrays are given by their names within the section."""
 
     label: str = Field(description="Its name.")
-    x: list[str] = Field(
-        min_length=1, description="Arrays, one after the other; of values, their density is drawn."
-    )
+    x: list[str] = Field(min_length=1, description="Arrays, one after the other; of values, their density is drawn.")
     y: str | None = Field(default=None, description="Array; null for the density of the values in `x`.")
     low: str | None = Field(default=None, description="Array: lower ends of a band or of bars.")
     high: str | None = Field(default=None, description="Array: upper ends.")
     x_low: str | None = Field(default=None, description="Array: left ends of bars.")
     x_high: str | None = Field(default=None, description="Array: right ends of bars.")
-    where: str | None = Field(
-        default=None, description="Array of flags: only these values; with `~`, the others."
-    )
+    where: str | None = Field(default=None, description="Array of flags: only these values; with `~`, the others.")
     mark: Literal["line", "steps", "points", "hollow points", "counts", "name"] = Field(
         default="line",
         description="How it is drawn; `counts` are between the edges in `x`, `name` is a point with its name.",
@@ -143,9 +129,7 @@ class Evaluation(ResultPart):
     findings: list[str] = Field(default=[], description="What the numbers say, in sentences.")
     notes: list[str] = Field(default=[], description="Notes on problems with the data.")
     excluded: dict[str, str] = Field(default={}, description="Patterns of file names that were left out.")
-    settings: dict[str, str | int | float | bool | None] = Field(
-        default={}, description="How it was measured."
-    )
+    settings: dict[str, str | int | float | bool | None] = Field(default={}, description="How it was measured.")
     data_sha256: dict[str, str] = Field(
         default={},
         description="SHA-256 of the names and bytes of all images, in order, by source; empty if unknown.",

@@ -87,9 +87,7 @@ def _section(
     )
 
 
-def _means(
-    method: MethodRuns, table: ErrorVersusReject, row: dict[str, str], score: str
-) -> Iterator[Measure]:
+def _means(method: MethodRuns, table: ErrorVersusReject, row: dict[str, str], score: str) -> Iterator[Measure]:
     """The numbers of a method's curves, the mean over its runs."""
     numbers = {run.folder: reject_measures(table, _key(run, score)) for run in method.runs}
     for place, one in enumerate(numbers[method.runs[0].folder]):

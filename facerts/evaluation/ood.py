@@ -43,9 +43,7 @@ def ood_of(
         raise Error("give sources of faces (--in) and of non-faces (--out-of)")
     sources = {**faces, **others}
     named = {source: image_scores(outputs) for source, outputs in sources.items()}
-    scores = [
-        name for name in next(iter(named.values())) if all(name in of_source for of_source in named.values())
-    ]
+    scores = [name for name in next(iter(named.values())) if all(name in of_source for of_source in named.values())]
     if not scores:
         raise Error(
             "this model outputs neither a quality nor a norm, so it has no score to separate faces from non-faces"
@@ -58,9 +56,7 @@ def ood_of(
     for score in scores:
         for inside, outside in sides:
             of = {"score": score, "faces": joined(inside), "non-faces": joined(outside)}
-            one, other = (
-                np.concatenate([named[name][score] for name in of_side]) for of_side in (inside, outside)
-            )
+            one, other = (np.concatenate([named[name][score] for name in of_side]) for of_side in (inside, outside))
             keys = [[f"{name}/{score}" for name in of_side] for of_side in (inside, outside)]
             table = "" if len(outside) == len(others) else BY_SOURCE
             for measure in separation_measures(one, other):
@@ -141,20 +137,14 @@ def run_ood(
     reference = reference_embedding(embedder, options, flip=False)
     hashes = {name: hash_images(source).sha256 for name, source in sources.items()}
     outputs = {
-        name: measured_outputs(
-            embedder, source, options, flip=False, sha256=hashes[name], reference=reference
-        )
+        name: measured_outputs(embedder, source, options, flip=False, sha256=hashes[name], reference=reference)
         for name, source in sources.items()
     }
     names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
-    section, arrays = ood_of(
-        {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
-    )
+    section, arrays = ood_of({name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names)
     # Embeddings that were computed elsewhere may be of other images.
     looked_at = {} if isinstance(embedder, EmbeddingTable) else inside
-    section.notes = [
-        f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
-    ]
+    section.notes = [f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)]
     patterns = {"faces": exclude_faces, "non-faces": exclude_others}
     section.excluded = {what: pattern for what, pattern in patterns.items() if pattern is not None}
     section.data_sha256 = hashes

@@ -87,9 +87,7 @@ def verification_of(
         test=PairedTest(statistic="accuracy"),
     )
     people = None if labels is None else len(np.unique(labels))
-    section = _section(
-        benchmark, [decided, *_measures(curve, intervals)], intervals, flip, similarity.name, people
-    )
+    section = _section(benchmark, [decided, *_measures(curve, intervals)], intervals, flip, similarity.name, people)
     arrays: Arrays = {
         "scores": scores.astype(np.float32),
         "same": same,
@@ -181,9 +179,7 @@ def _counts(genuine: int, impostors: int) -> list[Measure]:
     ]
 
 
-def wanted_fars(
-    fars: Sequence[float] | None, impostors: int, name: str, *, every: bool = False
-) -> list[float]:
+def wanted_fars(fars: Sequence[float] | None, impostors: int, name: str, *, every: bool = False) -> list[float]:
     """The rates to measure at."""
     if fars is None:
         return reachable(FARS, impostors)
@@ -251,9 +247,7 @@ def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDAr
     if outputs.quality is not None:
         weights["quality"] = ranked_weights(outputs.quality)
     variance = outputs.uncertainty
-    if variance is not None and not (
-        outputs.quality is not None and np.array_equal(variance, -outputs.quality)
-    ):
+    if variance is not None and not (outputs.quality is not None and np.array_equal(variance, -outputs.quality)):
         # In float64, where the inverse of the smallest float32 is finite; what is no variance gets no weight.
         weights["inverse_variance"] = 1.0 / np.where(variance > 0, variance, np.inf).astype(np.float64)
     if outputs.norm is not None:
@@ -295,9 +289,7 @@ def template_verification_of(
     for name, templates in pooled(outputs, benchmark).items():
         scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
         curve = roc(scores, same)
-        intervals = verification_intervals(
-            scores, same, reachable(fars, curve.impostors), replicates=replicates
-        )
+        intervals = verification_intervals(scores, same, reachable(fars, curve.impostors), replicates=replicates)
         measures = _measures(curve, intervals)
         for measure in measures:
             measure.test = None
@@ -317,9 +309,7 @@ def _section(
     people: int | None,
 ) -> Evaluation:
     """What listed pairs tell, whether of images or of templates."""
-    passing = [
-        f"{one.passing:,} at {one.name.removeprefix(FNMR)}" for one in measures if one.name.startswith(FNMR)
-    ]
+    passing = [f"{one.passing:,} at {one.name.removeprefix(FNMR)}" for one in measures if one.name.startswith(FNMR)]
     images = len(benchmark.images)
     interval = f"bootstrap over {intervals.unit}"
     return Evaluation(

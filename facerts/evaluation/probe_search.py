@@ -42,9 +42,7 @@ def identification_of(
     """
     if benchmark.probes is None or not benchmark.galleries:
         missing = "galleries" if benchmark.probes is not None else "probes"
-        raise DataError(
-            f"{benchmark.name}: identification needs galleries and probes, and it has no {missing}"
-        )
+        raise DataError(f"{benchmark.name}: identification needs galleries and probes, and it has no {missing}")
     measures: list[Measure] = []
     for pooling, templates in pooled(outputs, benchmark).items():
         for gallery in benchmark.galleries:

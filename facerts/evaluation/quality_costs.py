@@ -62,9 +62,7 @@ def milliseconds_per_face(
     than their use of several cores.
     """
     if not len(crops) or rounds < 1 or batch_size < 1:
-        raise ValueError(
-            f"{len(crops)} crops in {rounds} rounds, {batch_size} at a time: each must be at least 1"
-        )
+        raise ValueError(f"{len(crops)} crops in {rounds} rounds, {batch_size} at a time: each must be at least 1")
     batches = [crops[start : start + batch_size] for start in range(0, len(crops), batch_size)]
     for of_crops in scores.values():
         of_crops(batches[0])

@@ -58,9 +58,7 @@ def reject_of(
     """
     scores = image_scores(outputs)
     if not scores:
-        raise ModelError(
-            "this model outputs neither a quality nor a norm, so it has no score to reject pairs by"
-        )
+        raise ModelError("this model outputs neither a quality nor a norm, so it has no score to reject pairs by")
     compared = similarity.of_pairs(outputs, benchmark.pairs)
     listed = compare_benchmark(compared, benchmark)
     check_fmr(fmr, listed.impostors, benchmark.name)
@@ -85,9 +83,7 @@ def reject_of(
         )
         first = next(iter(of_pairs))
         findings = [reject_finding(table.by[first], first, fmr)]
-    last = next(
-        one for one in measures if one.of["pairs"] == name and one.name == f"{rate(LEFT_OUT)} left out"
-    )
+    last = next(one for one in measures if one.of["pairs"] == name and one.name == f"{rate(LEFT_OUT)} left out")
     last.headline = True
     more, of_bins = _reliability(compared, benchmark, scores, fmr)
     arrays |= of_bins

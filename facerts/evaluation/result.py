@@ -35,9 +35,7 @@ class ModelIdentity(ResultPart):
 class Result(ResultPart):
     """The results of one model, with the commands and versions that produced them."""
 
-    schema_: Literal["facerts.result/1"] = Field(
-        alias="schema", description="Name and version of this format."
-    )
+    schema_: Literal["facerts.result/1"] = Field(alias="schema", description="Name and version of this format.")
     command: list[Annotated[list[str], Field(min_length=1)]] = Field(
         description="Every command that wrote to this folder, as lists of arguments; paths outside the working "
         "directory by their names alone."
@@ -57,9 +55,7 @@ class Result(ResultPart):
 
     def each(self) -> Iterator[tuple[str, str, Evaluation]]:
         """Every section with its kind and name, in the order of reports."""
-        for kind in sorted(
-            self.sections, key=lambda kind: KINDS.index(kind) if kind in KINDS else len(KINDS)
-        ):
+        for kind in sorted(self.sections, key=lambda kind: KINDS.index(kind) if kind in KINDS else len(KINDS)):
             for name, section in self.sections[kind].items():
                 yield kind, name, section
 

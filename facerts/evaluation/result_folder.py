@@ -71,9 +71,7 @@ class ResultFolder:
             )
         self.content.command = [*self.content.command, redacted_command()]
 
-    def add(
-        self, kind: str, name: str, section: Evaluation, arrays: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
+    def add(self, kind: str, name: str, section: Evaluation, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
         """Add or replace a section, with its arrays under ``KIND/NAME/…``; ``write`` brings it to the disk."""
         of_kind = {**self.content.of_kind(kind), name: section}
         self.content.sections = {**self.content.sections, kind: of_kind}

@@ -37,11 +37,7 @@ class ScoredImages:
 
     def by_name(self) -> dict[str, Scores]:
         """All qualities, those of recognizers as "NAME of RECOGNIZER"."""
-        own = {
-            f"{name} of {label}": values
-            for label, by_name in self.own.items()
-            for name, values in by_name.items()
-        }
+        own = {f"{name} of {label}": values for label, by_name in self.own.items() for name, values in by_name.items()}
         return {**self.shared, **own}
 
 
@@ -61,9 +57,7 @@ def score_images(
     """
     kept = np.arange(len(source)) if rows is None else rows
     recognizers = lineup.recognizers if embed else {}
-    outputs = {
-        label: one.outputs(source, options, sha256, first).take(kept) for label, one in recognizers.items()
-    }
+    outputs = {label: one.outputs(source, options, sha256, first).take(kept) for label, one in recognizers.items()}
     # A model that is a recognizer, too, has given its quality with the embedding.
     given = {
         getattr(recognizers[label].embedder, "identity", None): of_images.quality

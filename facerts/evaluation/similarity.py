@@ -121,9 +121,7 @@ def _mls(outputs: FaceOutputs, pairs: NDArray[np.integer]) -> Scores:
 
 
 COSINE = Similarity("cosine", "cosine similarity", _cosine)
-MLS = Similarity(
-    "mls", "mutual likelihood score", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder
-)
+MLS = Similarity("mls", "mutual likelihood score", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder)
 SIMILARITIES = {similarity.name: similarity for similarity in (COSINE, MLS)}
 
 

@@ -226,9 +226,7 @@ def stranger_spread(images: Enrollments) -> tuple[NDArray[np.float64], NDArray[n
     return mean, np.sqrt(np.maximum(square - mean**2, 1e-12))
 
 
-def _strangers(
-    images: Enrollments, mean: NDArray[np.float64], spread: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _strangers(images: Enrollments, mean: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
     """Cosines of images to the templates of other people, in standard deviations, in ascending order."""
     random = np.random.default_rng(0)
     rows = random.permutation(len(images))[:SAMPLE]
@@ -340,7 +338,5 @@ def _csv_rows(file: IO[str]) -> list[Any]:
     # A hostile table has thousands of columns, which are not read for each row.
     columns = {name: header.index(name) for name in Listed._fields if name in header}
     return [
-        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)}
-        for row in rows
-        if row
+        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)} for row in rows if row
     ]

@@ -98,21 +98,15 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
 def people_of(source: Source) -> list[str]:
     """The person of each image."""
     if source.labels is None:
-        raise DataError(
-            f"{source.name}: no people; give a folder with one subfolder of images for each person"
-        )
+        raise DataError(f"{source.name}: no people; give a folder with one subfolder of images for each person")
     try:
         names = [person_name(str(name)) for name in source.identities]
     except Error as error:
-        raise DataError(
-            f"{source.name}: {error}; nothing was enrolled, so rename that person's folder"
-        ) from error
+        raise DataError(f"{source.name}: {error}; nothing was enrolled, so rename that person's folder") from error
     return [names[label] for label in source.labels.tolist()]
 
 
-def enroll(
-    scorer: Scorer, images: Any, person: str | None, **options: Any
-) -> tuple[Enrollments, tuple[Rejected, ...]]:
+def enroll(scorer: Scorer, images: Any, person: str | None, **options: Any) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
     if person is None and not isinstance(images, Source):
         several = images if isinstance(images, list | tuple) else [images]

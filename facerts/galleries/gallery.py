@@ -168,9 +168,7 @@ class Gallery:
         with self._store.reserved(replace=replace):
             if not replace:
                 self.check_model(scorer)
-            new, rejected = enroll(
-                scorer, images, person, min_quality=min_quality, color=color, progress=progress
-            )
+            new, rejected = enroll(scorer, images, person, min_quality=min_quality, color=color, progress=progress)
             return self._put(new, rejected, replace=replace)
 
     def merge(self, images: Enrollments) -> Enrolled:
@@ -240,9 +238,7 @@ class Gallery:
             largest: search only for the largest face of each photo.
         """
         self.check_model(scorer)
-        faces = scored_faces(
-            scorer, images, PROBE_KEEP, min_quality, largest=largest, color=color, progress=progress
-        )
+        faces = scored_faces(scorer, images, PROBE_KEEP, min_quality, largest=largest, color=color, progress=progress)
         return self.match([*faces], fpir=fpir, k=k)
 
     def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
@@ -300,9 +296,7 @@ class Gallery:
         """Close the connections to a database; the next call opens one again."""
         self._store.close()
 
-    def _put(
-        self, new: Enrollments, rejected: tuple[Rejected, ...] = (), *, replace: bool = False
-    ) -> Enrolled:
+    def _put(self, new: Enrollments, rejected: tuple[Rejected, ...] = (), *, replace: bool = False) -> Enrolled:
         def edit(known: Enrollments) -> tuple[NDArray[np.bool_], Enrollments]:
             _check_model(known, new.model, new.model_sha256)
             _check_size(known, new.embedding)
@@ -315,9 +309,7 @@ class Gallery:
         else:
             _, after, content = self._store.change({*names, *new.people.tolist()}, (), edit)
             people, images = content.people, content.images
-        reasons = Counter(
-            reason for each in new.reasons.tolist() for reason in each.split(SEPARATOR) if reason
-        )
+        reasons = Counter(reason for each in new.reasons.tolist() for reason in each.split(SEPARATOR) if reason)
         return Enrolled(people, images, reasons, rejected, tuple(sorted(names - set(after.people.tolist()))))
 
 

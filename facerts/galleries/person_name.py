@@ -34,9 +34,7 @@ def person_name(name: str, *, numbered: bool = False) -> str:
         raise Error(f"the name {name!a} must have a letter that can be seen")
     folded = "".join(filter(_is_seen, normalize("NFKC", name).casefold()))
     if numbered and _RESERVED.fullmatch(folded):
-        raise Error(
-            f"the name {name} would be taken for a person's number, a new person or nobody; give another"
-        )
+        raise Error(f"the name {name} would be taken for a person's number, a new person or nobody; give another")
     return name
 
 

@@ -50,12 +50,7 @@ def parse_address(address: str | Path) -> PostgresAddress:
     """
     text = str(address)
     # More than one @ means that a password has one: libpq would take a part of it for a host, and name it.
-    if (
-        isinstance(address, Path)
-        or text.count("@") > 1
-        or "#" in text
-        or not text.partition(":")[2].startswith("//")
-    ):
+    if isinstance(address, Path) or text.count("@") > 1 or "#" in text or not text.partition(":")[2].startswith("//"):
         raise Error(
             "this is not an address of a database; write it as text like postgresql://user@host/database?gallery=people"
             ", and @, #, / and ? in a password as %40, %23, %2F and %3F"
@@ -64,9 +59,7 @@ def parse_address(address: str | Path) -> PostgresAddress:
         parts = urlsplit(text)
         if "@" in text and "@" not in parts.netloc:
             raise ValueError
-        given = parse_qsl(
-            parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict"
-        )
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict")
         options = [(name, value) for name, value in given if name != "gallery"]
         parsed = conninfo_to_dict(parts._replace(query=urlencode(options)).geturl())
     except (ValueError, ProgrammingError):
@@ -197,9 +190,7 @@ class PostgresConnections:
                 f"{'.'.join(map(str, MIN_PGVECTOR))} or later; update it, then run ALTER EXTENSION vector UPDATE"
             )
         if vector_type is None:
-            raise Error(
-                f"{shown}: pgvector is in a schema that is not searched; add it to the search_path of the role"
-            )
+            raise Error(f"{shown}: pgvector is in a schema that is not searched; add it to the search_path of the role")
         register_vector(connection)
         # Compiling a query takes longer than a search.
         connection.execute("SET jit = off")
@@ -216,9 +207,7 @@ class PostgresConnections:
                 "writes one"
             ) from error
         except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
-            raise WriteError(
-                f"{shown}: {first_line(error)}; give the role the rights, or use another role"
-            ) from error
+            raise WriteError(f"{shown}: {first_line(error)}; give the role the rights, or use another role") from error
         except (errors.DiskFull, errors.OutOfMemory) as error:
             raise WriteError(
                 f"{shown}: {first_line(error)}; nothing was changed; free up space on the server"

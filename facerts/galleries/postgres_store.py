@@ -209,8 +209,7 @@ class PostgresStore(Store):
             count = state.people + len(left) - len(there)
             # Scores of strangers are gone with what was removed, so other processes read them again.
             connection.run(
-                "UPDATE {schema}.about "
-                "SET people = %s, images = %s, changes = changes + %s, sample = sample + %s",
+                "UPDATE {schema}.about SET people = %s, images = %s, changes = changes + %s, sample = sample + %s",
                 (count, images, len(removed) + len(new), int(not len(new))),
             )
             if not state.indexed and count >= INDEX_FROM:

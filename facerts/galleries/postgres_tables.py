@@ -167,9 +167,7 @@ def create_tables(connection: GalleryConnection, size: int) -> None:
             f"{address.shown}: the schema of this name has a table {other} of something else; choose another name"
         )
     for table, columns in TABLES.items():
-        connection.run(
-            "CREATE TABLE {schema}.new_{table} ({columns})", table=table, columns=columns.format(size=size)
-        )
+        connection.run("CREATE TABLE {schema}.new_{table} ({columns})", table=table, columns=columns.format(size=size))
     connection.run(DEFAULTS, storage="PLAIN" if size <= MAX_INLINE else "EXTERNAL")
 
 
@@ -240,9 +238,7 @@ def read_images(
     return images.in_order()
 
 
-def copy_images(
-    connection: GalleryConnection, table: str, images: Enrollments, people: Sequence[int]
-) -> None:
+def copy_images(connection: GalleryConnection, table: str, images: Enrollments, people: Sequence[int]) -> None:
     """Write images of the people with these ids."""
     quality, percentile = (
         [None if np.isnan(number) else number for number in numbers.tolist()]

@@ -202,9 +202,7 @@ def read_gallery(path: str | Path) -> Enrollments:
         _check(arrays, path.stat().st_size)
         columns = {name: arrays[name] for name in IMAGE_ARRAYS}
         person = arrays["people"][arrays["person"]]
-        return Enrollments(
-            person, **columns, model=arrays["model"], model_sha256=arrays["model_sha256"]
-        ).in_order()
+        return Enrollments(person, **columns, model=arrays["model"], model_sha256=arrays["model_sha256"]).in_order()
 
 
 def _excess(arrays: Arrays, file_size: int) -> str:

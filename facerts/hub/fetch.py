@@ -195,9 +195,7 @@ class _Redirects(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if urlsplit(newurl).scheme not in (SCHEME, urlsplit(req.full_url).scheme):
-            raise _FetchError(
-                f"{req.full_url}: redirects to {newurl}, which is not {SCHEME}", temporary=False
-            )
+            raise _FetchError(f"{req.full_url}: redirects to {newurl}, which is not {SCHEME}", temporary=False)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -209,9 +207,7 @@ def _download(url: str, model: CatalogModel, part: Path) -> bool:
     try:
         with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response:
             start = f"bytes {received}-"
-            continues: bool = response.status == PARTIAL and response.headers.get(
-                "Content-Range", ""
-            ).startswith(start)
+            continues: bool = response.status == PARTIAL and response.headers.get("Content-Range", "").startswith(start)
             if response.status == PARTIAL and not continues:
                 raise _FetchError(
                     f"{url}: sent another part than bytes {received:,} and on", temporary=True, spoilt=True
@@ -235,9 +231,7 @@ def _download(url: str, model: CatalogModel, part: Path) -> bool:
     except HTTPError as error:
         # The server says so of a range that begins at or beyond the end of its file.
         spoilt = error.code == UNSATISFIABLE and received > 0
-        raise _FetchError(
-            f"{url}: {error}", temporary=spoilt or error.code in TEMPORARY, spoilt=spoilt
-        ) from error
+        raise _FetchError(f"{url}: {error}", temporary=spoilt or error.code in TEMPORARY, spoilt=spoilt) from error
     except (OSError, HTTPException) as error:
         raise _FetchError(f"{url}: {getattr(error, 'reason', error)}", temporary=True) from error
 

@@ -36,9 +36,7 @@ def find_installed(name: Name) -> Path | None:
     model = in_catalog(name)
     path = installed_file(model)
     if path is not None and (wrong := model.mismatch(path)):
-        raise ModelError(
-            f"{path}: {wrong}; delete it, or run facerts models remove {name}, and pull it again"
-        )
+        raise ModelError(f"{path}: {wrong}; delete it, or run facerts models remove {name}, and pull it again")
     return path
 
 
@@ -100,9 +98,7 @@ def use_model(name: Name | None) -> None:
             path.unlink(missing_ok=True)
         return
     if name not in _names():
-        raise ModelError(
-            f"no model {name!r}{did_you_mean(name, _names())}; facerts models list has all names"
-        )
+        raise ModelError(f"no model {name!r}{did_you_mean(name, _names())}; facerts models list has all names")
     if name not in _recognizers():
         raise ModelError(f"{name} gives no embedding, so it cannot be the default recognizer")
     if name not in _shipped() and find_installed(name) is None:

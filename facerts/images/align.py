@@ -30,9 +30,7 @@ def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.flo
         raise ImageError("the points are all at the same position, or not finite")
     rotation = np.vdot(z, w - w_mean) / spread
     offset = w_mean - rotation * z_mean
-    return np.array(
-        [[rotation.real, -rotation.imag, offset.real], [rotation.imag, rotation.real, offset.imag]]
-    )
+    return np.array([[rotation.real, -rotation.imag, offset.real], [rotation.imag, rotation.real, offset.imag]])
 
 
 def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:

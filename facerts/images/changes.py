@@ -68,9 +68,7 @@ CHANGES: dict[str, Change] = {}
 DEGRADATIONS = "blur", "low_resolution", "jpeg", "noise", "occlusion", "dark", "bright"
 
 
-def apply_change(
-    image: ImageArray, kind: str, severity: float, seed: int | tuple[int, ...] = 0
-) -> ImageArray:
+def apply_change(image: ImageArray, kind: str, severity: float, seed: int | tuple[int, ...] = 0) -> ImageArray:
     """Change an image ``(H, W, 3) uint8`` RGB, by a severity of 0 to 1; the result is the same for the same seed."""
     if not 0.0 <= severity <= 1.0:
         raise ValueError(f"severity {severity} is not between 0 and 1")
@@ -190,9 +188,7 @@ def side_light(image: ImageArray, severity: float, random: np.random.Generator) 
     """Light that falls from 100% to 5% across the image, in any direction."""
     height, width = image.shape[:2]
     angle = random.uniform(0, 2 * np.pi)
-    across = np.linspace(-1, 1, width)[None] * np.cos(angle) + np.linspace(-1, 1, height)[:, None] * np.sin(
-        angle
-    )
+    across = np.linspace(-1, 1, width)[None] * np.cos(angle) + np.linspace(-1, 1, height)[:, None] * np.sin(angle)
     light = 1 - 0.95 * severity * np.clip((across + 1) / 2, 0, 1)
     return _uint8(image * light[:, :, None].astype(np.float32))
 
@@ -202,9 +198,7 @@ def shadow(image: ImageArray, severity: float, random: np.random.Generator) -> I
     """A shadow with an edge across the face, in which 15% of the light is left."""
     height, width = image.shape[:2]
     angle, offset = random.uniform(0, 2 * np.pi), random.uniform(-0.4, 0.4)
-    across = np.linspace(-1, 1, width)[None] * np.cos(angle) + np.linspace(-1, 1, height)[:, None] * np.sin(
-        angle
-    )
+    across = np.linspace(-1, 1, width)[None] * np.cos(angle) + np.linspace(-1, 1, height)[:, None] * np.sin(angle)
     shade = np.clip((across - offset) * 10 + 0.5, 0, 1)[:, :, None].astype(np.float32)
     return _uint8(image * (1 - np.float32(0.85 * severity) * shade))
 
@@ -471,9 +465,7 @@ def sunglasses(image: ImageArray, severity: float, random: np.random.Generator) 
 @_listed("occlusion", covers=True, held_out=True)
 def hand(image: ImageArray, severity: float, random: np.random.Generator) -> ImageArray:
     """Four fingers and a palm in a tone of the face's own skin, from a side over half of the face."""
-    cheek = image[image.shape[0] * 6 // 10, image.shape[1] * 35 // 100 :: image.shape[1] * 3 // 10][:2].mean(
-        axis=0
-    )
+    cheek = image[image.shape[0] * 6 // 10, image.shape[1] * 35 // 100 :: image.shape[1] * 3 // 10][:2].mean(axis=0)
     skin, side, top = cheek * random.uniform(0.8, 1.1), _either(random), random.uniform(25, 70)
     reach = 112 - 72 * severity
     covered = image

@@ -27,8 +27,7 @@ def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
     height, width = image.shape[:2]
     if height != width:
         raise ImageError(
-            f"{where}: {width} x {height} pixels are not an aligned crop, which must be square; "
-            "photos need a detector"
+            f"{where}: {width} x {height} pixels are not an aligned crop, which must be square; photos need a detector"
         )
     return fit_crop(image, where=where)
 

@@ -45,9 +45,7 @@ _BEGINNINGS = {
 _BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
 
 
-def decode(
-    data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True
-) -> NDArray[np.uint8]:
+def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True) -> NDArray[np.uint8]:
     """Decode an image to ``(H, W, 3) uint8`` RGB, upright.
 
     Args:

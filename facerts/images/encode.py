@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 def encode_jpeg(image: NDArray[np.uint8], quality: int = 95) -> bytes:
     """``(H, W, 3) uint8`` RGB to JPEG bytes."""
-    _, data = cv2.imencode(
-        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
-    )
+    _, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
     return bytes(data)
 
 

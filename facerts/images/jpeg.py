@@ -116,9 +116,7 @@ def _check_work(frame: bytes, scans: list[bytes], where: str) -> None:
     try:
         work = sum(samples[number] for scan in scans for number in scan[1 : 1 + 2 * scan[0] : 2])
     except KeyError as error:
-        raise ImageError(
-            f"{where}: broken JPEG, a scan lists component {error}, which does not exist"
-        ) from error
+        raise ImageError(f"{where}: broken JPEG, a scan lists component {error}, which does not exist") from error
     if work > MAX_JPEG_SCAN_SAMPLES:
         raise ImageError(
             f"{where}: the JPEG's scans have {work:,} samples, more than the limit of "

@@ -56,9 +56,7 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
     if height < 1 or width < 1:
         raise ImageError(f"{where}: its header claims {width} x {height} pixels")
     if height * width > limit:
-        raise ImageError(
-            f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{scope}; {TOO_LARGE}"
-        )
+        raise ImageError(f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{scope}; {TOO_LARGE}")
 
 
 def check_exif(size: int, where: str) -> None:

@@ -131,9 +131,7 @@ class FaceAnalysis:
         self._providers, self._threads, self._batch_size = providers or [], threads, batch_size
         self._scorer: Scorer | None = None
 
-    def prepare(
-        self, ctx_id: int = 0, det_thresh: float = 0.5, det_size: tuple[int, int] | None = None
-    ) -> None:
+    def prepare(self, ctx_id: int = 0, det_thresh: float = 0.5, det_size: tuple[int, int] | None = None) -> None:
         """Open the models; a negative ``ctx_id`` forces the CPU, whatever the providers.
 
         Photos are scaled to fit ``det_size``, width and height in pixels, for the detector; None for its default.
@@ -156,9 +154,7 @@ class FaceAnalysis:
             if self._detector is not None:
                 raise
             scorer.detector = find(DEFAULT_DETECTOR)
-        self._row_builder = scorer.row_builder(
-            scorer.min_quality(self._min_quality, self._keep), embed=self._embed
-        )
+        self._row_builder = scorer.row_builder(scorer.min_quality(self._min_quality, self._keep), embed=self._embed)
         _ = scorer.model(embed=self._embed).models  # opens them
         self._scorer = scorer
 

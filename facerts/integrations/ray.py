@@ -88,10 +88,7 @@ def run_job_on_ray(
     if not missing:
         return
     ray = import_ray(workers)
-    spans = [
-        {"block": number, "start": job.span(number).start, "stop": job.span(number).stop}
-        for number in missing
-    ]
+    spans = [{"block": number, "start": job.span(number).start, "stop": job.span(number).stop} for number in missing]
     arguments = {
         "open_scorer": open_scorer,
         "open_source": open_source,

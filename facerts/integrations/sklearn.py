@@ -25,9 +25,7 @@ from facerts.scoring.reasons import in_words
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError as error:
-    raise MissingExtraError(
-        "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'"
-    ) from error
+    raise MissingExtraError("facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'") from error
 
 ImageInputs = Sequence[str | Path | bytes | NDArray[np.uint8]] | NDArray[Any]
 Quality = Literal["ignore", "column"]
@@ -139,9 +137,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """Embeddings and qualities; NaN for images without a face."""
         empty = self._check().embedding
         scorer = self.scorer
-        scored = scorer.score_lazy(
-            _lazy_images(images), scorer.row_builder(scorer.min_quality()), largest=True
-        )
+        scored = scorer.score_lazy(_lazy_images(images), scorer.row_builder(scorer.min_quality()), largest=True)
         embedding, quality = [], []
         for (entry,) in scored:
             row = entry.row
@@ -174,9 +170,7 @@ def _lazy_images(images: ImageInputs) -> Iterator[LazyImage]:
     """The images, loaded when they are needed; whether one can be read shows then."""
     if isinstance(images, str | Path | bytes) or is_pil(images) or getattr(images, "ndim", 1) not in (1, 4):
         what = f"of shape {images.shape}" if hasattr(images, "shape") else repr(images)[:100]
-        raise Error(
-            f"images must be a list or column of paths, bytes or (H, W, 3) arrays, or (N, H, W, 3), not {what}"
-        )
+        raise Error(f"images must be a list or column of paths, bytes or (H, W, 3) arrays, or (N, H, W, 3), not {what}")
     for number, image in enumerate(images):
         problem = pixels_problem(image)
         if problem and not (isinstance(image, str | Path | bytes) or is_pil(image)):

@@ -26,9 +26,7 @@ def printable(text: object, *, keep: str = "") -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(
-        letter if _is_harmless(letter) or letter in keep else ascii(letter)[1:-1] for letter in text
-    )
+    return "".join(letter if _is_harmless(letter) or letter in keep else ascii(letter)[1:-1] for letter in text)
 
 
 def _is_harmless(letter: str) -> bool:

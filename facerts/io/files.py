@@ -107,9 +107,7 @@ def check_writable(path: str | Path) -> None:
 
 
 @contextmanager
-def atomic_write(
-    path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = ""
-) -> Iterator[IO[Any]]:
+def atomic_write(path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = "") -> Iterator[IO[Any]]:
     """Open a file that appears at ``path`` only when the block ends without an error.
 
     An interrupted writer leaves the old file or none, never a partial one. Missing parent folders are created. With
@@ -243,9 +241,7 @@ def _lock(path: Path, lock: Path) -> int:
         except BlockingIOError:
             holder = os.read(handle, 200).decode(errors="replace") or "another process"
             os.close(handle)
-            raise LockedError(
-                f"{path}: {holder} is writing it; wait until it is done or choose another path"
-            ) from None
+            raise LockedError(f"{path}: {holder} is writing it; wait until it is done or choose another path") from None
         except OSError:
             os.close(handle)
             raise
@@ -268,9 +264,7 @@ def _open_lock(lock: Path) -> int:
         if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
             return handle
         os.close(handle)
-    raise WriteError(
-        f"{lock} has the name of a lock, but is a link or not a file; remove it or choose another path"
-    )
+    raise WriteError(f"{lock} has the name of a lock, but is a link or not a file; remove it or choose another path")
 
 
 def _is_linked(handle: int, path: Path) -> bool:

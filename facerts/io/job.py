@@ -35,9 +35,7 @@ class Job:
             None if the caller has locked it.
     """
 
-    def __init__(
-        self, folder: Path, settings: Mapping[str, Any], suffix: str, out: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any], suffix: str, out: Path | None = None) -> None:
         self.folder = folder
         self.settings = dict(settings)
         self._suffix = suffix

@@ -95,9 +95,7 @@ class ArrayFormat(NamedTuple):
 
     def write(self, path: Path, owner: object) -> None:
         """Write the attributes that are called as the arrays; the file appears only when it is complete."""
-        arrays: Arrays = {
-            name: np.asarray(getattr(owner, name), dtype=kind.dtype) for name, kind in self.types.items()
-        }
+        arrays: Arrays = {name: np.asarray(getattr(owner, name), dtype=kind.dtype) for name, kind in self.types.items()}
         with atomic_write(path) as file:
             np.savez(file, format=np.array(self.name), **arrays)
 
@@ -155,9 +153,7 @@ def typed_arrays(arrays: Mapping[str, NDArray[Any]], types: Mapping[str, ArrayTy
     return typed
 
 
-def _check_numbers(
-    name: str, numbers: NDArray[Any], kind: ArrayType, lengths: Mapping[int | str, int]
-) -> None:
+def _check_numbers(name: str, numbers: NDArray[Any], kind: ArrayType, lengths: Mapping[int | str, int]) -> None:
     limits: Any = (np.iinfo if issubclass(kind.dtype, np.integer) else np.finfo)(kind.dtype)
     # Python's numbers, of which none is too large to be compared.
     low, high = np.asarray(limits.min).item(), np.asarray(limits.max).item()

@@ -34,9 +34,7 @@ class Buildable(ABC):
         """Set the state; a ``pickle.UnpicklingError`` if it is not valid for this object."""
 
 
-def load_plain(
-    file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None = None
-) -> Any:
+def load_plain(file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:
     """Load a pickle of plain data.
 
     Args:
@@ -58,9 +56,7 @@ def load_plain(
 
 
 class _Machine:
-    def __init__(
-        self, file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None
-    ) -> None:
+    def __init__(self, file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None) -> None:
         self._file = file
         self._left = size
         # Calls may create no more bytes than the file has, since all data must come from the file.

@@ -55,9 +55,7 @@ class ESupCon(IdentityContrast):
         """L of the module docstring."""
         embedding, temperature = outputs["embedding"], self.temperature
         logits = similarities(embedding) / temperature
-        prototypes = class_means(
-            prototype_loss(logits, centers.cosines(embedding) / temperature, labels), labels
-        )
+        prototypes = class_means(prototype_loss(logits, centers.cosines(embedding) / temperature, labels), labels)
         supcon = info_nce(logits, positives(labels))
         total = torch.cat([prototypes, supcon]).mean()
         return LossValue(total, {"prototypes": prototypes.detach().mean(), "supcon": supcon.detach().mean()})

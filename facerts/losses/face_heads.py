@@ -51,9 +51,7 @@ def face_losses(outputs: dict[str, Tensor], labels: Tensor, covered: Tensor) -> 
     """
     non_face = labels == NON_FACE
     known = ((covered != UNCLEAR) & ~non_face).float()
-    covering = F.binary_cross_entropy_with_logits(
-        outputs[COVERED].squeeze(1), (covered == 1).float(), reduction="none"
-    )
+    covering = F.binary_cross_entropy_with_logits(outputs[COVERED].squeeze(1), (covered == 1).float(), reduction="none")
     return {
         NOT_A_FACE: F.binary_cross_entropy_with_logits(outputs[NOT_A_FACE].squeeze(1), non_face.float()),
         COVERED: (covering * known).sum() / torch.clamp_min(known.sum(), 1.0),

@@ -134,9 +134,7 @@ class FaceLoss(nn.Module, ABC):
         return nn.Module()
 
     def extra_repr(self) -> str:
-        return ", ".join(
-            f"{key}={getattr(self, key)!r}" for key in ("num_classes", *setting_names(type(self)))
-        )
+        return ", ".join(f"{key}={getattr(self, key)!r}" for key in ("num_classes", *setting_names(type(self))))
 
     def heads(self) -> dict[str, HeadSpec]:
         """What the network outputs in addition to the embedding, by name; at most one."""
@@ -210,9 +208,7 @@ class FaceLoss(nn.Module, ABC):
 
         with torch.autocast(device.type, enabled=False):
             wide = {name: value.float() if value.itemsize < 4 else value for name, value in outputs.items()}
-            return self.compute(
-                wide, labels, samples=samples, noise=noise, ramp=ramp, centers=centers or self.centers
-            )
+            return self.compute(wide, labels, samples=samples, noise=noise, ramp=ramp, centers=centers or self.centers)
 
     @abstractmethod
     def compute(
@@ -242,17 +238,13 @@ class FaceLoss(nn.Module, ABC):
         expected, rows = self._expected(), len(labels)
         if any(getattr(outputs.get(name), "shape", None) != (rows, size) for name, size in expected.items()):
             wanted = " and ".join(f"{name} ({rows}, {size})" for name, size in expected.items())
-            found = (
-                " and ".join(f"{name} {tuple(value.shape)}" for name, value in outputs.items()) or "nothing"
-            )
+            found = " and ".join(f"{name} {tuple(value.shape)}" for name, value in outputs.items()) or "nothing"
             advice = "; loss.head(in_features) makes the head" if len(expected) > 1 else ""
             raise Error(f"{type(self).__name__} needs {wanted} for {rows} labels, and got {found}{advice}")
         if labels.dtype != torch.int64 or labels.ndim != 1:
             raise Error(f"labels must be (B,) int64, not {tuple(labels.shape)} {labels.dtype}")
         if rows % self.views:
-            raise Error(
-                f"{type(self).__name__} compares {self.views} views of each image, and {rows} rows are not"
-            )
+            raise Error(f"{type(self).__name__} compares {self.views} views of each image, and {rows} rows are not")
         if centers is None and self.needs_centers:
             raise Error(f"{type(self).__name__} compares with class centers: build it with num_classes")
         if centers is None or self.num_classes == 0:
@@ -261,9 +253,7 @@ class FaceLoss(nn.Module, ABC):
         if wrong:
             shown = ", ".join(f"{labels[row]} in row {row}" for row in wrong[:5])
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            raise Error(
-                f"labels must lie in 0 to {self.num_classes - 1}, the num_classes: {shown}{more} do not"
-            )
+            raise Error(f"labels must lie in 0 to {self.num_classes - 1}, the num_classes: {shown}{more} do not")
 
     def non_face_loss(self, outputs: Outputs) -> Tensor:
         """The loss of what the loss's own head says of non-faces, whose outputs are given; by default none."""

@@ -56,9 +56,7 @@ class MagFace(ClassificationLoss):
         if self.lower_norm >= self.upper_norm:
             raise ValueError(f"lower_norm {self.lower_norm:g} must be below upper_norm {self.upper_norm:g}")
         if self.lower_margin > self.upper_margin:
-            raise ValueError(
-                f"lower_margin {self.lower_margin:g} must not exceed upper_margin {self.upper_margin:g}"
-            )
+            raise ValueError(f"lower_margin {self.lower_margin:g} must not exceed upper_margin {self.upper_margin:g}")
         return self
 
     def magnitude(self, embedding: Tensor) -> Tensor:

@@ -155,9 +155,7 @@ class PartialFC(nn.Module):
         with torch.autocast(embedding.device.type, enabled=False):
             unit = F.normalize(embedding, eps=MIN_NORM)
             # A scalar, or one or several scales per image.
-            scale = (
-                scale.to(unit).reshape(len(unit), -1) if scale.ndim else scale.to(unit).expand(len(unit), 1)
-            )
+            scale = scale.to(unit).reshape(len(unit), -1) if scale.ndim else scale.to(unit).expand(len(unit), 1)
             rows = self._rows(labels)
             sampled, rows = (None, rows) if self._sample is None else self._sampled(rows, self._sample)
             others, own = others_and_own(
@@ -234,9 +232,7 @@ class PartialFC(nn.Module):
 
     def _sampled(self, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """The indices of a sample of the centers that includes those in ``rows``, and ``rows`` within the sample."""
-        generator = torch.Generator().manual_seed(
-            (self._seed << 32) + (self.step << 12) + self.processes.rank
-        )
+        generator = torch.Generator().manual_seed((self._seed << 32) + (self.step << 12) + self.processes.rank)
         order = to_device(torch.rand(len(self.weight) + 1, generator=generator), rows.device)
         # The last entry stands for the rows of −1, those of other processes.
         order[rows] = -1.0

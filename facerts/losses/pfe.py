@@ -33,9 +33,7 @@ def harmonic_mean(variance: Tensor) -> Tensor:
     return 1.0 / variance.reciprocal().mean(dim=1)
 
 
-def mutual_likelihood(
-    first: Tensor, first_variance: Tensor, second: Tensor, second_variance: Tensor
-) -> Tensor:
+def mutual_likelihood(first: Tensor, first_variance: Tensor, second: Tensor, second_variance: Tensor) -> Tensor:
     """Mutual likelihood score: log density at 0 of the difference of two Gaussians (Eq. 3).
 
         −½ Σ_l [(μ_il − μ_jl)² / (σ²_il + σ²_jl) + log(σ²_il + σ²_jl)] − (d/2) log 2π

@@ -23,9 +23,7 @@ from torch import Tensor
 STEPS = 64
 
 
-def log_denominator(
-    logits: Tensor, positive: Tensor, temperature: Tensor, contrasted: Tensor | None = None
-) -> Tensor:
+def log_denominator(logits: Tensor, positive: Tensor, temperature: Tensor, contrasted: Tensor | None = None) -> Tensor:
     """log((1/|C|) Σ_k exp((L_k − L_+)/τ)) ``(B,)``, so that f(τ) = τ (this + ρ).
 
     Logits are ``(B, K)``, positives and temperatures ``(B,)``; ``contrasted`` ``(B, K) bool`` is C of each row, at
@@ -34,9 +32,7 @@ def log_denominator(
     scaled = (logits - positive.unsqueeze(1)) / temperature.unsqueeze(1)
     if contrasted is None:
         return scaled.logsumexp(dim=1) - math.log(logits.shape[1])
-    return (
-        scaled.masked_fill(~contrasted, -torch.inf).logsumexp(dim=1) - contrasted.sum(dim=1).to(scaled).log()
-    )
+    return scaled.masked_fill(~contrasted, -torch.inf).logsumexp(dim=1) - contrasted.sum(dim=1).to(scaled).log()
 
 
 def first_derivative(logits: Tensor, temperature: Tensor, rho: float) -> Tensor:

@@ -81,9 +81,7 @@ class RTS(ArcMarginLoss):
     def draws_are_random(self) -> RTS:
         """Only random temperatures can be drawn several times."""
         if self.draws > 1 and self.temperature != "random":
-            raise ValueError(
-                f"draws {self.draws} are of a random temperature; leave them out with {self.temperature}"
-            )
+            raise ValueError(f"draws {self.draws} are of a random temperature; leave them out with {self.temperature}")
         return self
 
     def heads(self) -> dict[str, HeadSpec]:
@@ -107,9 +105,7 @@ class RTS(ArcMarginLoss):
             return terms
         t = self._temperature(v, noise)
         clamped = (t.detach() < MIN_TEMPERATURE).sum()
-        return replace(
-            terms, temperature=t.clamp_min(MIN_TEMPERATURE), parts={**terms.parts, "clamped": clamped}
-        )
+        return replace(terms, temperature=t.clamp_min(MIN_TEMPERATURE), parts={**terms.parts, "clamped": clamped})
 
     def _temperature(self, v: Tensor, noise: Noise) -> Tensor:
         """``(B,)``, or ``(B, K)`` for K draws."""

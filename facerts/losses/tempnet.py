@@ -177,9 +177,7 @@ class TempNet(FaceLoss):
         if self.tau_min >= self.tau_max:
             raise ValueError(f"tau_min {self.tau_min} must be below tau_max {self.tau_max}")
         if self.temperature == "individual" and not self.tau_min <= self.tau <= self.tau_max:
-            raise ValueError(
-                f"tau {self.tau} must lie between tau_min {self.tau_min} and tau_max {self.tau_max}"
-            )
+            raise ValueError(f"tau {self.tau} must lie between tau_min {self.tau_min} and tau_max {self.tau_max}")
         if self.contrast == "centers" and self.denominator_rate < 1:
             raise ValueError(
                 "with contrast: centers every step has all centers in its denominators, so there is nothing to "
@@ -211,9 +209,7 @@ class TempNet(FaceLoss):
             {"params": [p for p in own if p.ndim < 2], "weight_decay": 0.0, **rate},
         ]
 
-    def compute(
-        self, outputs: Outputs, labels: Tensor, *, samples: Tensor, centers: Any, **_: Any
-    ) -> LossValue:
+    def compute(self, outputs: Outputs, labels: Tensor, *, samples: Tensor, centers: Any, **_: Any) -> LossValue:
         embedding = F.normalize(outputs["embedding"])
         tau = self._temperatures(embedding, samples)
         if self.contrast == "batch":
@@ -290,9 +286,7 @@ class TempNet(FaceLoss):
         limited = self.denominator_rate == 1 or not self.state.training
         if contrasted < 1 or (limited and self.rho >= math.log(contrasted)):
             batch = self.contrast == "batch"
-            remedy = (
-                "a larger batch (optim.batch_size; post hoc train.batch_size)" if batch else "more identities"
-            )
+            remedy = "a larger batch (optim.batch_size; post hoc train.batch_size)" if batch else "more identities"
             raise Error(
                 f"tempnet: method.rho {self.rho:g} must be below log({max(contrasted, 0)}), the logarithm of "
                 f"the number of {'views' if batch else 'centers'} an image is contrasted with, or every temperature "

@@ -233,9 +233,7 @@ def tar_estimates(
         if (weights := drawn[units]).any():
             drawn_tars.append([np.average(pairs.genuine > limit, weights=weights) for limit in limits])
     columns = np.array(drawn_tars, dtype=np.float64).reshape(-1, len(fars)).T
-    return {
-        far: Estimate(pairs.tar_at_far(far).tar, column) for far, column in zip(fars, columns, strict=True)
-    }
+    return {far: Estimate(pairs.tar_at_far(far).tar, column) for far, column in zip(fars, columns, strict=True)}
 
 
 def far_intervals(
@@ -249,8 +247,7 @@ def far_intervals(
     inside = [far for far in fars if pairs.in_tail(far)]
     estimates = tar_estimates(pairs, inside, replicates=replicates, seed=seed)
     return {
-        far: resampled_rate_interval(estimate.replicates, estimate.value, people)
-        for far, estimate in estimates.items()
+        far: resampled_rate_interval(estimate.replicates, estimate.value, people) for far, estimate in estimates.items()
     }
 
 

@@ -149,9 +149,7 @@ def error_versus_reject(
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
     limits, drawn = _replicates(source, fmrs, replicates, seed)
     fnmr = _without_rejection(pairs, thresholds, limits, drawn)
-    orders = {
-        label: _Order(pairs, pair_quality(quality, pairs.genuine_pairs)) for label, quality in checked.items()
-    }
+    orders = {label: _Order(pairs, pair_quality(quality, pairs.genuine_pairs)) for label, quality in checked.items()}
     orders[ORACLE] = _Order(pairs, np.asarray(pairs.genuine, dtype=np.float64))
 
     curves: list[dict[str, RejectCurve]] = [{} for _ in fmrs]
@@ -266,9 +264,7 @@ def _place(rejected: Floats, amounts: Floats) -> tuple[NDArray[np.intp], Floats]
     return tie, np.divide(amounts - rejected[tie], size, out=np.zeros_like(amounts), where=size > 0)
 
 
-def _left(
-    running: Floats, ends: NDArray[np.intp], places: Sequence[tuple[NDArray[np.intp], Floats]]
-) -> Floats:
+def _left(running: Floats, ends: NDArray[np.intp], places: Sequence[tuple[NDArray[np.intp], Floats]]) -> Floats:
     """``(B, R)`` weight that is left at each place, from the running weight and where each tie ends in it."""
     return np.array(
         [

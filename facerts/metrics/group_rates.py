@@ -121,8 +121,7 @@ def share_by_group(
     def resample(counts: NDArray[np.float32]) -> NDArray[np.float64]:
         weights = counts[cells.person].astype(np.float64)
         drawn_hits, drawn_trials = (
-            np.bincount(cells.group, weights * values, minlength=groups)
-            for values in (cell_hits, cells.sizes)
+            np.bincount(cells.group, weights * values, minlength=groups) for values in (cell_hits, cells.sizes)
         )
         return _divided(drawn_hits, drawn_trials)
 
@@ -149,9 +148,7 @@ def fnmr_by_group(
     """
     of_pair = _group_of_pairs(pairs.genuine_pairs, _without(group, kept))
     people = pairs.people[pairs.genuine_pairs[:, 0]]
-    return share_by_group(
-        pairs.genuine < threshold, of_pair, groups, people, replicates=replicates, seed=seed
-    )
+    return share_by_group(pairs.genuine < threshold, of_pair, groups, people, replicates=replicates, seed=seed)
 
 
 def fmr_by_group(
@@ -185,9 +182,7 @@ def fmr_by_group(
     first, second = (number_of[matching[:, side]] for side in (0, 1))
 
     def impostors(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        total, squares = (
-            np.bincount(cells.group, values, minlength=groups) for values in (weights, weights**2)
-        )
+        total, squares = (np.bincount(cells.group, values, minlength=groups) for values in (weights, weights**2))
         return (total**2 - squares) / 2
 
     def resample(counts: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -278,16 +273,12 @@ def _rates(
 ) -> GroupRates:
     """Rates with intervals from resampled people; ``units`` ``(K,)`` are independent, for the rule of three."""
     rate = _divided(events, trials)
-    drawn = np.array(
-        [resample(counts) for counts in subject_counts(number, replicates, seed)] if number else []
-    )
+    drawn = np.array([resample(counts) for counts in subject_counts(number, replicates, seed)] if number else [])
     drawn = drawn.reshape(-1, len(trials))
     ends = np.full((2, len(trials)), np.nan)
     for group in np.flatnonzero(trials):
         values = drawn[:, group]
-        ends[:, group] = resampled_rate_interval(
-            values[~np.isnan(values)], float(rate[group]), int(units[group])
-        )
+        ends[:, group] = resampled_rate_interval(values[~np.isnan(values)], float(rate[group]), int(units[group]))
     return GroupRates(events, trials, people, rate, ends[0], ends[1], drawn)
 
 

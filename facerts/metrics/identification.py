@@ -42,9 +42,7 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
     """
     known, queries = (np.asarray(vectors, dtype=np.float32) for vectors in (gallery, probes))
     if known.ndim != 2 or queries.ndim != 2 or known.shape[1] != queries.shape[1] or not len(known):
-        raise ValueError(
-            f"a search needs a gallery and probes of the same size, not {known.shape} and {queries.shape}"
-        )
+        raise ValueError(f"a search needs a gallery and probes of the same size, not {known.shape} and {queries.shape}")
     k = min(k, len(known))
     scores = np.empty((len(queries), k), dtype=np.float32)
     templates = np.empty((len(queries), k), dtype=np.int64)
@@ -58,9 +56,7 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
     return SearchResult(scores, templates)
 
 
-def mate_ranks(
-    result: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike
-) -> NDArray[np.int64]:
+def mate_ranks(result: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike) -> NDArray[np.int64]:
     """``(P,)`` rank of each probe's own person among the people found, from 1; 0 if the person was not found.
 
     Ranks are exact only up to the number of people that ``result`` must contain: its k templates divided by the maximum

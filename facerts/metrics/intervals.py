@@ -71,9 +71,7 @@ def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int
     return (min(low, 1 - margin), high) if rate >= 1 - _ROUNDING else (low, high)
 
 
-def wilson(
-    rate: NDArray[np.float64], trials: NDArray[np.integer]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def wilson(rate: NDArray[np.float64], trials: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Wilson's 95% score interval of a proportion (JASA 22, 1927)."""
     count = trials.astype(np.float64)
     center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)

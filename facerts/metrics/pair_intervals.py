@@ -75,9 +75,7 @@ def verification_intervals(
     drawn = np.array([measures(curve) for curve in curves]).reshape(-1, 2 + len(fars)).T
     units = [both, both, *[genuine] * len(fars)]
     auroc, eer, *tars = map(resampled_rate_interval, drawn, measures(whole), units)
-    return PairIntervals(
-        "pairs" if subjects is None else "subjects", auroc, eer, dict(zip(fars, tars, strict=True))
-    )
+    return PairIntervals("pairs" if subjects is None else "subjects", auroc, eer, dict(zip(fars, tars, strict=True)))
 
 
 def share_interval(
@@ -106,9 +104,7 @@ def share_interval(
 def class_mean(values: NDArray[np.floating], same: NDArray[np.bool_], weights: NDArray[np.float32]) -> float:
     """Weighted mean within each class, averaged over classes by their number of pairs."""
     parts = [
-        np.mean(rows) * np.average(values[rows], weights=weights[rows])
-        for rows in (same, ~same)
-        if weights[rows].any()
+        np.mean(rows) * np.average(values[rows], weights=weights[rows]) for rows in (same, ~same) if weights[rows].any()
     ]
     return float(np.sum(parts))
 
@@ -121,8 +117,7 @@ def _resampled(
     seed: int,
 ) -> Iterator[ROC]:
     genuine_order, impostor_order = (
-        rows[np.argsort(-values[rows], kind="stable")]
-        for rows in (np.flatnonzero(flags), np.flatnonzero(~flags))
+        rows[np.argsort(-values[rows], kind="stable")] for rows in (np.flatnonzero(flags), np.flatnonzero(~flags))
     )
     genuine, impostors = values[genuine_order], values[impostor_order]
     starts = _bin_starts(impostors)

@@ -68,9 +68,7 @@ def compare_scores(
     for side in (first, second):
         runs = np.atleast_2d(np.asarray(side, dtype=np.float64))
         if runs.shape[1] != len(flags):
-            raise ValueError(
-                "paired scores must be of the same pairs, or of the same faces and the same non-faces"
-            )
+            raise ValueError("paired scores must be of the same pairs, or of the same faces and the same non-faces")
         sides.append([_statistics(run, flags, folds, far, tpr) for run in runs])
 
     def difference(name: str, weights: Weights) -> float:
@@ -134,9 +132,7 @@ def _tar_at_far(values: NDArray[np.floating], flags: NDArray[np.bool_], far: flo
 def _auroc(values: NDArray[np.floating], flags: NDArray[np.bool_]) -> Statistic:
     """AUROC as a function of weights; the rank of each positive among the negatives is computed once."""
     rising_rows = np.flatnonzero(~flags)[np.argsort(values[~flags], kind="stable")]
-    lower, upper = (
-        np.searchsorted(values[rising_rows], values[flags], side=side) for side in ("left", "right")
-    )
+    lower, upper = (np.searchsorted(values[rising_rows], values[flags], side=side) for side in ("left", "right"))
 
     def auroc(weights: Weights) -> float:
         below = np.concatenate([[0.0], np.cumsum(weights[rising_rows], dtype=np.float64)])

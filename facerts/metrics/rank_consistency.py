@@ -20,9 +20,7 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
     values = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     values = np.where(np.isnan(values).any(axis=0), np.nan, values)
     signs = np.nan_to_num(np.sign(values[..., :, None] - values[..., None, :]))
-    concordance, *untied = (
-        np.sum(signs[one] * signs[other], axis=(-2, -1)) for one, other in ((0, 1), (0, 0), (1, 1))
-    )
+    concordance, *untied = (np.sum(signs[one] * signs[other], axis=(-2, -1)) for one, other in ((0, 1), (0, 0), (1, 1)))
     size = np.sqrt(untied[0] * untied[1])
     return np.asarray(np.divide(concordance, size, out=np.full(np.shape(size), np.nan), where=size > 0))
 

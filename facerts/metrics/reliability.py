@@ -19,9 +19,7 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError(
-            "a rank correlation needs two vectors of the same length with at least two finite numbers"
-        )
+        raise ValueError("a rank correlation needs two vectors of the same length with at least two finite numbers")
     a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (x, y))
     scale = np.sqrt(np.sum(a**2) * np.sum(b**2))
     return float(np.sum(a * b) / scale) if scale > 0 else 0.0

@@ -37,9 +37,7 @@ class SamePerson:
 
     weights: tuple[float, float, float, float]
 
-    def log_likelihood_ratio(
-        self, cosine: ArrayLike, first_level: ArrayLike, second_level: ArrayLike
-    ) -> Floats:
+    def log_likelihood_ratio(self, cosine: ArrayLike, first_level: ArrayLike, second_level: ArrayLike) -> Floats:
         """``(P,)`` natural logarithm of the likelihood ratio, by cosine and both faces' ``quality_level``."""
         return np.asarray(_features(cosine, first_level, second_level) @ np.array(self.weights))
 
@@ -52,15 +50,11 @@ class SamePerson:
         steep = [slope + product * each for each in levels]
         if min(steep) <= 0:
             return -1.0
-        cosines = [
-            (log_ratio - constant - level * each) / rise for each, rise in zip(levels, steep, strict=True)
-        ]
+        cosines = [(log_ratio - constant - level * each) / rise for each, rise in zip(levels, steep, strict=True)]
         return float(np.clip(min(cosines), -1, 1))
 
 
-def fit_same_person(
-    cosine: ArrayLike, first_level: ArrayLike, second_level: ArrayLike, same: ArrayLike
-) -> SamePerson:
+def fit_same_person(cosine: ArrayLike, first_level: ArrayLike, second_level: ArrayLike, same: ArrayLike) -> SamePerson:
     """Fit the likelihood ratio by logistic regression.
 
     Args:

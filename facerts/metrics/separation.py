@@ -66,9 +66,7 @@ def keep_threshold(faces: ArrayLike, share: float) -> float:
     return float(ordered[len(ordered) - max(kept, 1)])
 
 
-def tnr_interval(
-    faces: ArrayLike, others: ArrayLike, tpr: float, *, replicates: int = 2000, seed: int = 0
-) -> Interval:
+def tnr_interval(faces: ArrayLike, others: ArrayLike, tpr: float, *, replicates: int = 2000, seed: int = 0) -> Interval:
     """95% bootstrap interval of TNR@TPR over images, without actually resampling images.
 
     The threshold of a replicate is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta

@@ -30,9 +30,7 @@ def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.floating
     if checked.dtype != np.float32:
         checked = checked.astype(np.float64)
     if checked.ndim != 1 or checked.shape != flags.shape:
-        raise ValueError(
-            f"scores {checked.shape} and same {flags.shape} must be two vectors of the same length"
-        )
+        raise ValueError(f"scores {checked.shape} and same {flags.shape} must be two vectors of the same length")
     if not np.isfinite(checked).all():
         raise ValueError(f"score {int(np.flatnonzero(~np.isfinite(checked))[0])} is not a finite number")
     if flags.all() or not flags.any():

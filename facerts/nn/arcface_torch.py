@@ -101,9 +101,7 @@ def recognize(weights: Mapping[str, Tensor]) -> Architecture | None:
 def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> None:
     """Load weights, from ``state_dict``, into a network's trunk and embedding; its other heads do not change."""
     names = check_pretrained(network, weights, where)
-    network.load_state_dict(
-        {**network.state_dict(), **{own: weights[pretrained] for own, pretrained in names.items()}}
-    )
+    network.load_state_dict({**network.state_dict(), **{own: weights[pretrained] for own, pretrained in names.items()}})
 
 
 def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:

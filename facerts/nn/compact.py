@@ -53,9 +53,7 @@ COMPACT_PLANS = {
 }
 
 
-def conv(
-    inputs: int, outputs: int, kernel: int, stride: int = 1, *, activation: bool = True
-) -> nn.Sequential:
+def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, *, activation: bool = True) -> nn.Sequential:
     """A convolution padded to keep the size at stride 1, BatchNorm and, if ``activation``, ReLU."""
     layers: list[nn.Module] = [
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
@@ -69,9 +67,7 @@ class BasicBlock(ResidualBlock):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.branch = nn.Sequential(
-            conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3, activation=False)
-        )
+        self.branch = nn.Sequential(conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3, activation=False))
         same = stride == 1 and inputs == outputs
         self.shortcut = nn.Identity() if same else conv(inputs, outputs, 1, stride, activation=False)
 

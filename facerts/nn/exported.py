@@ -53,9 +53,7 @@ def read_exported(file: Path) -> ExportedWeights:
             f"{file}: its convolutions are in 8 bits, which is too coarse to train from; use the file in 16 or 32 bits"
         )
     stored = {tensor.name: tensor for tensor in graph.initializer}
-    tensors = {
-        _own_name(name): _tensor(file, tensor) for name, tensor in stored.items() if name.startswith(PREFIX)
-    }
+    tensors = {_own_name(name): _tensor(file, tensor) for name, tensor in stored.items() if name.startswith(PREFIX)}
     layers = _layers(graph)
     for layer in layers:
         if layer.bias in stored:
@@ -63,11 +61,7 @@ def read_exported(file: Path) -> ExportedWeights:
         elif not layer.bias and f"{layer.name}.weight" in tensors:
             # Expanded, because a forged file could claim any number of empty rows.
             tensors[f"{layer.name}.bias"] = torch.zeros(1).expand(len(tensors[f"{layer.name}.weight"]))
-    slopes = {
-        layer.name: _tensor(file, stored[layer.slopes]).reshape(-1)
-        for layer in layers
-        if layer.slopes in stored
-    }
+    slopes = {layer.name: _tensor(file, stored[layer.slopes]).reshape(-1) for layer in layers if layer.slopes in stored}
     return ExportedWeights(file, description, tensors, slopes)
 
 
@@ -94,9 +88,7 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
             continue
         own = {f"{name}.{entry}": value for entry, value in module.state_dict().items()}
         if isinstance(module, nn.PReLU):
-            weights[f"{name}.weight"] = _fitting(
-                exported, exported.slopes, layer, module.weight, f"{name}.weight"
-            )
+            weights[f"{name}.weight"] = _fitting(exported, exported.slopes, layer, module.weight, f"{name}.weight")
         elif isinstance(module, _BatchNorm) and f"{name}.running_mean" not in exported.tensors:
             weights |= _as_bias(exported, name, module, layer, has_bias=f"{layer}.bias" in weights)
             folded.append(module)
@@ -181,13 +173,9 @@ def _layers(graph: GraphProto) -> list[_Layer]:
     """
     # MaxPReLU is a product with the slopes, in either order.
     slopes = {
-        node.input[0]: node.input[1]
-        for node in graph.node
-        if node.op_type in ("PRelu", "Mul") and len(node.input) == 2
+        node.input[0]: node.input[1] for node in graph.node if node.op_type in ("PRelu", "Mul") and len(node.input) == 2
     }
-    slopes |= {
-        node.input[1]: node.input[0] for node in graph.node if node.op_type == "Mul" and len(node.input) == 2
-    }
+    slopes |= {node.input[1]: node.input[0] for node in graph.node if node.op_type == "Mul" and len(node.input) == 2}
     layers = []
     for node in graph.node:
         if node.op_type in ("Conv", "Gemm") and len(node.input) in (2, 3) and node.output:
@@ -217,9 +205,7 @@ def _as_bias(
     }
 
 
-def _fitting(
-    exported: ExportedWeights, tensors: Mapping[str, Tensor], key: str, own: Tensor, name: str = ""
-) -> Tensor:
+def _fitting(exported: ExportedWeights, tensors: Mapping[str, Tensor], key: str, own: Tensor, name: str = "") -> Tensor:
     """One of the tensors, if it has the shape of the network's own."""
     value = tensors.get(key)
     if value is not None and value.shape == own.shape:

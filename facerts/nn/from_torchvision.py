@@ -23,9 +23,7 @@ class TorchvisionTrunk(nn.Module):
     networks of several widths.
     """
 
-    def __init__(
-        self, name: str, *, width: float = 1.0, dropout: float = 0.0, input_size: int = CROP_SIZE
-    ) -> None:
+    def __init__(self, name: str, *, width: float = 1.0, dropout: float = 0.0, input_size: int = CROP_SIZE) -> None:
         super().__init__()
         models = _torchvision_models()
         if name not in (known := models.list_models(module=models)):
@@ -41,9 +39,7 @@ class TorchvisionTrunk(nn.Module):
                 setattr(self.network, classifier, nn.Identity())
                 break
         else:
-            raise Error(
-                f"backbone.name: {PREFIX}{name} has no classifier of a kind known here; choose another"
-            )
+            raise Error(f"backbone.name: {PREFIX}{name} has no classifier of a kind known here; choose another")
         self.dropout = nn.Dropout(dropout)
         self.features = self._count_features(name, input_size)
 

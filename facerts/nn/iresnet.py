@@ -63,9 +63,7 @@ class IResNetBlock(ResidualBlock):
         )
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def transform(self, x: Tensor) -> Tensor:
         return torch.add(self.residual(x), self.shortcut(x))

@@ -81,9 +81,7 @@ class FaceNetwork(nn.Module):
         self.embedding: nn.Module = EmbeddingHead(features, embedding_size) if embedding_size else EmptyHead()
         self.reads = {name: spec.reads for name, spec in heads.items()}
         sizes = {"features": features, "embedding": embedding_size}
-        self.heads = nn.ModuleDict(
-            {name: FeatureHead(sizes[spec.reads], spec) for name, spec in heads.items()}
-        )
+        self.heads = nn.ModuleDict({name: FeatureHead(sizes[spec.reads], spec) for name, spec in heads.items()})
 
     def drop_embedding(self) -> None:
         """Keep only the further heads, none of which may read the embedding."""

@@ -360,10 +360,6 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
     content = description.model_dump(mode="json", by_alias=True, exclude_unset=True)
     with ExitStack() as files:
         if out.resolve() != model.resolve():
-            copyfileobj(
-                files.enter_context(open(model, "rb", opener=regular)), files.enter_context(atomic_write(out))
-            )
-        files.enter_context(atomic_write(beside, "w")).write(
-            json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-        )
+            copyfileobj(files.enter_context(open(model, "rb", opener=regular)), files.enter_context(atomic_write(out)))
+        files.enter_context(atomic_write(beside, "w")).write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
     return beside

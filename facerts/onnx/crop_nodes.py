@@ -29,9 +29,7 @@ def prepend_preprocessing(graph: GraphProto, ours: InputSpec, theirs: InputSpec)
     also if it needs the crop resized. No nodes are added if both inputs are the same. The graph, of opset 13 or later,
     is changed in place; ``theirs``, which it is to read, is of 112 x 112. Returns the name of the graph's new input.
     """
-    if all(
-        getattr(ours, name) == getattr(theirs, name) for name in ("size", "layout", "color", "mean", "std")
-    ):
+    if all(getattr(ours, name) == getattr(theirs, name) for name in ("size", "layout", "color", "mean", "std")):
         return ours.name
     nodes = _Nodes()
     crop = nodes.bytes_of(CROPS, theirs)

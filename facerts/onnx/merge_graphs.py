@@ -46,9 +46,7 @@ def append(
     for role, tensor in outputs.items():
         name = names[role] = unused(role, taken.__contains__)
         taken.add(name)
-        graph.node.append(
-            helper.make_node("Identity", [f"{prefix}{tensor}"], [name], f"{prefix}output_{name}")
-        )
+        graph.node.append(helper.make_node("Identity", [f"{prefix}{tensor}"], [name], f"{prefix}output_{name}"))
         graph.output.append(helper.make_value_info(name, types[tensor]))
     # Before version 4, initializers had to be inputs too.
     model.ir_version = max(model.ir_version, part.ir_version, 4)

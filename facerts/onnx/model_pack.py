@@ -91,9 +91,7 @@ def find_in_pack(
     return models[0], networks[models[0]]
 
 
-def find_recognizer(
-    path: Path, scratch: Path, description: Description | None = None
-) -> tuple[Path, Description]:
+def find_recognizer(path: Path, scratch: Path, description: Description | None = None) -> tuple[Path, Description]:
     """The .onnx file of the only recognizer in a pack, and its description: the given one, or what is found out.
 
     A recognizer takes ``(N, 3, 112, 112)`` and outputs only ``(N, d)`` with d of 128 or more. Crops are RGB (the packs'

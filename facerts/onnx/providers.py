@@ -120,9 +120,7 @@ def measured_providers() -> tuple[MeasuredProvider, ...]:
     try:
         measured = MeasuredProviders.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ModelError(
-            f"{path}: cannot be read ({error.strerror}); delete it, or set FACERTS_CACHE"
-        ) from error
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); delete it, or set FACERTS_CACHE") from error
     except ValidationError as error:
         raise ModelError(
             f"{path}: {problems_text(error.errors())}; delete it, and run facerts doctor --bench again"
@@ -142,9 +140,7 @@ def automatic_order(*, photos: bool = False) -> list[str]:
     order = [name for name in PROVIDERS.values() if name in available and name not in COMPILING]
     if measured := measured_providers():
         if photos:
-            times = {
-                found.provider: found.ms_per_photo for found in measured if found.provider not in COMPILING
-            }
+            times = {found.provider: found.ms_per_photo for found in measured if found.provider not in COMPILING}
         else:
             times = {found.provider: min(found.ms_per_crop.values()) for found in measured if found.exact}
         known = {name: time for name, time in times.items() if time is not None}
@@ -171,9 +167,7 @@ def full_names(providers: Sequence[str]) -> list[str]:
 def usual_batch_size(provider: str) -> int:
     """Crops in a batch: the number with the least time per crop if that was measured, of several."""
     found = [
-        measured
-        for measured in measured_providers()
-        if measured.provider == provider and len(measured.ms_per_crop) > 1
+        measured for measured in measured_providers() if measured.provider == provider and len(measured.ms_per_crop) > 1
     ]
     return found[0].batch_size if found else CPU_BATCH_SIZE if provider == CPU else BATCH_SIZE
 

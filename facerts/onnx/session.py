@@ -126,9 +126,7 @@ def metadata_of(session: Any, path: Path) -> dict[str, str]:
         raise ModelError(f"{path}: its metadata is not UTF-8 ({error})") from error
 
 
-def run_session(
-    session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
-) -> list[Any]:
+def run_session(session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
     """Run a forward pass and return the outputs, all by default; a missing input is an error only if it is read."""
     import onnxruntime
 

@@ -55,9 +55,7 @@ class WireReader:
     def fields(self, message: WireField | None = None) -> Iterator[WireField]:
         """The fields of a message in the file, or of the file itself."""
         if message is not None and message.kind != LENGTH:
-            raise ModelError(
-                f"{self.where}: the field at byte {message.start} is not a message; not an ONNX model"
-            )
+            raise ModelError(f"{self.where}: the field at byte {message.start} is not a message; not an ONNX model")
         at, end = (0, len(self.content)) if message is None else (message.payload, message.end)
         for _ in range(MAX_FIELDS):
             if at == end:
@@ -123,9 +121,7 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     entries = _entries(WireReader(content, path), key)
     size = len(content) + len(entry) - sum(field.end - field.start for field in entries)
     if size > MAX_FILE:
-        raise ModelError(
-            f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB"
-        )
+        raise ModelError(f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB")
     # What lies between the old entries stays; the new one takes the place of the first of them, or the end.
     starts = [0, *(field.end for field in entries)]
     ends = [*(field.start for field in entries), len(content)]

@@ -91,9 +91,7 @@ class _State:
         apart += [(rows, np.concatenate(named[at:])) for at, rows in enumerate(named[:-1], start=1)]
         removed = np.zeros(faces, dtype=bool)
         removed[list(self.removed)] = True
-        return Constraints(
-            tuple(people), tuple(pair for pair in apart if len(pair[0]) and len(pair[1])), removed
-        )
+        return Constraints(tuple(people), tuple(pair for pair in apart if len(pair[0]) and len(pair[1])), removed)
 
     def _rows(self, rows: set[int]) -> Rows:
         return np.array(sorted(rows - self.removed), dtype=np.int64)
@@ -191,9 +189,7 @@ def keep_numbers(group: Rows, earlier: Rows, highest: int) -> dict[int, int]:
     return numbers
 
 
-def settle(
-    group: Rows, usable: NDArray[np.bool_], constraints: Constraints, highest: int
-) -> tuple[Rows, int]:
+def settle(group: Rows, usable: NDArray[np.bool_], constraints: Constraints, highest: int) -> tuple[Rows, int]:
     """Put faces where decisions say that they belong.
 
     Poor faces that people put into a group stay in it, although they join no groups by themselves. Groups that obey the

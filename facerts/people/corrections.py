@@ -68,9 +68,7 @@ def move_faces(folder: str | Path, faces: Iterable[str], to: int | str) -> Corre
         groups = known.groups.group
         number = known.groups.highest + 1 if to == "new" else known.person(to).number
         others = np.setdiff1d(groups[rows], [NOBODY, number])
-        joined, left = (
-            np.setdiff1d(np.flatnonzero(np.isin(groups, each)), rows) for each in ([number], others)
-        )
+        joined, left = (np.setdiff1d(np.flatnonzero(np.isin(groups, each)), rows) for each in ([number], others))
         return _decide(known, Action.MOVE, rows, number, joined, left)
 
 
@@ -87,9 +85,7 @@ def name_person(folder: str | Path, person: int | str, name: str) -> Corrected:
         known = read_people(folder)
         named = known.person(person)
         same = [each.rows for each in known.persons if each.name == name and each.number != named.number]
-        return _decide(
-            known, Action.NAME, np.concatenate([_NONE, *same]), named.number, named.rows, name=name
-        )
+        return _decide(known, Action.NAME, np.concatenate([_NONE, *same]), named.number, named.rows, name=name)
 
 
 def undo_decision(folder: str | Path) -> Corrected:

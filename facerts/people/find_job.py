@@ -76,9 +76,7 @@ class FindJob(Job):
         self._faces: list[list[Face]] = []
         self._scored = 0
 
-    def run(
-        self, source: Source, earlier: FoundFaces | None, advance: Callable[[int], None] | None = None
-    ) -> Scan:
+    def run(self, source: Source, earlier: FoundFaces | None, advance: Callable[[int], None] | None = None) -> Scan:
         """Find the faces of all photos, given the last run's table; ``advance`` gets the numbers of photos done."""
         if earlier is not None and earlier.settings == settings_text(self.scorer):
             self._tables.append(earlier)
@@ -114,15 +112,11 @@ class FindJob(Job):
         finally:
             self._write_block()
         done = [photo for photo in photos if photo is not None]
-        done = [
-            photo._replace(error=errors[photo.sha256]) if photo.sha256 in errors else photo for photo in done
-        ]
+        done = [photo._replace(error=errors[photo.sha256]) if photo.sha256 in errors else photo for photo in done]
         return Scan(assemble(done, self._tables), self._scored, tuple(damaged))
 
     def _check(self) -> None:
-        self._tables += [
-            table for _, table in self.intact(lambda number: read_found_faces(self.part(number)))
-        ]
+        self._tables += [table for _, table in self.intact(lambda number: read_found_faces(self.part(number)))]
 
     def _add(self, photo: Photo, faces: list[Face]) -> None:
         self._photos.append(photo)

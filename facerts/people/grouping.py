@@ -155,9 +155,7 @@ class _Clusters:
 
     def keep_apart_in_photos(self, photo: Rows) -> None:
         """Keep people apart who are in one photo, but for faces that are surely of one person."""
-        pairs = [
-            rows[np.stack(np.triu_indices(len(rows), 1))] for rows in rows_by_label(photo) if len(rows) > 1
-        ]
+        pairs = [rows[np.stack(np.triu_indices(len(rows), 1))] for rows in rows_by_label(photo) if len(rows) > 1]
         if not pairs:
             return
         first, second = np.concatenate(pairs, axis=1)
@@ -182,8 +180,7 @@ class _Clusters:
             kept = self._allowed(first[~stale], second[~stale])
             odds = np.concatenate([odds[~stale][kept], self.log_odds(*new)])
             first, second = (
-                np.concatenate([old[~stale][kept], fresh])
-                for old, fresh in zip((first, second), new, strict=True)
+                np.concatenate([old[~stale][kept], fresh]) for old, fresh in zip((first, second), new, strict=True)
             )
             likely = odds >= SUGGESTED
             first, second, odds = first[likely], second[likely], odds[likely]

@@ -69,9 +69,7 @@ class PeopleGroups:
         )
 
 
-FORMAT = ArrayFormat(
-    "facerts.people-groups/4", "file of groups", WRITER, REMEDY, types=array_types(PeopleGroups)
-)
+FORMAT = ArrayFormat("facerts.people-groups/4", "file of groups", WRITER, REMEDY, types=array_types(PeopleGroups))
 
 
 def write_groups(path: Path, groups: PeopleGroups) -> None:

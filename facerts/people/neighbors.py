@@ -47,9 +47,7 @@ def similar_pairs(
     return keys // total, keys % total
 
 
-def nearest(
-    gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *, exact: bool
-) -> SearchResult:
+def nearest(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *, exact: bool) -> SearchResult:
     """The k nearest faces ``(G, d)`` of each probe ``(P, d)``, all of unit length; −1 where an index found fewer."""
     if exact:
         try:
@@ -62,8 +60,6 @@ def nearest(
     index.hnsw.efConstruction = BUILDING
     index.hnsw.efSearch = max(SEARCHING, k)
     index.add(np.ascontiguousarray(gallery, dtype=np.float32))
-    parts = [
-        index.search(np.ascontiguousarray(probes[at : at + BLOCK]), k) for at in range(0, len(probes), BLOCK)
-    ]
+    parts = [index.search(np.ascontiguousarray(probes[at : at + BLOCK]), k) for at in range(0, len(probes), BLOCK)]
     scores, rows = (np.concatenate(each) for each in zip(*parts, strict=True))
     return SearchResult(scores, rows)

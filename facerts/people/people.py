@@ -179,9 +179,7 @@ class People:
             names += [person.file_name] * len(best)
             rows += best.tolist()
         if not rows:
-            why = (
-                "; name people first: facerts people name" if named_only else ", as no person has a good face"
-            )
+            why = "; name people first: facerts people name" if named_only else ", as no person has a good face"
             raise Error(f"{self.folder}: nobody to enroll{why}")
         return Gallery(self.found.enrollments(np.array(rows), names))
 
@@ -309,9 +307,7 @@ class People:
 
     @cached_property
     def _rank(self) -> dict[int, int]:
-        return {
-            row: rank for person in self.persons for rank, row in enumerate(person.rows.tolist(), start=1)
-        }
+        return {row: rank for person in self.persons for rank, row in enumerate(person.rows.tolist(), start=1)}
 
     @cached_property
     def _short(self) -> list[str]:

@@ -129,9 +129,7 @@ def find_people(
                 "the same, or run without add"
             )
         if not same_settings:
-            notices.append(
-                "the model, the detector or the minimum face size has changed: all photos are scored again"
-            )
+            notices.append("the model, the detector or the minimum face size has changed: all photos are scored again")
         job = FindJob(scorer, out / PARTS, out / CROPS)
         with progress_bar(shown=bool(progress)) as bar:
             task = bar.add_task(progress, total=len(source), unit="photos")
@@ -174,9 +172,7 @@ def _missing(path: Path) -> DataError:
     )
 
 
-def people_after(
-    folder: Path, found: FoundFaces, groups: PeopleGroups, decisions: Sequence[PeopleDecision]
-) -> People:
+def people_after(folder: Path, found: FoundFaces, groups: PeopleGroups, decisions: Sequence[PeopleDecision]) -> People:
     """The people of a folder when all its decisions are carried out."""
     groups, constraints = carry_out(groups, found, decisions)
     return People(folder, found, groups, constraints, len(standing(decisions)))
@@ -197,9 +193,7 @@ def check_folder(folder: Path) -> None:
     names = [path.name for path in folder.glob("*")]
     there = {name for name in names if not name.startswith(".")}
     if there and not (there & {GROUPS, DECISIONS, PARTS} or any(map(TABLE_NAME.fullmatch, there))):
-        raise Error(
-            f"{folder} is not a folder of people: it has {min(there)} in it; choose a new or an empty folder"
-        )
+        raise Error(f"{folder} is not a folder of people: it has {min(there)} in it; choose a new or an empty folder")
 
 
 def _last_run(folder: Path, min_quality: float) -> tuple[FoundFaces | None, PeopleGroups]:
@@ -234,9 +228,7 @@ def _outside(source: Source, folder: Path) -> Source:
     if len(kept) == len(source):
         return source
     if not kept:
-        raise DataError(
-            f"{source.name}: all images are in {folder}, the folder for the people; choose another"
-        )
+        raise DataError(f"{source.name}: all images are in {folder}, the folder for the people; choose another")
     return Subset(source, kept)
 
 

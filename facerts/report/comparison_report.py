@@ -61,9 +61,7 @@ def write_comparison_report(
 def side_by_side(comparison: Comparison, figures: Sequence[Figure] = ()) -> PageSection:
     """All tables, and the figures."""
     parts = [PagePart(figures=figures, text=comparison.text)]
-    parts += [
-        PagePart(one.title, measure_tables([("", one)]), text=_text(one)) for one in comparison.sections
-    ]
+    parts += [PagePart(one.title, measure_tables([("", one)]), text=_text(one)) for one in comparison.sections]
     return PageSection("methods", "Methods side by side", "Methods side by side", parts)
 
 
@@ -91,17 +89,13 @@ def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list
     for text in logs:
         label, _, where = text.rpartition("=")
         if label not in paths:
-            raise DataError(
-                f"--log {text}: give it as LABEL=PATH, with the label of a result: {', '.join(paths)}"
-            )
+            raise DataError(f"--log {text}: give it as LABEL=PATH, with the label of a result: {', '.join(paths)}")
         paths[label].append(Path(where))
     subjects = []
     for method in methods:
         given = paths[method.label]
         if len(given) > len(method.runs):
-            raise DataError(
-                f"{method.label}: {len(given)} logs for {len(method.runs)} results; give one for each"
-            )
+            raise DataError(f"{method.label}: {len(given)} logs for {len(method.runs)} results; give one for each")
         runs = [subject_of(run, method.shown(run)) for run in method.runs]
         for number, path in enumerate(given):
             runs[number] = runs[number].with_log(read_log(path))
@@ -143,8 +137,7 @@ def _figures(
     plots = [plot for one in comparison.sections for plot in one.plots if any(plot.panels.values())]
     figures += [[Drawn("", plot, arrays)] for plot in plots]
     figures += [
-        [Drawn(label, plot, of_model) for label, of_model in of_models]
-        for plot, of_models in _blur(runs, score)
+        [Drawn(label, plot, of_model) for label, of_model in of_models] for plot, of_models in _blur(runs, score)
     ]
     for drawn in figures:
         if image := draw(drawn, columns=3 if len(drawn) > 4 else 2):
@@ -201,9 +194,7 @@ def _auroc(sections: Sequence[Evaluation] | Any, score: str) -> Measure | None:
     return next((section.find("AUROC", score=score) for section in sections), None)
 
 
-def _blur(
-    runs: Sequence[Subject], score: str
-) -> list[tuple[Plot, list[tuple[str, Mapping[str, NDArray[Any]]]]]]:
+def _blur(runs: Sequence[Subject], score: str) -> list[tuple[Plot, list[tuple[str, Mapping[str, NDArray[Any]]]]]]:
     """Densities of a score under Gaussian blur, a panel for each model (the RTS paper's Fig. 7)."""
     steps = {"clean": f"clean/{score}"}
     steps |= {f"blur, radius {r:g}": f"blur/{r / MAX_BLUR:g}/{score}" for r in RADII}
@@ -221,12 +212,7 @@ def _blur(
                 "a crop of 112). Each model has its own scale.",
                 x=score,
                 y=f"density, {name}",
-                panels={
-                    "": [
-                        Series(label=label, x=[key], reference=label == "clean")
-                        for label, key in steps.items()
-                    ]
-                },
+                panels={"": [Series(label=label, x=[key], reference=label == "clean") for label, key in steps.items()]},
                 together=False,
             ),
             of_models,

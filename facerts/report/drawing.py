@@ -71,9 +71,7 @@ def new_figure(
         return figure, figure.subplots(rows, columns, sharex=share, sharey=share)
 
 
-def panels(
-    number: int, *, height: float = 2.4, share: bool = False, columns: int = 2
-) -> tuple[Figure, list[Axes]]:
+def panels(number: int, *, height: float = 2.4, share: bool = False, columns: int = 2) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels in rows, on scales of their own or on one.
 
     Two columns are as wide as all other figures, three half as wide again.
@@ -117,11 +115,7 @@ def log_ticks(low: float, high: float) -> list[float]:
         if 3 <= len(inside) <= 6:
             return inside
     # Less than a decade looks almost linear.
-    return [
-        float(tick)
-        for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
-        if low <= tick <= high
-    ]
+    return [float(tick) for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high]
 
 
 @contextmanager
@@ -176,9 +170,7 @@ def title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10, color=INK)
 
 
-def draw_line(
-    axes: Axes, x: ArrayLike, y: ArrayLike, band: Any = None, *, alpha: float = 0.15, **look: Any
-) -> None:
+def draw_line(axes: Axes, x: ArrayLike, y: ArrayLike, band: Any = None, *, alpha: float = 0.15, **look: Any) -> None:
     """Draw a line and the band around it, from its lower to its upper ends; of one point, bars."""
     if band is not None and np.size(x) == 1:
         draw_points(axes, x, y, y_ends=band, color=look["color"], label=look.get("label"))
@@ -188,9 +180,7 @@ def draw_line(
         axes.fill_between(x, *band, color=look["color"], alpha=alpha, linewidth=0)
 
 
-def draw_points(
-    axes: Axes, x: ArrayLike, y: ArrayLike, *, x_ends: Any = None, y_ends: Any = None, **look: Any
-) -> None:
+def draw_points(axes: Axes, x: ArrayLike, y: ArrayLike, *, x_ends: Any = None, y_ends: Any = None, **look: Any) -> None:
     """Draw points with bars from their lower to their upper ends."""
     x_bars, y_bars = (
         None if ends is None else np.abs(np.reshape(ends, (2, -1)) - np.atleast_1d(middle))

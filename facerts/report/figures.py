@@ -134,9 +134,7 @@ def _panels(drawn: Sequence[Drawn]) -> dict[str, list[_Item]]:
     return shown
 
 
-def _item(
-    plot: Plot, one: Series, arrays: Mapping[str, NDArray[Any]], label: str, look: Look
-) -> _Item | None:
+def _item(plot: Plot, one: Series, arrays: Mapping[str, NDArray[Any]], label: str, look: Look) -> _Item | None:
     """A series with its arrays; None where a model lacks them or a logarithmic axis has too few points."""
     if not all(key in arrays for key in (*one.x, *filter(None, [one.y]))):
         return None

@@ -32,10 +32,7 @@ def measure_tables(results: Sequence[tuple[str, Evaluation]]) -> list[Table]:
 def summary_table(labels: Sequence[str], columns: Sequence[dict[str, Measure]]) -> Table:
     """A row for each number that any model has, a column for each model."""
     names = dict.fromkeys(name for cells in columns for name in cells)
-    rows = [
-        [Cell(name), *(NONE if name not in cells else cell(cells[name]) for cells in columns)]
-        for name in names
-    ]
+    rows = [[Cell(name), *(NONE if name not in cells else cell(cells[name]) for cells in columns)] for name in names]
     return Table(["", *labels], rows)
 
 

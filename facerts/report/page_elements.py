@@ -132,9 +132,7 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
     crops = _crops(subject, prefix)
     values = subject.arrays.get(prefix + score)
     quality = subject.arrays.get(prefix + "quality")
-    repeated = (
-        score != "quality" and values is not None and quality is not None and np.array_equal(values, quality)
-    )
+    repeated = score != "quality" and values is not None and quality is not None and np.array_equal(values, quality)
     if not crops or values is None or repeated:
         return {}
     order = np.argsort(values, kind="stable")

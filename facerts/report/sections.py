@@ -24,9 +24,7 @@ class Verdict(NamedTuple):
     findings: list[tuple[str, list[str]]]
 
 
-def verdicts(
-    subjects: Sequence[Subject], between: Sequence[tuple[str, list[str]]] | None = None
-) -> list[Verdict]:
+def verdicts(subjects: Sequence[Subject], between: Sequence[tuple[str, list[str]]] | None = None) -> list[Verdict]:
     """A verdict on each model with results, and one between them, by default what single intervals allow to say."""
     each = [
         Verdict(
@@ -199,9 +197,6 @@ def provenance(subjects: Sequence[Subject]) -> PageSection:
             ),
             ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ]
-        commands = [
-            shlex.join(["facerts", *map(redacted_argument, command[1:])])
-            for command in subject.result.command
-        ]
+        commands = [shlex.join(["facerts", *map(redacted_argument, command[1:])]) for command in subject.result.command]
         parts.append(PagePart(subject.label, facts=facts, commands=commands))
     return PageSection("provenance", "Provenance", "How these numbers were computed", parts)

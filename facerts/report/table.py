@@ -66,9 +66,7 @@ def to_markdown(table: Table) -> str:
         [plain(cell._replace(text=f"**{cell.text}**" if cell.bold else cell.text)) for cell in row]
         for row in table.rows
     ]
-    lines = markdown_table(
-        list(map(escaped, table.columns)), [map(escaped, row) for row in rows], words=table.words
-    )
+    lines = markdown_table(list(map(escaped, table.columns)), [map(escaped, row) for row in rows], words=table.words)
     title, note = escaped(table.title), escaped(table.note)
     return "\n\n".join(filter(None, [f"### {title}" * bool(title), lines, note]))
 

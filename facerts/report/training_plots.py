@@ -34,15 +34,11 @@ class LoggedPlot:
     facts: list[tuple[str, str]] = field(default_factory=list)
     curves: bool = False
 
-    def add(
-        self, panel: str, label: str, x: Sequence[float], y: Sequence[float], *ends: Sequence[float]
-    ) -> None:
+    def add(self, panel: str, label: str, x: Sequence[float], y: Sequence[float], *ends: Sequence[float]) -> None:
         """Add a line, with the lower and upper ends of its band."""
         key = f"{panel}/{len(self.arrays)}"
         parts = dict(zip(("x", "y", "low", "high"), (x, y, *ends), strict=False))
-        self.arrays |= {
-            f"{key}/{part}": np.asarray(values, dtype=np.float64) for part, values in parts.items()
-        }
+        self.arrays |= {f"{key}/{part}": np.asarray(values, dtype=np.float64) for part, values in parts.items()}
         series = Series(label=label, x=[f"{key}/x"], y=f"{key}/y")
         if ends:
             series.low, series.high = f"{key}/low", f"{key}/high"

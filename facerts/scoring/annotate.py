@@ -153,9 +153,7 @@ def _draw_plate(canvas: Pixels, lines: Sequence[str], corner: tuple[int, int], t
     cv2.rectangle(canvas, (x, y), (x + width, y + height), color, cv2.FILLED)
     for number, line in enumerate(lines):
         base = y + round(text * (1.5 + 1.6 * number))
-        cv2.putText(
-            canvas, line, (x + text // 2, base), FONT, _scale(text), WHITE, _weight(text), cv2.LINE_AA
-        )
+        cv2.putText(canvas, line, (x + text // 2, base), FONT, _scale(text), WHITE, _weight(text), cv2.LINE_AA)
 
 
 def _plate_size(lines: Sequence[str], text: int) -> tuple[int, int]:

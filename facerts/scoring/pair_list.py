@@ -79,9 +79,7 @@ class LabeledPairs:
     interval: str
 
 
-def measure_labeled(
-    listed: Sequence[ListedPair], decisions: Sequence[Decision | None]
-) -> LabeledPairs | None:
+def measure_labeled(listed: Sequence[ListedPair], decisions: Sequence[Decision | None]) -> LabeledPairs | None:
     """Compare the decision on each pair of a list with its label; None if no pair has one.
 
     Intervals are Wilson's for proportions, which take pairs as independent. If every decided pair names its people,

@@ -69,9 +69,7 @@ def score_images(
         # Closed before the threads, which may wait for what they prepared to be taken.
         with closing(prepared):  # type: ignore[type-var]
             batches = _batches(prepared, batch_size, block_size)
-            for batch in map_ahead(
-                model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1
-            ):
+            for batch in map_ahead(model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1):
                 yield from batch
 
 

@@ -90,14 +90,9 @@ def prepare(
         large = [face for face in detections if not min_face_size or min(face.sides) >= min_face_size]
         faces = large[:max_faces]
         crops = [align(pixels, face.points) for face in faces]
-        reasons = [
-            detection_reasons(face, *size) + crop_reasons(crop)
-            for face, crop in zip(faces, crops, strict=True)
-        ]
+        reasons = [detection_reasons(face, *size) + crop_reasons(crop) for face, crop in zip(faces, crops, strict=True)]
         smaller = len(detections) - len(large) if min_face_size else None
-        return PreparedImage(
-            path, crops, [*faces], reasons, found=len(detections), smaller=smaller, size=size
-        )
+        return PreparedImage(path, crops, [*faces], reasons, found=len(detections), smaller=smaller, size=size)
     except ProviderError:
         # Not the image's fault, and all others would wait for the same detector.
         raise

@@ -141,8 +141,7 @@ def _batch_sizes(embedder: OnnxEmbedder) -> Sequence[int]:
 
 def _same_faces(expected: Sequence[Detection], actual: Sequence[Detection]) -> bool:
     return len(expected) == len(actual) and all(
-        np.abs(face.points - other.points).max() <= MAX_SHIFT
-        for face, other in zip(expected, actual, strict=True)
+        np.abs(face.points - other.points).max() <= MAX_SHIFT for face, other in zip(expected, actual, strict=True)
     )
 
 

@@ -80,9 +80,7 @@ class Scorer:
     def recognizer(self) -> Recognizer:
         """Gives embeddings."""
         if self._recognizer is None:
-            raise ModelError(
-                "there is no recognizer, and embeddings are needed here; give one (recognizer=NAME)"
-            )
+            raise ModelError("there is no recognizer, and embeddings are needed here; give one (recognizer=NAME)")
         return self._recognizer
 
     def check_face(self, face: Face) -> None:
@@ -94,9 +92,7 @@ class Scorer:
             )
 
     def __repr__(self) -> str:
-        return (
-            f"<Scorer quality {self.quality}, recognizer {self._recognizer}, detector {self.detector_name}>"
-        )
+        return f"<Scorer quality {self.quality}, recognizer {self._recognizer}, detector {self.detector_name}>"
 
     def model(self, *, embed: bool = True) -> FaceModel:
         """The quality, and the recognizer if embeddings are needed, as one model."""
@@ -383,9 +379,7 @@ class Scorer:
         limit = self.min_quality(min_quality, keep)
         if threshold is not None:
             if not -1 <= threshold <= 1:
-                raise ModelError(
-                    f"a threshold of {threshold:g} is no cosine similarity; give one from -1 to 1"
-                )
+                raise ModelError(f"a threshold of {threshold:g} is no cosine similarity; give one from -1 to 1")
             return MatchRule(None, threshold, None, None, limit, recognizer.sha256)
         if fmr is None:
             fmr = recognizer.default_fmr()
@@ -403,9 +397,7 @@ class Scorer:
             model_sha256=recognizer.sha256,
         )
 
-    def score_lazy(
-        self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any
-    ) -> Iterator[list[Face]]:
+    def score_lazy(self, images: Iterable[LazyImage], row_builder: RowBuilder, **options: Any) -> Iterator[list[Face]]:
         """The faces of images, loaded when they are needed; see ``score_images`` for the options."""
         options.setdefault("detector", self.detector)
         return score_images(row_builder, images, min_face_size=self.min_face_size, **options)
@@ -419,9 +411,7 @@ class Scorer:
         """
         if self.quality is None:
             return RowBuilder(self.model(embed=embed), min_quality)
-        return RowBuilder(
-            self.model(embed=embed), min_quality, self.quality.calibration, self.quality.cutoffs
-        )
+        return RowBuilder(self.model(embed=embed), min_quality, self.quality.calibration, self.quality.cutoffs)
 
     def min_quality(self, min_quality: float | None = None, keep: Keep = None) -> float | None:
         """The quality from which faces are accepted, see ``score``; None for no decision."""
@@ -558,9 +548,7 @@ def load(
     runtime = Runtime(providers, threads, batch_size)
     recognizer = recognizer or model or (default_model() if quality == "own" else None)
     recognizes = Recognizer(recognizer, runtime)
-    scores = (
-        None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, runtime)
-    )
+    scores = None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, runtime)
     if scores is not None and scores.model == recognizes.model is not None:
         recognizes = Recognizer.of(scores)
     return Scorer(scores, recognizes, finder, min_face_size=min_face_size)

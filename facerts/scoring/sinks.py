@@ -95,8 +95,7 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
         ),
     }
     schema = pyarrow.schema(
-        (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string()))
-        for field in fields(row_type)
+        (field.name, types.get(str(field.type).removesuffix(" | None"), pyarrow.string())) for field in fields(row_type)
     )
     rows: list[dict[str, object]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:

@@ -107,9 +107,7 @@ class MatchRule:
             yield f"{row.path}: not a face"
         elif row.rejected:
             percentile = "" if row.percentile is None else f"percentile {int(row.percentile)}, "
-            yield (
-                f"{row.path}: {percentile}quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}"
-            )
+            yield (f"{row.path}: {percentile}quality {row.quality:.3f} is below the minimum of {self.min_quality:.3f}")
 
 
 def _error(face: Face) -> Iterator[str]:

@@ -186,9 +186,7 @@ class VideoJob(Job):
             are text that can be stored.
     """
 
-    def __init__(
-        self, out: str | Path, clips: Sequence[str], settings: dict[str, object], table: str = ".csv"
-    ) -> None:
+    def __init__(self, out: str | Path, clips: Sequence[str], settings: dict[str, object], table: str = ".csv") -> None:
         self.out = Path(out)
         self.clips = list(clips)
         self.shown = [storable(shown_name(clip)) for clip in self.clips]

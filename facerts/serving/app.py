@@ -106,9 +106,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 def _add_pages(app: FastAPI) -> None:
     for path, name in FILES.items():
         headers = {"Content-Security-Policy": PAGE_POLICY} if path in PAGES else None
-        response = Response(
-            (STATIC / name).read_bytes(), media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
-        )
+        response = Response((STATIC / name).read_bytes(), media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)
         app.add_api_route(path, lambda response=response: response, include_in_schema=False)
     app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)
 
@@ -172,9 +170,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
             description=inspect.getdoc(work),
             tags=["v1"],
             response_model=types["return"],
-            responses=_error_schemas(
-                "unauthorized", f"unusable_{noun}{'s' * (noun == 'image')}", *SCORE_ERRORS
-            ),
+            responses=_error_schemas("unauthorized", f"unusable_{noun}{'s' * (noun == 'image')}", *SCORE_ERRORS),
             openapi_extra={"requestBody": body_schema(options_type, noun, *images)},
             dependencies=guarded,
         )

@@ -123,9 +123,7 @@ class _Body:
 
 
 def _too_large(maximum: int) -> RequestError:
-    return RequestError(
-        "too_large", f"the body is larger than {maximum:,} bytes, the maximum of this service"
-    )
+    return RequestError("too_large", f"the body is larger than {maximum:,} bytes, the maximum of this service")
 
 
 async def cancel_if_abandoned(request: Request, work: Coroutine[Any, Any, Result], seconds: float) -> Result:

@@ -48,9 +48,7 @@ JsonSchema = dict[str, Any]
 Count = Annotated[int, Field(ge=0)]
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 # The dataclasses have numbers in a row, or arrays.
-Box = Annotated[
-    list[float], Field(min_length=4, max_length=4), BeforeValidator(lambda box: np.ravel(box).tolist())
-]
+Box = Annotated[list[float], Field(min_length=4, max_length=4), BeforeValidator(lambda box: np.ravel(box).tolist())]
 Points = Annotated[
     list[Point],
     Field(min_length=5, max_length=5),

@@ -60,9 +60,7 @@ def gallery_errors() -> Iterator[None]:
         yield
     except Error as error:
         LOG.error("%s", error)
-        raise RequestError(
-            "busy", "the gallery cannot be searched now; the service's log says why"
-        ) from error
+        raise RequestError("busy", "the gallery cannot be searched now; the service's log says why") from error
 
 
 class Service:
@@ -120,9 +118,7 @@ class Service:
     def check_capacity(self) -> None:
         """Refuse a request while as many as allowed are being worked on."""
         if self.working >= self.settings.queue:
-            raise RequestError(
-                "busy", f"{self.settings.queue} requests are already being worked on; try again later"
-            )
+            raise RequestError("busy", f"{self.settings.queue} requests are already being worked on; try again later")
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -140,9 +136,7 @@ class Service:
         self._threads.shutdown()
         self._clip_threads.shutdown()
 
-    def row_builder_for(
-        self, options: schemas.CommonOptions, default: RowBuilder | None = None
-    ) -> RowBuilder:
+    def row_builder_for(self, options: schemas.CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
         """What accepts or rejects a request's faces; ``default``, or that of /v1/score, where it sets no threshold."""
         if options.keep is None and options.min_quality is None:
             return default or self.row_builder
@@ -152,9 +146,7 @@ class Service:
     def detector_for(self, options: schemas.CommonOptions) -> FaceFinder | None:
         """What finds the faces of a request; None if its images are aligned crops."""
         if options.aligned is False and self.scorer.detector is None:
-            raise RequestError(
-                "invalid", "aligned: this service has no detector, so images must be aligned crops"
-            )
+            raise RequestError("invalid", "aligned: this service has no detector, so images must be aligned crops")
         if options.aligned is None:
             return self.scorer.detector
         return None if options.aligned else self._photo_detector()
@@ -213,17 +205,13 @@ class Service:
         said: list[schemas.Found] = [
             {
                 "decision": match.decision.value,
-                "candidates": [
-                    schemas.Candidate(person=person, cosine=cosine) for person, cosine in match.candidates
-                ],
+                "candidates": [schemas.Candidate(person=person, cosine=cosine) for person, cosine in match.candidates],
             }
             for match in matches
         ]
         return said, {"fpir": fpir, "threshold": threshold}
 
-    async def verify(
-        self, uploads: Sequence[Upload], options: schemas.VerifyOptions
-    ) -> schemas.PairVerification:
+    async def verify(self, uploads: Sequence[Upload], options: schemas.VerifyOptions) -> schemas.PairVerification:
         """Decide whether two images show the same person, at a calibrated error rate.
 
         Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
@@ -234,9 +222,7 @@ class Service:
         with invalid_options():
             rule = self._rule(options)
         row_builder = self.row_builder_for(schemas.VerifyOptions(min_quality=rule.min_quality))
-        (one, (first, *_)), (other, (second, *_)) = await self._score_all(
-            uploads, row_builder, options, names=PAIR
-        )
+        (one, (first, *_)), (other, (second, *_)) = await self._score_all(uploads, row_builder, options, names=PAIR)
         result = rule.verify(first, second)
         if result.error is not None:
             raise RequestError("unusable_images", result.error, [one, other])
@@ -301,9 +287,7 @@ class Service:
                     track,
                     track=track.number,
                     best=[
-                        schemas.ShotResult.of(
-                            shot.row, time=shot.time, crop=shot.crop if options.crops else None
-                        )
+                        schemas.ShotResult.of(shot.row, time=shot.time, crop=shot.crop if options.crops else None)
                         for shot in track.best
                     ],
                     template=track.template if options.embeddings else None,
@@ -349,9 +333,7 @@ class Service:
     def _row_builder(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         row_builder = self.scorer.row_builder(self.scorer.min_quality(min_quality, keep))
         if row_builder.min_quality is not None and not self.has_quality:
-            raise ModelError(
-                f"{self.scorer.model().name} has no quality, so it cannot accept faces by a threshold"
-            )
+            raise ModelError(f"{self.scorer.model().name} has no quality, so it cannot accept faces by a threshold")
         return row_builder
 
     async def _score_usable(
@@ -385,9 +367,7 @@ class Service:
         assert isinstance(model, FaceModel)
 
         async def score_one(upload: Upload, where: str) -> ScoredImage:
-            load = partial(
-                decode, upload.data, where=where, max_pixels=self.settings.max_pixels, pillow=False
-            )
+            load = partial(decode, upload.data, where=where, max_pixels=self.settings.max_pixels, pillow=False)
             async with self._slots:
                 image = await self._in_thread(prepare_one, LazyImage(where, load))
                 crops = np.stack(image.crops) if image.crops else None
@@ -408,10 +388,7 @@ class Service:
             )
             return result, faces
 
-        tasks = [
-            asyncio.ensure_future(score_one(upload, where))
-            for upload, where in zip(uploads, names, strict=False)
-        ]
+        tasks = [asyncio.ensure_future(score_one(upload, where)) for upload, where in zip(uploads, names, strict=False)]
         try:
             scored = await asyncio.gather(*tasks)
         finally:

@@ -85,9 +85,7 @@ class Settings:
                 raise Error(f"{name} must be a number of seconds above 0, not {getattr(self, name)}")
         for host in self.allowed_hosts:
             if not (_NAME.fullmatch(host) or address_of(host)):
-                raise Error(
-                    f"allowed_hosts: {host!r} is not a name or an address; give it without scheme and port"
-                )
+                raise Error(f"allowed_hosts: {host!r} is not a name or an address; give it without scheme and port")
         for origin in self.allowed_origins:
             if origin != ANY and not _ORIGIN.fullmatch(origin):
                 raise Error(

@@ -81,9 +81,7 @@ async def read_uploads(
 ) -> tuple[list[Upload], AnyOptions]:
     """The images or the video of a request, and its options: those of the URL, or others of the body."""
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
-        raise RequestError(
-            "unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}"
-        )
+        raise RequestError("unsupported_type", f"send the body as it is, without Content-Encoding: {encoding}")
     expected = Expected(noun, maximum, type(options).model_fields)
     media_type, parameters = parse_options_header(request.headers.get("content-type", ""))
     fields: Mapping[str, Any] = {}
@@ -108,9 +106,7 @@ async def read_uploads(
     return uploads, _merged(options, request.query_params.keys(), fields, strict=strict)
 
 
-async def _read_form(
-    request: Request, boundary: str, expected: Expected
-) -> tuple[list[Upload], dict[str, str]]:
+async def _read_form(request: Request, boundary: str, expected: Expected) -> tuple[list[Upload], dict[str, str]]:
     """The files of a form, under any names, and its other fields; parsed as it arrives, and only held in memory."""
     uploads: list[Upload] = []
     fields: dict[str, str] = {}
@@ -134,9 +130,7 @@ async def _read_form(
                 elif event is not None:
                     content.write(event)
                     if not is_file and content.tell() > MAX_FIELD:
-                        raise RequestError(
-                            "invalid", f"the option {part.name!r} has more than {MAX_FIELD} bytes"
-                        )
+                        raise RequestError("invalid", f"the option {part.name!r} has more than {MAX_FIELD} bytes")
                 elif is_file:
                     name = None if part.filename is None else storable(part.filename)
                     uploads.append(Upload(name, content.getvalue()))
@@ -152,9 +146,7 @@ def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, 
     # Every value of a list or an object has one of these bytes, and base64 has none. So nothing is parsed that takes
     # many times its size in memory, or that is nested deep.
     if sum(map(body.count, b"[{,")) > 4 * (expected.maximum + len(expected.options)):
-        raise expected.invalid(
-            f"the JSON has far more values than {expected.maximum} {expected.noun}s and the options"
-        )
+        raise expected.invalid(f"the JSON has far more values than {expected.maximum} {expected.noun}s and the options")
     if not body.isascii() or _ESCAPED.search(body):
         raise expected.invalid("the JSON has characters outside of ASCII")
 
@@ -180,9 +172,7 @@ def read_json(body: bytes, expected: Expected) -> tuple[list[Upload], dict[str, 
     uploads = [Upload(None, _decoded(text, number, expected)) for number, text in enumerate(texts)]
     for name, value in values.items():
         if len(name) > MAX_FIELD or (isinstance(value, str) and len(value) > MAX_FIELD):
-            raise expected.invalid(
-                f"the option {name[:20]!r} or its value has more than {MAX_FIELD} characters"
-            )
+            raise expected.invalid(f"the option {name[:20]!r} or its value has more than {MAX_FIELD} characters")
         expected.check_name(name, ())
     return uploads, values
 
@@ -197,15 +187,11 @@ def _decoded(text: object, number: int, expected: Expected) -> bytes:
         raise expected.invalid(f"{expected.noun} {number} is not base64 ({error})") from error
 
 
-def _merged(
-    query: AnyOptions, named: Collection[str], fields: Mapping[str, Any], *, strict: bool
-) -> AnyOptions:
+def _merged(query: AnyOptions, named: Collection[str], fields: Mapping[str, Any], *, strict: bool) -> AnyOptions:
     """The options of the URL together with those of the body."""
     given = {name: getattr(query, name) for name in named}
     if twice := given.keys() & fields.keys():
-        raise RequestError(
-            "invalid", f"the option {min(twice)!r} is in both the URL and the body; give it only once"
-        )
+        raise RequestError("invalid", f"the option {min(twice)!r} is in both the URL and the body; give it only once")
     try:
         return type(query).model_validate({**given, **fields}, strict=strict)
     except ValidationError as error:

@@ -62,9 +62,7 @@ def adapt_embedding(network: FaceNetwork, source: Source, share: float) -> _Batc
     try:
         linear, mean = adapted_map(embedding, source.labels, share)
     except ValueError as error:
-        raise DataError(
-            f"{source.name}: {error}; backbone.adapt=null leaves the embedding as it is"
-        ) from error
+        raise DataError(f"{source.name}: {error}; backbone.adapt=null leaves the embedding as it is") from error
     head = network.embedding
     assert isinstance(head, EmbeddingHead)
     layer, norm = head

@@ -112,9 +112,7 @@ class Geometry:
         return np.column_stack([linear, target - linear @ CROP_CENTER])
 
     def __call__(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-        warped = cv2.warpAffine(
-            image, self.matrix(random), (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101
-        )
+        warped = cv2.warpAffine(image, self.matrix(random), (CROP_SIZE, CROP_SIZE), borderMode=cv2.BORDER_REFLECT_101)
         return warped.astype(np.uint8, copy=False)
 
 
@@ -133,15 +131,11 @@ class Changes:
     def drawn(self, random: np.random.Generator) -> list[tuple[str, float, int]]:
         """Kind, severity and seed of each change, in the order of ``FAMILIES``."""
         settings, count = self._settings, 0
-        while count < len(self._kinds) and random.random() < (
-            settings.more_changes if count else settings.change
-        ):
+        while count < len(self._kinds) and random.random() < (settings.more_changes if count else settings.change):
             count += 1
         kinds = [self._kinds[row] for row in random.permutation(len(self._kinds))[:count]]
         kinds.sort(key=lambda kind: FAMILIES.index(CHANGES[kind].family))
-        return [
-            (kind, random.uniform(0.0, settings.max_severity), int(random.integers(2**31))) for kind in kinds
-        ]
+        return [(kind, random.uniform(0.0, settings.max_severity), int(random.integers(2**31))) for kind in kinds]
 
     def __call__(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
         for kind, severity, seed in self.drawn(random):

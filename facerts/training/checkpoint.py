@@ -176,9 +176,7 @@ def checked_parts(state: Unchecked, where: object) -> RunState:
 def _is_origin(part: Any) -> bool:
     names = {field.name for field in fields(Origin)}
     return part is None or (
-        isinstance(part, dict)
-        and part.keys() == names
-        and all(isinstance(text, str) for text in part.values())
+        isinstance(part, dict) and part.keys() == names and all(isinstance(text, str) for text in part.values())
     )
 
 

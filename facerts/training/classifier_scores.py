@@ -181,9 +181,7 @@ def perturbed(score_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: flo
     return images.detach() - epsilon * torch.sign(-gradient)
 
 
-def odin(
-    run: Classifier, batch: Activations, epsilon: Epsilon = 0.0014, temperature: Positive = 1000.0
-) -> Tensor:
+def odin(run: Classifier, batch: Activations, epsilon: Epsilon = 0.0014, temperature: Positive = 1000.0) -> Tensor:
     """Maximum softmax at a high temperature T on a perturbed input; the defaults are those of the authors' code.
 
     Liang, Li, Srikant: "Enhancing The Reliability of Out-of-distribution Image Detection in Neural Networks", ICLR
@@ -268,9 +266,7 @@ def ser_fiq(run: Classifier, batch: Activations, passes: Passes = 100, rate: Rat
     return torch.tensor([stability(image) for image in embeddings])
 
 
-def newton_temperature(
-    run: Classifier, batch: Activations, rho: Positive = 1.0, tau_min: Positive = 0.001
-) -> Tensor:
+def newton_temperature(run: Classifier, batch: Activations, rho: Positive = 1.0, tau_min: Positive = 0.001) -> Tensor:
     """± the temperature τ ≥ τ_0 that minimizes an image's robust loss against all class centers; ρ < log C.
 
     Qiu et al.: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via DRO", ICML 2024. This is
@@ -389,8 +385,7 @@ class ClassifierEmbedder:
         images = to_network_input(torch.from_numpy(np.ascontiguousarray(crops)).to(self._classifier.device))
         activations = Activations(images, features[0], self._classifier.network.embedding(features[0]))
         extras = {
-            name: score(self._classifier, activations).float().cpu().numpy()
-            for name, score in self._scores.items()
+            name: score(self._classifier, activations).float().cpu().numpy() for name, score in self._scores.items()
         }
         return replace(outputs, extras={**outputs.extras, **extras})
 

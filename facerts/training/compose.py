@@ -148,9 +148,7 @@ def _base(own: Fields, recipe: str) -> str:
     """Take the base out of a recipe's fields: a name, or a file whose path begins where the recipe's file lies."""
     base = own.pop("base")
     if not isinstance(base, str):
-        raise RecipeError(
-            f"{recipe}: base: the name of a recipe that ships or the path of a YAML file, not {base!r}"
-        )
+        raise RecipeError(f"{recipe}: base: the name of a recipe that ships or the path of a YAML file, not {base!r}")
     if _is_file(recipe):
         own.setdefault("name", Path(recipe).stem)
     return str(Path(recipe).parent / base) if _is_file(base) else base

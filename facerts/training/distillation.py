@@ -91,15 +91,11 @@ class Distillation(nn.Module):
             # Checked by the recipe.
             assert views is not None
             assert cache is not None
-            self._expected = ExpectedCosines(
-                views, labels, self._own_cosines, size, settings.expected_weight, cache
-            )
+            self._expected = ExpectedCosines(views, labels, self._own_cosines, size, settings.expected_weight, cache)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """P: teachers' embeddings ``(B, D)`` to unit embeddings ``(B, d)``."""
-        return (
-            F.normalize(embeddings @ self.projection.to(embeddings)) if len(self.projection) else embeddings
-        )
+        return F.normalize(embeddings @ self.projection.to(embeddings)) if len(self.projection) else embeddings
 
     def load_projection(self, projection: Tensor) -> None:
         """Use the projection of a checkpoint; the class centers are loaded separately."""
@@ -125,9 +121,7 @@ class Distillation(nn.Module):
         if self._views is not None:
             found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
             return torch.from_numpy(found).to(self.embeddings.device)
-        return torch.from_numpy(self._ensemble.embed_crops(batch.crops.cpu().numpy())).to(
-            self.embeddings.device
-        )
+        return torch.from_numpy(self._ensemble.embed_crops(batch.crops.cpu().numpy())).to(self.embeddings.device)
 
     def method_outputs(self, outputs: Outputs, batch: Batch, views: Tensor | None) -> Outputs:
         """The outputs for the method's loss: the network's, or with what the teachers say of the view instead.
@@ -148,9 +142,7 @@ class Distillation(nn.Module):
         labels = self._people[rows]
         return self.centers.without(self.targets[rows], labels).own(unit, labels).numpy()
 
-    def loss(
-        self, embedding: Tensor, batch: Batch, method: LossValue, views: Tensor | None = None
-    ) -> LossValue:
+    def loss(self, embedding: Tensor, batch: Batch, method: LossValue, views: Tensor | None = None) -> LossValue:
         """The total loss of a step, with the method's on the labeled images; the batch has the unlabeled ones, too.
 
         ``embedding`` ``(B, d)`` is the network's, d is 0 if it has none; ``views`` ``(B, D)`` are the teachers', see
@@ -169,9 +161,7 @@ class Distillation(nn.Module):
             distance = (1.0 - (student * target).sum(dim=1)).mean()
             others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
             similarities = (student @ student.T - teacher @ teacher.T)[others].square().mean()
-        total = (
-            weights.cosine * distance + weights.similarities * similarities + weights.method * method.total
-        )
+        total = weights.cosine * distance + weights.similarities * similarities + weights.method * method.total
         parts = {"teacher_distance": distance.detach(), "teacher_similarities": similarities.detach()}
         return LossValue(total, {**parts, **method.parts}, method.per_image)
 
@@ -186,9 +176,7 @@ def principal_directions(unit: NDArray[np.float32], size: int) -> NDArray[np.flo
     return np.ascontiguousarray(directions[:, ::-1][:, :size])
 
 
-def open_distillation(
-    recipe: Recipe, source: Source, unlabeled: Source | None, folder: Path
-) -> Distillation | None:
+def open_distillation(recipe: Recipe, source: Source, unlabeled: Source | None, folder: Path) -> Distillation | None:
     """The distillation from a recipe's teachers, or None if it has no teachers.
 
     ``folder`` is that of the run, for the cache of embeddings unless the recipe names another.

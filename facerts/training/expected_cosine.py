@@ -155,9 +155,7 @@ class _CrossFit:
 class _Perceptron:
     """A perceptron with one hidden layer, from the answers to the cosine, both standardized."""
 
-    def __init__(
-        self, answers: NDArray[np.float16], rows: NDArray[np.int64], cosines: NDArray[np.float32]
-    ) -> None:
+    def __init__(self, answers: NDArray[np.float16], rows: NDArray[np.int64], cosines: NDArray[np.float32]) -> None:
         self._answers, self._rows = answers, rows
         sample = answers[rows[:: max(1, len(rows) // 20_000)]].astype(np.float32)
         self._mean, self._deviation = sample.mean(axis=0), np.maximum(sample.std(axis=0), MIN_DEVIATION)

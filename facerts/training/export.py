@@ -116,9 +116,7 @@ def export_run(
     out = _checked(out, precision)
     trained = open_network(run, averaged=averaged)
     if embedding_only and not trained.network.embedding_size:
-        raise Error(
-            f"{run}: the network has no embedding, so there is nothing for --embedding-only to export"
-        )
+        raise Error(f"{run}: the network has no embedding, so there is nothing for --embedding-only to export")
     names = ["embedding"] if embedding_only else _output_names(trained)
     people, uncalibrated = (open_source(data), "") if data else _held_out(trained)
     if people is not None and isinstance(trained, TrainedNetwork):
@@ -154,9 +152,7 @@ def export_network(
     network = copy.deepcopy(network).cpu().float().eval()
     loss = copy.deepcopy(loss).cpu().float().eval()
     trained = ScoringNetwork(str(out), network, loss, backbone, Origin(training_data, terms))
-    description = describe(
-        trained, _output_names(trained), name=out.stem, license=license, precision=precision
-    )
+    description = describe(trained, _output_names(trained), name=out.stem, license=license, precision=precision)
     people = open_source(data) if data else None
     return _export(trained, description, out, people, "no data to choose them on was given")
 
@@ -233,9 +229,7 @@ def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8]) -> None:
     raise ModelError(f"{trained.name}: the network's {' and '.join(broken)} is not a finite number; {advice}")
 
 
-def check_parity(
-    trained: ScoringNetwork, exported: OnnxEmbedder | OnnxQuality, crops: NDArray[np.uint8]
-) -> Parity:
+def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder | OnnxQuality, crops: NDArray[np.uint8]) -> Parity:
     """Compare an exported file with the network it was exported from."""
     precision = exported.description.precision
     expected = NetworkEmbedder(trained.network, trained.loss.score)(crops)
@@ -343,9 +337,7 @@ def _training_images(trained: ScoringNetwork) -> Source | None:
         return None
 
 
-def write_module(
-    module: nn.Module, examples: Mapping[str, Tensor], outputs: Sequence[str], path: Path
-) -> None:
+def write_module(module: nn.Module, examples: Mapping[str, Tensor], outputs: Sequence[str], path: Path) -> None:
     """Export a module with a dynamic batch size.
 
     ``examples`` are inputs by name, in the order of ``forward``, with two rows each: with a single row, the exporter

@@ -126,9 +126,7 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
     kept = [output for output in model.graph.output if output.name not in inputs]
     del model.graph.output[:]
     model.graph.output.extend(kept)
-    names = append(
-        model, head, dict(zip(examples, inputs, strict=True)), {role: role for role in quality.roles}
-    )
+    names = append(model, head, dict(zip(examples, inputs, strict=True)), {role: role for role in quality.roles})
     onnx.save(model, str(path))
     return names
 

@@ -137,6 +137,4 @@ def _exported_file(weights: str | Path) -> Path | None:
 
 def _mismatched(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
     """Names of expected tensors that are missing or of the wrong shape; others may be there too."""
-    return [
-        name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape
-    ]
+    return [name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape]

@@ -175,9 +175,7 @@ class Learner:
 
     def _differentiate(self, batch: Batch, step: int, parts: int, ramp: float) -> LossValue:
         """Forward and backward pass of one part of a step; the loss is detached."""
-        images = to_network_input(
-            to_device(batch.crops, self.device), channels_last=self.recipe.compute.channels_last
-        )
+        images = to_network_input(to_device(batch.crops, self.device), channels_last=self.recipe.compute.channels_last)
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
         loss = self._loss_with_face_heads(outputs, batch, step, ramp)
@@ -187,9 +185,7 @@ class Learner:
         self._last_total = loss.total
         return replace(loss, total=loss.total.detach())
 
-    def _loss_with_face_heads(
-        self, outputs: dict[str, Tensor], batch: Batch, step: int, ramp: float
-    ) -> LossValue:
+    def _loss_with_face_heads(self, outputs: dict[str, Tensor], batch: Batch, step: int, ramp: float) -> LossValue:
         """The loss of the faces, and, if there are non-faces at the end of the batch, that of the heads about both."""
         non_faces = self.recipe.non_face_size
         if not non_faces:
@@ -199,9 +195,7 @@ class Learner:
             {name: values[:faces] for name, values in outputs.items()}, batch.rows(slice(faces)), step, ramp
         )
         parts = face_losses(outputs, batch.labels, to_device(batch.covered, batch.labels.device))
-        parts["non_face_quality"] = self.loss.non_face_loss(
-            {name: values[faces:] for name, values in outputs.items()}
-        )
+        parts["non_face_quality"] = self.loss.non_face_loss({name: values[faces:] for name, values in outputs.items()})
         share = non_faces / len(batch.labels)
         total = own.total + parts[NOT_A_FACE] + parts[COVERED] + share * parts["non_face_quality"]
         return LossValue(total, {**own.parts, **{k: v.detach() for k, v in parts.items()}}, own.per_image)
@@ -268,9 +262,7 @@ class Learner:
         optimizer = self._map_centers(state["optimizer"], self._own_rows)
         self._check_moments(optimizer["state"])
         # The settings are the recipe's.
-        self.optimizer.load_state_dict(
-            {**optimizer, "param_groups": self.optimizer.state_dict()["param_groups"]}
-        )
+        self.optimizer.load_state_dict({**optimizer, "param_groups": self.optimizer.state_dict()["param_groups"]})
         self.scaler.load_state_dict(state["scaler"])
         self.initial = None if state["initial"] is None else Origin(**state["initial"])
         generators = state["generators"]
@@ -294,9 +286,7 @@ class Learner:
         """This process's rows of those of all class centers."""
         return rows[self.centers.classes.start : self.centers.classes.stop]
 
-    def _map_centers(
-        self, optimizer: OptimizerState, change: Callable[[Tensor], Tensor | None]
-    ) -> OptimizerState:
+    def _map_centers(self, optimizer: OptimizerState, change: Callable[[Tensor], Tensor | None]) -> OptimizerState:
         """An optimizer's state with ``change`` applied to the tensors that have one row per class center."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         states = {
@@ -312,11 +302,7 @@ class Learner:
 
     def _check_moments(self, states: dict[int, dict[str, Tensor]]) -> None:
         """Check each parameter's state in an optimizer: PyTorch does not, and its kernels would read past the end."""
-        names = (
-            {"step", "exp_avg", "exp_avg_sq"}
-            if self.recipe.optim.algorithm == "adamw"
-            else {"momentum_buffer"}
-        )
+        names = {"step", "exp_avg", "exp_avg_sq"} if self.recipe.optim.algorithm == "adamw" else {"momentum_buffer"}
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         for number, state in states.items():
             shape = parameters[number].shape
@@ -324,9 +310,7 @@ class Learner:
                 not value.is_floating_point() or value.shape != (() if name == "step" else shape)
                 for name, value in state.items()
             ):
-                raise ValueError(
-                    f"the optimizer's state {number} does not fit its weight of shape {tuple(shape)}"
-                )
+                raise ValueError(f"the optimizer's state {number} does not fit its weight of shape {tuple(shape)}")
 
     def _can_update_rows(self) -> bool:
         """Whether the update of a class center depends only on its own gradient, which is computed once per step."""
@@ -335,9 +319,7 @@ class Learner:
             isinstance(self.loss, ClassificationLoss)
             and self.teacher is None
             and self.centers.weight.requires_grad
-            and any(
-                p is self.centers.weight for group in self.optimizer.param_groups for p in group["params"]
-            )
+            and any(p is self.centers.weight for group in self.optimizer.param_groups for p in group["params"])
             and settings.compute.accumulate == 1
             and self.precision != "fp16"
         )

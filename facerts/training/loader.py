@@ -77,9 +77,7 @@ def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]
 
     def copied(batch: Batch) -> Batch:
         with torch.cuda.stream(stream):
-            return batch._replace(
-                crops=to_device(batch.crops, device), labels=to_device(batch.labels, device)
-            )
+            return batch._replace(crops=to_device(batch.crops, device), labels=to_device(batch.labels, device))
 
     iterator = iter(batches)
     upcoming = next(iterator, None)

@@ -171,9 +171,7 @@ def add_quality(
         augmentation = Augmentation(**{**AUGMENTATION.model_dump(), **changed})
     source = open_identified(data, "training a quality head")
     with scratch_folder() as scratch:
-        file, pack_description = (
-            find_recognizer(Path(model), scratch) if is_pack(Path(model)) else (model, None)
-        )
+        file, pack_description = find_recognizer(Path(model), scratch) if is_pack(Path(model)) else (model, None)
         embedder = load_embedder(
             file, description=pack_description, providers=providers, threads=threads, batch_size=batch_size
         )
@@ -208,9 +206,7 @@ def add_quality(
         replace_entry(part, described, METADATA_KEY, grafted.to_json())
         people = Subset(source, np.flatnonzero(trained.held_out))
         if len(people):
-            found = calibrate(
-                described, people, out=out, providers=providers, threads=threads, batch_size=batch_size
-            )
+            found = calibrate(described, people, out=out, providers=providers, threads=threads, batch_size=batch_size)
             grafted = found.description
         else:
             replace_entry(described, out, METADATA_KEY, grafted.to_json())
@@ -239,9 +235,7 @@ def _describe(
     name: str,
     terms: str,
 ) -> Description:
-    head_data = (
-        f"quality head: {source.name} ({trained.images:,} images of {trained.identities:,} identities)"
-    )
+    head_data = f"quality head: {source.name} ({trained.images:,} images of {trained.identities:,} identities)"
     return embedder.model_copy(
         update={
             "name": name,
@@ -268,9 +262,7 @@ def _views(method: FaceLoss, count: int | None, augmentation: Augmentation, seed
             f"{method.name} compares {method.views} views of each image; --views must be {method.views} or more"
         )
     if count == 1 and augmentation != AUGMENTATION:
-        raise Error(
-            "with a single view only the original image is used; give --views 2 or more to use augmentation"
-        )
+        raise Error("with a single view only the original image is used; give --views 2 or more to use augmentation")
     return Views(count, augmentation, seed)
 
 

@@ -30,9 +30,7 @@ TAP = "facerts_tap"
 # Number of views by default, for methods that compare views.
 DEFAULT_VIEWS = 4
 # As in the recipes of the methods that compare views.
-AUGMENTATION = Augmentation(
-    flip=True, scale=0.15, shift=0.04, rotation=8.0, change=0.5, kinds=list(DEGRADATIONS)
-)
+AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, change=0.5, kinds=list(DEGRADATIONS))
 
 
 @dataclass(frozen=True)
@@ -97,9 +95,7 @@ def features_of(outputs: FaceOutputs) -> Features:
     norm = np.ones(count, dtype=np.float32) if outputs.norm is None else outputs.norm
     tap = outputs.extras.get(TAP, np.empty((count, 0), dtype=np.float32))
     if len(tap) != count:
-        raise ModelError(
-            f"the tapped tensor has {len(tap)} rows for {count} crops; tap a tensor with one row per crop"
-        )
+        raise ModelError(f"the tapped tensor has {len(tap)} rows for {count} crops; tap a tensor with one row per crop")
     return Features(outputs.embedding, norm, tap)
 
 

@@ -273,9 +273,7 @@ class Optim(Section):
     @model_validator(mode="after")
     def milestones_fit(self) -> Optim:
         if sorted(self.milestones) != self.milestones or any(m >= self.epochs for m in self.milestones):
-            raise ValueError(
-                f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}"
-            )
+            raise ValueError(f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}")
         if self.schedule == "cosine" and self.milestones:
             raise ValueError("a cosine schedule has no milestones; leave them out, or use schedule: step")
         return self
@@ -369,9 +367,7 @@ class Recipe(Section):
                 f"optim.batch_size of {self.optim.batch_size} must be a multiple of data.per_identity "
                 f"{self.data.per_identity}"
             )
-        if self.compute.accumulate > 1 and (
-            method.views > 1 or self.optim.batch_size % self.compute.accumulate
-        ):
+        if self.compute.accumulate > 1 and (method.views > 1 or self.optim.batch_size % self.compute.accumulate):
             raise ValueError(
                 f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
                 "view of each image"
@@ -391,9 +387,7 @@ class Recipe(Section):
                 "run"
             )
         if not self.optim.epochs and (self.backbone.weights is None or self.teacher is not None):
-            raise ValueError(
-                "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
-            )
+            raise ValueError("optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher")
         if not self.backbone.frozen:
             return self
         if self.backbone.weights is None:
@@ -431,9 +425,7 @@ class Recipe(Section):
         if teacher is None or (teacher.expected_weight is None and not teacher.qualities):
             return self
         if teacher.expected_weight is None:
-            raise ValueError(
-                "teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4"
-            )
+            raise ValueError("teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4")
         if (
             (self.method["name"], self.method.get("target")) != ("crfiqa", "cosine")
             or teacher.method_embedding == "student"
@@ -468,9 +460,7 @@ class Recipe(Section):
                 f"image of each of the {len(self.data.non_faces)} data.non_faces"
             )
         if self.data.unlabeled and self.teacher is None:
-            raise ValueError(
-                "data.unlabeled: images without identity learn from teachers; set teacher.models"
-            )
+            raise ValueError("data.unlabeled: images without identity learn from teachers; set teacher.models")
         return self
 
     @property
@@ -525,9 +515,7 @@ class Recipe(Section):
         )
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(
-            self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True
-        )
+        return yaml.safe_dump(self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True)
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:

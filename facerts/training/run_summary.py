@@ -95,9 +95,7 @@ class RunSummary:
         if data.unlabeled is not None:
             rows["images"] += f", {len(data.unlabeled):,} without identity"
         if self.started_at:
-            rows["resumed"] = (
-                f"{self.folder / checkpoint.FILE}, after step {self.started_at:,} of {self.total:,}"
-            )
+            rows["resumed"] = f"{self.folder / checkpoint.FILE}, after step {self.started_at:,} of {self.total:,}"
         say(f"training {recipe.name} in {self.folder}")
         for name, text in rows.items():
             say(f"  {name:<11}{text}")
@@ -116,9 +114,7 @@ class RunSummary:
                 f"{shown_rate(images / max(seconds, 1e-9))} images/s, validation and checkpoints included"
             )
         if step < self.total:
-            say(
-                f"  the schedule was shortened to {step:,} of {self.total:,} steps, to keep within the budget"
-            )
+            say(f"  the schedule was shortened to {step:,} of {self.total:,} steps, to keep within the budget")
         if self.losses:
             say(f"  means of the last steps: {summarize(self.losses)}")
         for name, metrics in self.validation.items():
@@ -281,9 +277,7 @@ class Meter:
         Raises:
             NonFiniteLossError: names the first step whose loss is not.
         """
-        totals = (
-            torch.stack([step.loss.total for step in self._steps]).cpu() if self._steps else torch.empty(0)
-        )
+        totals = torch.stack([step.loss.total for step in self._steps]).cpu() if self._steps else torch.empty(0)
         broken = (~totals.isfinite()).nonzero().flatten().tolist()
         causes = self._processes.all_gather_object(self._steps[broken[0]].cause() if broken else None)
         several = len(causes) > 1

@@ -53,9 +53,7 @@ class TeacherEnsemble:
     """
 
     def __init__(self, models: Sequence[str]) -> None:
-        self.embedders: list[OnnxEmbedder] = [
-            load_embedder(find_model(model), threads=_threads()) for model in models
-        ]
+        self.embedders: list[OnnxEmbedder] = [load_embedder(find_model(model), threads=_threads()) for model in models]
 
     def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
         """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
@@ -131,10 +129,7 @@ class ViewEmbeddings:
         self.identity = hashlib.sha256("".join(path.name for path in files.values()).encode()).hexdigest()
         self._compute(teachers, files)
         answers = [
-            [
-                [np.load(files[number, view, start], mmap_mode="r") for start in starts]
-                for view in range(views)
-            ]
+            [[np.load(files[number, view, start], mmap_mode="r") for start in starts] for view in range(views)]
             for number in range(len(teachers))
         ]
         self._embeddings, self._qualities = answers[: len(embedders)], answers[len(embedders) :]
@@ -247,9 +242,7 @@ def _answers(teacher: OnnxModel, images: Source, rows: range) -> NDArray[np.floa
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    unit: NDArray[np.float32] = rows / np.maximum(
-        np.linalg.norm(rows, axis=1, keepdims=True), np.float32(MIN_NORM)
-    )
+    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(MIN_NORM))
     return unit
 
 

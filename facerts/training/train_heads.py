@@ -116,9 +116,7 @@ def measured_half(labels: Labels, held: NDArray[np.bool_], seed: int) -> NDArray
     people = np.unique(labels[held])
     if len(people) < 2 * MIN_MEASURED:
         return np.zeros_like(held)
-    return held & np.isin(
-        labels, np.random.default_rng((seed, 1)).choice(people, len(people) // 2, replace=False)
-    )
+    return held & np.isin(labels, np.random.default_rng((seed, 1)).choice(people, len(people) // 2, replace=False))
 
 
 class _Images:
@@ -147,13 +145,12 @@ class _Images:
         rows = (np.arange(self.views)[:, None] * len(labels) + self.numbers).reshape(-1)
         # Row v·n + i is view v of image i.
         self._unit, self._embedding, self._tap = (
-            torch.from_numpy(values[rows]).to(device)
-            for values in (features.unit, features.embedding, features.tap)
+            torch.from_numpy(values[rows]).to(device) for values in (features.unit, features.embedding, features.tap)
         )
         means = features.unit[: len(labels)][in_means]
-        self.centers = LeaveOneOutMeans(
-            torch.from_numpy(means), torch.from_numpy(mean_rows), len(identities)
-        ).to(device)
+        self.centers = LeaveOneOutMeans(torch.from_numpy(means), torch.from_numpy(mean_rows), len(identities)).to(
+            device
+        )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -163,9 +160,7 @@ class _Images:
         """``(V·n, d)`` embeddings before normalization, and ``(V·n, f)`` values of the tapped tensor."""
         return self._embedding, self._tap
 
-    def batches(
-        self, loss: FaceLoss, size: int, per_identity: int, seed: int, epoch: int
-    ) -> list[list[SampleKey]]:
+    def batches(self, loss: FaceLoss, size: int, per_identity: int, seed: int, epoch: int) -> list[list[SampleKey]]:
         """The epoch's batches of images, as a run would draw them."""
         steps = len(self) // size
         several = per_identity if loss.sampler == "identities" else None
@@ -198,9 +193,7 @@ def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSet
     # Held-out images are compared with the means of other identities too, as images of new people would be.
     heldout = _Images(features, labels, ~measured, held & ~measured, device)
     if loss.views > images.views:
-        raise Error(
-            f"{loss.name} compares {loss.views} views of each image, but there are only {images.views}"
-        )
+        raise Error(f"{loss.name} compares {loss.views} views of each image, but there are only {images.views}")
     heads = QualityHeads(*images.features, loss.heads(), settings.hidden, norm=bool(settings.norm)).to(device)
     learned = nn.ModuleDict({"heads": heads, "state": loss.state}).to(device)
     # Decoupled weight decay, which is what losses that set their own expect.

@@ -62,9 +62,7 @@ class Validator:
             for source in sources
         ]
         self._benchmarks += [
-            open_benchmark(path)
-            for path in settings.benchmarks
-            if ("validation.benchmarks", path) not in absent
+            open_benchmark(path) for path in settings.benchmarks if ("validation.benchmarks", path) not in absent
         ]
         self.names = [benchmark.name for benchmark in self._benchmarks]
 
@@ -88,13 +86,9 @@ def heldout_paths(settings: Validation) -> list[str]:
 def absent_sets(settings: Validation) -> list[tuple[str, str]]:
     """The validation sets that do not exist: the recipe's key and the path of each."""
     heldout = [
-        ("validation.heldout", path)
-        for path in settings.heldout
-        if not (os.path.lexists(path) or glob.glob(path))
+        ("validation.heldout", path) for path in settings.heldout if not (os.path.lexists(path) or glob.glob(path))
     ]
-    benchmarks = [
-        ("validation.benchmarks", path) for path in settings.benchmarks if not os.path.lexists(path)
-    ]
+    benchmarks = [("validation.benchmarks", path) for path in settings.benchmarks if not os.path.lexists(path)]
     return heldout + benchmarks
 
 
@@ -167,9 +161,7 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> str
     return start_verdict(start, people, len(source), fmr, 1 - before.value, 1 - after.value, ci95)
 
 
-def start_verdict(
-    start: str, people: int, images: int, fmr: float, before: float, after: float, ci95: Interval
-) -> str:
+def start_verdict(start: str, people: int, images: int, fmr: float, before: float, after: float, ci95: Interval) -> str:
     """What the FNMR ``before`` and ``after`` training say, with the interval over people of their difference."""
     low, high = ci95
     # Whoever is drawn, the difference is the same.

@@ -152,9 +152,7 @@ class FrameImages(FrameSource):
         if not isinstance(time, int | float | np.number) or not np.isfinite(time) or time < 0:
             raise VideoError(f"frame {number}: its time {time!r} is no number of seconds")
         if self.report.until is not None and time < self.report.until:
-            raise VideoError(
-                f"frame {number}: its time, {time:g} seconds, is before that of the frame before it"
-            )
+            raise VideoError(f"frame {number}: its time, {time:g} seconds, is before that of the frame before it")
         array = isinstance(pixels, np.ndarray)
         if not (array and pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) and pixels.size):
             what = f"{pixels.shape} {pixels.dtype}" if array else type(pixels).__name__

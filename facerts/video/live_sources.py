@@ -152,9 +152,7 @@ class Camera(FrameSource):
                     self.report.frames += 1
                     self.report.until = time.monotonic() - began
                     if sampler.wants(self.report.until):
-                        yield Frame(
-                            self.report.until, np.ascontiguousarray(read[1][..., ::-1], dtype=np.uint8)
-                        )
+                        yield Frame(self.report.until, np.ascontiguousarray(read[1][..., ::-1], dtype=np.uint8))
             finally:
                 capture.release()
             if not attempts.wait():

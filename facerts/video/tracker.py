@@ -215,9 +215,7 @@ def best_pairs(shared: Floats, minimum: float) -> list[tuple[int, int]]:
     worth = np.where(shared >= minimum, shared, 0.0)
     rows, columns = import_assignment()(worth, maximize=True)
     return [
-        (row, column)
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
-        if worth[row, column] > 0
+        (row, column) for row, column in zip(rows.tolist(), columns.tolist(), strict=True) if worth[row, column] > 0
     ]
 
 

@@ -102,9 +102,7 @@ def test_a_percentile_is_the_percentage_that_scored_lower(faces: int, distinct: 
     lower = [100 * np.mean(quality < value) for value in values]
     np.testing.assert_allclose(np.array(percentiles, dtype=float), lower, atol=1 + 100 / faces + 0.01)
     assert percentiles == sorted(percentiles)  # type: ignore[type-var]
-    assert (
-        calibration.percentile(float(quality.min())) == calibration.percentile(float(quality.min()) - 1) == 0
-    )
+    assert calibration.percentile(float(quality.min())) == calibration.percentile(float(quality.min()) - 1) == 0
     assert calibration.percentile(float(quality.max()) + 1e-6) == 100
 
 
@@ -129,9 +127,7 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Pat
         # The face at the threshold is the last to pass.
         assert min(row.quality or 0 for row in accepted) == threshold.quality
         assert all(("below_threshold" in row.reasons) is not row.accepted for row in rows)
-        lower = [
-            100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows
-        ]
+        lower = [100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows]
         assert [row.percentile for row in rows] == pytest.approx(lower, abs=1.9)
 
 
@@ -212,10 +208,7 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
     assert "FMR 0.001 is uncertain: 6,720 impostor pairs give 7 false matches" in uncertain
     assert f"{low:.2g} to {high:.2g}" in uncertain
     scorer = facerts.load(out)
-    assert (
-        scorer.recognizer.match_threshold(0.01, flip=flip).similarity
-        == matching.thresholds["0.01"].similarity
-    )
+    assert scorer.recognizer.match_threshold(0.01, flip=flip).similarity == matching.thresholds["0.01"].similarity
     with pytest.raises(ModelError, match="calibrate it again with"):
         scorer.recognizer.match_threshold(0.01, flip=not flip)
 
@@ -269,9 +262,7 @@ def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known: bool, a
     listed_pairs = compare_listed(scores, same, pairs, labels if known else None)
     calibration = match_thresholds(listed_pairs, [0.01])["0.01"]
     margin = 3 / (30 if known else 180)
-    assert (calibration.fnmr, calibration.ci95) == (
-        (1.0, (1 - margin, 1.0)) if all_fail else (0.0, (0.0, margin))
-    )
+    assert (calibration.fnmr, calibration.ci95) == ((1.0, (1 - margin, 1.0)) if all_fail else (0.0, (0.0, margin)))
 
 
 def test_duplicate_images_make_no_pairs(model: Path, people: Path, tmp_path: Path) -> None:
@@ -312,9 +303,7 @@ def test_unreadable_images_are_named_and_left_out(
         f"{person.name}/000.jpg",
         *(str(path.relative_to(worse)) for path in sorted(worse.glob("*/*.jpg"))[2:]),
     ]
-    lines = [
-        f"{keys[i]},{keys[j]},{int(keys[i][:11] == keys[j][:11])}" for i in range(9) for j in range(i + 1, 60)
-    ]
+    lines = [f"{keys[i]},{keys[j]},{int(keys[i][:11] == keys[j][:11])}" for i in range(9) for j in range(i + 1, 60)]
     listing.write_text("\n".join(["first,second,same", *lines]))
     # Paths are relative to the only folder of faces, or else to the list's own.
     with pytest.raises(DataError, match=r"people: 1 of 60 images that list\.csv lists are missing"):
@@ -375,9 +364,7 @@ def test_without_identities_there_are_only_quality_thresholds(
     done = calibrate(model, flat)
     calibration = calibration_of(model)
     assert calibration.matching is None
-    assert calibration.notes == (
-        "The identities of the images are unknown, so there are no match thresholds.",
-    )
+    assert calibration.notes == ("The identities of the images are unknown, so there are no match thresholds.",)
     other = facerts.load(calibrated).recognizer.opened.description.thresholds
     assert [threshold.quality for threshold in done.description.thresholds.values()] == [
         threshold.quality for threshold in other.values()
@@ -392,9 +379,7 @@ def test_a_model_without_quality_gets_only_match_thresholds(
     model = embed_description(model) if inside else model
     calibrate(model, people)
     scorer = facerts.load(model)
-    assert (
-        scorer.recognizer.match_threshold(0.01).similarity == matching_of(model).thresholds["0.01"].similarity
-    )
+    assert scorer.recognizer.match_threshold(0.01).similarity == matching_of(model).thresholds["0.01"].similarity
     assert matching_of(model).thresholds["0.01"].kept == {}
     assert scorer.recognizer.opened.description.thresholds == {}
     assert calibration_of(model).notes[0].startswith("The model has no quality")
@@ -470,9 +455,7 @@ def test_a_shipped_model_is_calibrated_into_another_file(
     assert list(facerts.load(tmp_path / "mine.onnx").recognizer.opened.description.thresholds) == list(KEEP)
 
 
-def test_a_description_inside_a_model_is_rewritten_inside_it(
-    model: Path, people: Path, tmp_path: Path
-) -> None:
+def test_a_description_inside_a_model_is_rewritten_inside_it(model: Path, people: Path, tmp_path: Path) -> None:
     model = embed_description(model)
     before, original = model.read_bytes(), onnx.load(str(model))
     other = calibrate(model, people, out=tmp_path / "new" / "other.onnx")
@@ -497,9 +480,7 @@ def test_a_description_inside_a_model_is_rewritten_inside_it(
     assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
 
 
-def test_photos_without_a_face_are_left_out(
-    model: Path, people: Path, calibrated: Path, tmp_path: Path
-) -> None:
+def test_photos_without_a_face_are_left_out(model: Path, people: Path, calibrated: Path, tmp_path: Path) -> None:
     photos = tmp_path / "people"
     shutil.copytree(people, photos)
     dark = sorted(photos.iterdir())[1] / "dark.png"
@@ -533,9 +514,7 @@ def test_the_command_shows_thresholds_with_their_error_rates(
     assert list(matching_of(model).thresholds) == ["0.05"]
 
 
-def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(
-    people: Path, tmp_path: Path
-) -> None:
+def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(people: Path, tmp_path: Path) -> None:
     alone = write_quality(tmp_path / "alone.onnx")
     alone.with_suffix(".json").write_text(json.dumps(quality_description()))
     found = calibrate(alone, people).description

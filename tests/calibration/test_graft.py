@@ -106,9 +106,7 @@ def test_crops_are_resized_in_the_graph_to_the_level(
 
 
 def test_the_description_states_both_sources(theirs: Path, tmp_path: Path) -> None:
-    quality = write_model(
-        tmp_path / "ours.onnx", polarity="lower_is_better", training_data="drawn", **CALIBRATED
-    )
+    quality = write_model(tmp_path / "ours.onnx", polarity="lower_is_better", training_data="drawn", **CALIBRATED)
     graft_quality(theirs, quality, tmp_path / "new" / "joined.onnx")
     joined, recognizer = load_embedder(tmp_path / "new" / "joined.onnx"), load_embedder(theirs)
     description = joined.description
@@ -218,9 +216,7 @@ def test_a_recognizer_may_be_built_in_other_ways(
     np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
 
 
-def test_errors_about_the_new_file_name_it(
-    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_about_the_new_file_name_it(theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graft, "append", lambda *_: {"quality": "missing"})
     with pytest.raises(ModelError, match=f"^{tmp_path}/joined.onnx: no output 'missing'"):
         graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")

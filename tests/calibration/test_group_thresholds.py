@@ -171,7 +171,5 @@ def test_rejected_duplicates_do_not_shift_the_groups() -> None:
     # Of many pairs only those with the highest similarities are kept: too few for a high rate.
     short = all_pairs(vectors[rows], labels[rows], tail=200)
     compared = ComparedFaces(rows, short, {"0.5": short.threshold(0.5), "0.01": short.threshold(0.01)})
-    found = group_thresholds(quality, {"half": group}, thresholds, people=labels, compared=compared)["half"][
-        "0.8"
-    ]
+    found = group_thresholds(quality, {"half": group}, thresholds, people=labels, compared=compared)["half"]["0.8"]
     assert list(found["a"].errors) == list(found["a"].own_errors) == ["0.01"]

@@ -66,9 +66,7 @@ def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> No
     assert run(*command, "--copy-accepted", tmp_path / "a") == 2
 
 
-def test_pack_inspect_unpack_by_command(
-    capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_pack_inspect_unpack_by_command(capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path) -> None:
     packed = printed_json(capsys, "data", "pack", drawn_faces, "--out", tmp_path / "rec")
     assert packed["written"][0]["images"] == 64
     report = printed_json(capsys, "data", "inspect", tmp_path / "rec", "--all")
@@ -98,9 +96,7 @@ def test_doctor_measures_and_stores_providers(
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     write_description(write_embedder(tmp_path / "m.onnx"))
-    assert (
-        run("doctor", "--bench", "--set", f"recognizer={tmp_path / 'm.onnx'}", "--set", "detector=none") == 0
-    )
+    assert run("doctor", "--bench", "--set", f"recognizer={tmp_path / 'm.onnx'}", "--set", "detector=none") == 0
     printed = capsys.readouterr().out
     assert "m: ms per crop" in printed
     assert "auto takes the first that starts of cpu, and for detection of cpu" in printed

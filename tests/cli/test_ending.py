@@ -25,9 +25,7 @@ def test_every_status_is_in_the_table_of_the_documentation() -> None:
     table = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     listed = {name: int(status) for status, name in re.findall(r"^\| (\d+) \| `(\w+)`", table, re.MULTILINE)}
     assert listed == {
-        name.removeprefix("EXIT_"): status
-        for name, status in vars(output).items()
-        if name.startswith("EXIT_")
+        name.removeprefix("EXIT_"): status for name, status in vars(output).items() if name.startswith("EXIT_")
     }
 
 
@@ -106,9 +104,7 @@ def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: P
         with no_larger_files(100):
             process = run_process(*command, "--out", tmp_path / out)
         assert process.returncode == 2, (out, process.stderr)
-        assert re.search(
-            r"error: \S+: cannot be written \(File too large\); free up space", process.stderr
-        ), out
+        assert re.search(r"error: \S+: cannot be written \(File too large\); free up space", process.stderr), out
         assert "Traceback" not in process.stderr
         assert "ignored" not in process.stderr
         leftover = [path for path in tmp_path.rglob("*") if path.name.endswith(".part") and path.is_file()]

@@ -84,8 +84,7 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(
         assert all(text in shown for text in SHOWN[kind]), shown
     content = json.loads(result.read_text())
     sections = {
-        kind: Evaluation.model_validate(next(iter(found.values())))
-        for kind, found in content["sections"].items()
+        kind: Evaluation.model_validate(next(iter(found.values()))) for kind, found in content["sections"].items()
     }
     assert list(dict.fromkeys(command[2] for command in content["command"])) == list(SHOWN)
     pairs, images = sections["verification"], PEOPLE * TAKEN
@@ -131,10 +130,7 @@ def test_options_reach_the_evaluation(
     # Each face is among the references, and no non-face is.
     assert section.measure("AUROC", score="neighbors").value == 1
     people = ("evaluate", "identification", *model, "--data", home / "faces")
-    searches = [
-        printed_json(capsys, *people, "--set", f"evaluate.seed={seed}")["faces"]["measures"]
-        for seed in (0, 1)
-    ]
+    searches = [printed_json(capsys, *people, "--set", f"evaluate.seed={seed}")["faces"]["measures"] for seed in (0, 1)]
     assert searches[0] != searches[1]
 
 
@@ -175,9 +171,7 @@ def test_two_evaluations_do_not_write_into_one_folder(
     assert not out.exists()
 
 
-def test_notes_are_told_on_standard_error(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_notes_are_told_on_standard_error(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     data = tmp_path / "copied"
     shutil.copytree(home / "lfw", data)
     shutil.copy(data / "P1" / "P1_0001.jpg", data / "P2" / "P2_0002.jpg")

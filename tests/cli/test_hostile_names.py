@@ -70,12 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None, few_ch
     images = sorted(world.people.rglob("*.jpg"))
     keys = [str(image.relative_to(world.people)) for image in images]
     with world.pairs.open("w", newline="") as file:
-        rows = [
-            (one, two, int(i // 2 == k // 2))
-            for i, one in enumerate(keys)
-            for k, two in enumerate(keys)
-            if i < k
-        ]
+        rows = [(one, two, int(i // 2 == k // 2)) for i, one in enumerate(keys) for k, two in enumerate(keys) if i < k]
         csv.writer(file).writerows([("first", "second", "same"), *rows])
     world.flat.mkdir()
     for number, image in enumerate(images):
@@ -110,9 +105,7 @@ COMMANDS: dict[str, Arguments] = {
         *packed(world),
         *("--benchmark", world.people, "--model", world.model),
     ),
-    "data generate": lambda world: (
-        *("--out", world.out, "--identities", "2", "--images", "1", "--people", "2"),
-    ),
+    "data generate": lambda world: (*("--out", world.out, "--identities", "2", "--images", "1", "--people", "2"),),
     "data inspect": lambda world: (world.flat,),
     "data pack": packed,
     "data split": lambda world: (*packed(world), "--held-out", f"{world.out}2", "--share", "0.4"),
@@ -155,9 +148,7 @@ COMMANDS: dict[str, Arguments] = {
     "people to-gallery": lambda world: (world.groups, "--out", f"{world.out}.npz"),
     "people undo": lambda world: (world.groups,),
     "posthoc METHOD": lambda world: ("--model", world.model, "--data", world.flat, "--out", world.out),
-    "posthoc graft": lambda world: (
-        *("--model", world.model, "--quality", world.flat, "--out", f"{world.out}.onnx"),
-    ),
+    "posthoc graft": lambda world: (*("--model", world.model, "--quality", world.flat, "--out", f"{world.out}.onnx"),),
     "report": lambda world: (world.result, "--out", world.out),
     "score": lambda world: (world.flat, "--model", world.model),
     "serve": lambda world: ("--model", world.flat),
@@ -183,21 +174,14 @@ def check_printable(text: str) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("command", "form"),
-    [
-        (command, form)
-        for command in COMMANDS
-        for form in ([], ["--json"])
-        if not (form and command in WITHOUT_JSON)
-    ],
+    [(command, form) for command in COMMANDS for form in ([], ["--json"]) if not (form and command in WITHOUT_JSON)],
 )
 def test_a_command_prints_no_control_characters(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
 ) -> None:
     out = tmp_path / NAME / "out"
     out.parent.mkdir()
-    status = run(
-        *command.replace("METHOD", "rts").split(), *COMMANDS[command](world._replace(out=out)), *form
-    )
+    status = run(*command.replace("METHOD", "rts").split(), *COMMANDS[command](world._replace(out=out)), *form)
     shown = capsys.readouterr()
     assert status in (0, 1, 2)
     check_printable(shown.out + shown.err)
@@ -276,9 +260,7 @@ def test_the_log_of_the_service_is_printable() -> None:
     assert text.startswith(f"{SHOWN}\nTraceback")
 
 
-def test_onnx_runtime_does_not_print_names_of_a_graph(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_onnx_runtime_does_not_print_names_of_a_graph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its error of a forward pass is raised and so reaches the terminal once, through us."""
     shape = helper.make_tensor("shape", TensorProto.INT64, [1], [5])
     node = helper.make_node("Reshape", ["x", "shape"], ["y"], name="\x1b[31mnode")

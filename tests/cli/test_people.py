@@ -69,8 +69,7 @@ def test_people_are_found_corrected_copied_and_enrolled(
     assert copied["copied"] == len(anna) == len(list((tmp_path / "sorted" / "Anna").iterdir()))
     gallery, address = tmp_path / "people.npz", postgres.address(gallery="of_photos")
     in_file, in_database = (
-        printed_json(capsys, "people", "to-gallery", out, "--out", place, "-k", "1")
-        for place in (gallery, address)
+        printed_json(capsys, "people", "to-gallery", out, "--out", place, "-k", "1") for place in (gallery, address)
     )
     assert in_file["people"] == Gallery(gallery).summary().people
     assert Gallery(in_database["file"]).read().entries == Gallery(gallery).read().entries

@@ -53,9 +53,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ("--model", folder / "model.onnx", "--out", folder / "people.npz", "--set", "keep=none")
     assert run("gallery", "build", folder / "faces", *options) == 0
     (folder / "faces" / "=broken.jpg").write_bytes(b"no image")
-    found = run(
-        "people", "find", folder / "faces", "--model", folder / "model.onnx", "--out", folder / "people"
-    )
+    found = run("people", "find", folder / "faces", "--model", folder / "model.onnx", "--out", folder / "people")
     assert found == 1
     return folder
 
@@ -97,13 +95,5 @@ def _as_cell(value: Any) -> str:
     """A value of JSON as documented for CSV: numbers separated by spaces, names by semicolons."""
     if isinstance(value, list):
         texts = [f"{each[0]} {each[1]:.4f}" if isinstance(each, list) else each for each in value]
-        return (
-            ";".join(texts)
-            if all(isinstance(text, str) for text in texts)
-            else " ".join(f"{n:g}" for n in texts)
-        )
-    return (
-        {None: "", True: "true", False: "false"}[value]
-        if value is None or isinstance(value, bool)
-        else str(value)
-    )
+        return ";".join(texts) if all(isinstance(text, str) for text in texts) else " ".join(f"{n:g}" for n in texts)
+    return {None: "", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)

@@ -36,9 +36,7 @@ def table_of(out: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in lines]
 
 
-def test_an_image_alone_is_one_line_of_a_table(
-    model: Path, crops: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_alone_is_one_line_of_a_table(model: Path, crops: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("score", crops / "0.png", "--model", model) == 0
     captured = capsys.readouterr()
     (header, row) = table_of(captured.out)

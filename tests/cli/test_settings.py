@@ -105,9 +105,7 @@ def test_settings_are_listed_with_where_they_stand(
     assert (listed["det_size"]["value"], listed["det_size"]["from"]) == ("", "default")
     assert run("config", "get", "provider") == 0
     assert capsys.readouterr().out == "auto,cuda\n"
-    doctor = {
-        row["key"]: row["from"] for row in printed_json(capsys, "doctor", OPTION, "threads=2")["settings"]
-    }
+    doctor = {row["key"]: row["from"] for row in printed_json(capsys, "doctor", OPTION, "threads=2")["settings"]}
     assert (doctor["threads"], doctor["provider"]) == (OPTION, str(user_file()))
 
 
@@ -159,9 +157,7 @@ def test_what_is_no_setting_names_its_place(
 def test_a_wrong_option_or_variable_is_named(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "--set: 'thread' is no setting, did you mean 'threads'?" in refused(
-        capsys, "score", "a", OPTION, "thread=1"
-    )
+    assert "--set: 'thread' is no setting, did you mean 'threads'?" in refused(capsys, "score", "a", OPTION, "thread=1")
     assert "KEY=VALUE" in refused(capsys, "score", "a", OPTION, "threads")
     assert "no setting" in refused(capsys, "config", "set", "thread", "1")
     assert "does not stand there" in refused(capsys, "config", "unset", "threads")

@@ -196,9 +196,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
     assert re.search(r"FNMR 50% \[[^]]*\] of 2 pairs", shown)
 
 
-def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(
-    images: Path, capsys: Captured
-) -> None:
+def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(images: Path, capsys: Captured) -> None:
     (images / "list.csv").write_text(
         "first,second,same,first_subject,second_subject\n"
         "a.png,same.png,maybe,A,A\na.png,other.png,1,A,B\na.png,other.png,0,,\n"

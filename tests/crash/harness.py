@@ -180,9 +180,7 @@ def _failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> t
                 runs = [again] if state != last or scene.repeats else []
                 for arguments in [*runs, *scene.settle]:
                     following = run(folder, *arguments)
-                    if following.status and not (
-                        state == last and arguments == again and following.status == 2
-                    ):
+                    if following.status and not (state == last and arguments == again and following.status == 2):
                         found.append(f"{arguments[:3]} ends with {following.status}: {following.err}")
                         break
                 else:

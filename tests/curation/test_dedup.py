@@ -71,9 +71,7 @@ def expected_duplicates(faces: Path, threshold: float) -> set[str]:
 
 
 @pytest.mark.parametrize("threshold", [0.999, 0.9])
-def test_the_best_of_near_duplicates_is_kept(
-    run_dedup: Dedup, faces: Path, tmp_path: Path, threshold: float
-) -> None:
+def test_the_best_of_near_duplicates_is_kept(run_dedup: Dedup, faces: Path, tmp_path: Path, threshold: float) -> None:
     report = run_dedup(replace(THRESHOLDS, threshold=threshold))
     rows = report["dropped"]["list"]
     expected = expected_duplicates(faces, threshold)
@@ -103,9 +101,7 @@ def test_identities_that_look_like_one_person_are_reported_and_kept(
     assert (shared["one_person"], shared["shared_images"]) == (False, 1)
     assert sorted(Path(path).name for path in shared["example"]) == ["0000.jpg", "0100.png"]
     vectors, _, people, _ = embeddings_of(faces)
-    means = [
-        vectors[[name == person for name in people]].mean(axis=0) for person in ("person_0002", "person_0003")
-    ]
+    means = [vectors[[name == person for name in people]].mean(axis=0) for person in ("person_0002", "person_0003")]
     cosine = means[0] @ means[1] / np.linalg.norm(means[0]) / np.linalg.norm(means[1])
     assert shared["mean_cosine"] == pytest.approx(cosine, abs=1e-3)
     assert report["identity_pairs"]["one_person"] == 1
@@ -134,9 +130,7 @@ def test_images_of_different_identities_need_not_be_compared(run_dedup: Dedup) -
     assert (pair["first"], pair["shared_images"], pair["example"]) == ("other_0004", 0, None)
 
 
-def test_images_far_from_their_identity_are_dropped_on_request(
-    run_dedup: Dedup, faces: Path, tmp_path: Path
-) -> None:
+def test_images_far_from_their_identity_are_dropped_on_request(run_dedup: Dedup, faces: Path, tmp_path: Path) -> None:
     minimum = 0.6
     report = run_dedup(DedupThresholds(threshold=1.0, identity_threshold=0.97, min_own_cosine=minimum))
     vectors, _, people, files = embeddings_of(faces)
@@ -150,9 +144,7 @@ def test_images_far_from_their_identity_are_dropped_on_request(
         own_cosines[files[row]] = vectors[row] @ mean / np.linalg.norm(mean)
     assert dropped == {file for file, own in own_cosines.items() if own < minimum}
     assert 0 < len(dropped) < len(files) / 2
-    assert report["own_cosine"]["quantiles"]["0.5"] == pytest.approx(
-        np.median(list(own_cosines.values())), abs=1e-3
-    )
+    assert report["own_cosine"]["quantiles"]["0.5"] == pytest.approx(np.median(list(own_cosines.values())), abs=1e-3)
     assert report["dropped"]["by_reason"] == {"far from its identity": len(dropped)}
 
 
@@ -206,9 +198,7 @@ def test_a_cache_that_cannot_be_written_is_not_needed(
     assert "the embeddings are not kept for the next command" in capsys.readouterr().err
 
 
-def test_unreadable_images_are_dropped_and_named(
-    faces: Path, embedder: SourceEmbedder, tmp_path: Path
-) -> None:
+def test_unreadable_images_are_dropped_and_named(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
     unpack(open_source(faces), tmp_path / "faces")
     broken = tmp_path / "faces" / "person_0005" / "0003.jpg"
     broken.write_bytes(broken.read_bytes()[:200])
@@ -234,9 +224,7 @@ def test_photos_are_aligned_and_dropped_if_they_have_no_face(
         photo[40:152, 40:152] = face
         (tmp_path / "photos" / "a").mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / "a" / f"{number}.png").write_bytes(encode_png(photo))
-    (tmp_path / "photos" / "a" / "plain.png").write_bytes(
-        encode_png(np.full((200, 200, 3), 90, dtype=np.uint8))
-    )
+    (tmp_path / "photos" / "a" / "plain.png").write_bytes(encode_png(np.full((200, 200, 3), 90, dtype=np.uint8)))
     source = open_source(tmp_path / "photos")
     report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, detector=detector)
     assert report["dropped"]["by_reason"] == {"cannot be read": 1, "near-duplicate": 1}
@@ -255,9 +243,7 @@ def test_a_source_without_readable_images_is_an_error(embedder: SourceEmbedder, 
     assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
 
 
-def test_without_identities_all_images_are_compared(
-    faces: Path, embedder: SourceEmbedder, tmp_path: Path
-) -> None:
+def test_without_identities_all_images_are_compared(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
     report = dedup(open_images(faces), OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS)
     # Three of person 1, one of persons 2 and 3, eight of persons 4.
     assert report["dropped"]["by_reason"] == {"near-duplicate": 12}
@@ -362,9 +348,7 @@ def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) 
 
 def test_or_the_one_with_fewer_images_be_dropped(by_bytes: Dedup, repeated: Path, tmp_path: Path) -> None:
     report = by_bytes(identity_action="drop")
-    assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {
-        "another"
-    }
+    assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {"another"}
     assert report["dropped"]["by_reason"] == {"equal bytes": 3, "identity resembles another": 5}
     assert report["dropped"]["identities"] == 1
     gone = [row for row in report["dropped"]["list"] if row["identity"] == "another"]
@@ -377,9 +361,7 @@ def pair(first: int, second: int, sure: float, one_person: bool = True) -> Ident
 
 def test_whoever_hangs_together_becomes_the_one_with_the_most_images() -> None:
     images = np.array([2, 5, 5, 9, 1, 1, 3])
-    becomes = merge_labels(
-        [pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images
-    )
+    becomes = merge_labels([pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images)
     assert becomes.tolist() == [1, 1, 1, 3, 4, 4, 6]
 
 

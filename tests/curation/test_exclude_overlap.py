@@ -38,9 +38,7 @@ def benchmark(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run_exclude(faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path) -> Exclude:
     def run(**options: Any) -> dict[str, Any]:
-        return exclude_overlap(
-            open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options
-        )
+        return exclude_overlap(open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options)
 
     return run
 
@@ -72,9 +70,7 @@ def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
     monkeypatch.setattr("facerts.curation.exclude_overlap.BLOCK_SIZE", 5)
     report = run_exclude(threshold=threshold, single_images=single_images)
     means, singles = nearest(faces, benchmark)
-    maximum = {
-        person: max(means[person], singles[person]) if single_images else means[person] for person in means
-    }
+    maximum = {person: max(means[person], singles[person]) if single_images else means[person] for person in means}
     dropped = {person for person, cosine in maximum.items() if cosine >= threshold}
     assert 0 < len(dropped) < 9
     remaining = content(tmp_path / "out.tar")
@@ -96,9 +92,7 @@ def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
 def test_the_nearest_match_is_kept_in_any_order() -> None:
     matches = NearestMatches(3)
     matches.add(np.array([0, 1]), np.float32([0.5, 0.9]), np.array([3, 4]), np.array([-1, -1]))
-    matches.add(
-        np.array([0, 1, 0, 0]), np.float32([0.6, 0.8, 0.7, 0.65]), np.array([5, 6, 7, 8]), np.arange(4)
-    )
+    matches.add(np.array([0, 1, 0, 0]), np.float32([0.6, 0.8, 0.7, 0.65]), np.array([5, 6, 7, 8]), np.arange(4))
     assert matches.cosine.tolist() == pytest.approx([0.7, 0.9, -np.inf])
     assert matches.row.tolist() == [7, 4, -1]
     assert matches.image.tolist() == [2, -1, -1]
@@ -164,9 +158,7 @@ def test_a_source_without_identities_is_refused(
 def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
     def run(**options: Any) -> dict[str, Any]:
         output = OutputSpec(tmp_path / "out", **options)
-        return exclude_overlap(
-            open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True
-        )
+        return exclude_overlap(open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True)
 
     with pytest.raises(Error, match=r"no image is left .* --dry-run"):
         run()
@@ -187,9 +179,7 @@ def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data: Path, tm
     two_of_each = [np.flatnonzero(lfw.labels == label)[:2] for label in with_several]
     unpack(Subset(lfw, [first for first, _ in two_of_each]), tmp_path / "bench")
     merged = Joined([Subset(lfw, [second for _, second in two_of_each]), Subset(strangers, np.arange(200))])
-    report = exclude_overlap(
-        merged, [tmp_path / "bench"], OutputSpec(tmp_path / "out.tar"), embedder, threshold=0.5
-    )
+    report = exclude_overlap(merged, [tmp_path / "bench"], OutputSpec(tmp_path / "out.tar"), embedder, threshold=0.5)
     remaining = set(open_source(tmp_path / "out.tar").identities)
     people = {lfw.identities[label] for label in with_several}
     assert report["in"]["identities"] == 100

@@ -57,9 +57,7 @@ def peak(run: Callable[[], object]) -> int:
 
 
 COMMANDS: dict[str, Callable[[Source, Path], object]] = {
-    "split": lambda source, folder: split(
-        source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
-    ),
+    "split": lambda source, folder: split(source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5),
     "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
     "pack": lambda source, folder: pack([source], OutputSpec(folder / "a", 2), shuffle_seed=0),
 }
@@ -79,8 +77,6 @@ def test_a_command_keeps_a_few_numbers_of_each_image(command: str, tmp_path: Pat
 def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
     for count in (FEW, MANY):
         source = Numbered(count)
-        write_shard(
-            tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count))
-        )
+        write_shard(tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count)))
     few, many = (peak(lambda count=count: open_source(tmp_path / f"{count}.tar")) for count in (FEW, MANY))
     assert many - few < 2 * BYTES_EACH * (MANY - FEW)

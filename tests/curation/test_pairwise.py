@@ -43,9 +43,7 @@ def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32]) ->
     for row, vector in enumerate(vectors):
         if any(float(vector @ vectors[other]) >= THRESHOLD for other in kept):
             assert duplicates.original[row] in kept
-            assert duplicates.cosine[row] == pytest.approx(
-                float(vector @ vectors[duplicates.original[row]]), abs=1e-6
-            )
+            assert duplicates.cosine[row] == pytest.approx(float(vector @ vectors[duplicates.original[row]]), abs=1e-6)
             assert duplicates.cosine[row] >= THRESHOLD
         else:
             assert duplicates.original[row] == -1

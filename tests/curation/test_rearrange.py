@@ -96,9 +96,7 @@ def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
     return folder / "one", folder / "two"
 
 
-def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
-    drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(drawn_faces: Path, tmp_path: Path) -> None:
     one, two = parts(drawn_faces, tmp_path)
     report = pack([one, two], OutputSpec(tmp_path / "all.tar"))
     assert content(tmp_path / "all.tar") == content(drawn_faces)
@@ -144,14 +142,10 @@ def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: 
     assert len(people(tmp_path / "all")) == 16
     # Records without names of files are still found in a tar file, where names decide what is an image.
     pack([both[0]], OutputSpec(tmp_path / "one.tar"))
-    assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(
-        data for *_, data in rows(both[0])
-    )
+    assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(data for *_, data in rows(both[0]))
 
 
-def test_sources_with_and_without_identities_do_not_mix(
-    drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_sources_with_and_without_identities_do_not_mix(drawn_faces: Path, non_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="things has no identities"):
         pack([drawn_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
     with pytest.raises(Error, match="needs identities"):

@@ -45,9 +45,7 @@ def test_every_image_is_in_the_gallery_or_a_probe(people: Source, enrolled: int,
 
 
 @pytest.mark.parametrize(("unknown", "known"), [(0.0, 10), (0.2, 8), (0.75, 2), (0.9, 1)])
-def test_the_share_of_unknown_people_refers_to_the_eligible_ones(
-    people: Source, unknown: float, known: int
-) -> None:
+def test_the_share_of_unknown_people_refers_to_the_eligible_ones(people: Source, unknown: float, known: int) -> None:
     assert len(enrolled_people(templates_from_identities(people, unknown=unknown))) == known
 
 

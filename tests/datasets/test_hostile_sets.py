@@ -51,9 +51,7 @@ def test_hostile_files_are_refused_within_bounds(
 
 
 def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
-    paths = [
-        write_set(tmp_path / str(number), content) for number, content in enumerate(records.HOSTILE.values())
-    ]
+    paths = [write_set(tmp_path / str(number), content) for number, content in enumerate(records.HOSTILE.values())]
     messages = dict(zip(records.HOSTILE, read_bounded("source", paths).values(), strict=True))
     assert {what for what, message in messages.items() if not message} == {
         "keys of 10^40",
@@ -139,9 +137,7 @@ def test_ordinary_tar_files_of_every_format_are_read(tmp_path: Path) -> None:
     long = f"{'person ' * 20}/{'x' * 120}.jpg"
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / "t.tar", "w", format=form) as archive:
-            for name in (
-                ("Jürgen/1.jpg", "b/2.jpg") if form == tarfile.USTAR_FORMAT else (long, "Jürgen/1.jpg")
-            ):
+            for name in ("Jürgen/1.jpg", "b/2.jpg") if form == tarfile.USTAR_FORMAT else (long, "Jürgen/1.jpg"):
                 member = tarfile.TarInfo(name)
                 member.size = len(FACE)
                 with (tmp_path / "face").open("w+b") as file:

@@ -109,9 +109,7 @@ def test_landmarks_at_one_position_are_refused_with_the_image(ijb: Path) -> None
     lines = [points_line(f"{number}.png", np.full((5, 2), 9.0)) for number in range(1, 6)]
     write(ijb / "meta/ijbc_name_5pts_score.txt", lines)
     images = open_templates(ijb).images
-    with pytest.raises(
-        ImageError, match=r"3\.png: cannot be aligned, the points are all at the same position"
-    ):
+    with pytest.raises(ImageError, match=r"3\.png: cannot be aligned, the points are all at the same position"):
         images.crop(2)
 
 
@@ -197,9 +195,7 @@ def gone(name: str) -> Callable[[Path], None]:
         ),
     ],
 )
-def test_a_broken_ijb_is_refused_with_file_and_line(
-    ijb: Path, spoil: Callable[[Path], object], message: str
-) -> None:
+def test_a_broken_ijb_is_refused_with_file_and_line(ijb: Path, spoil: Callable[[Path], object], message: str) -> None:
     spoil(ijb)
     with pytest.raises(DataError, match=message):
         open_templates(ijb)

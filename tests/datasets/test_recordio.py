@@ -30,9 +30,7 @@ def write_set(folder: Path, payloads: list[bytes], name: str = "train") -> Path:
 
 
 # Payloads that contain the magic number, aligned and not, to exercise splitting.
-payloads = st.lists(st.sampled_from([MAGIC, b"a", b"bc", b"def", b"ghij", bytes(8)]), max_size=12).map(
-    b"".join
-)
+payloads = st.lists(st.sampled_from([MAGIC, b"a", b"bc", b"def", b"ghij", bytes(8)]), max_size=12).map(b"".join)
 
 
 @given(payloads)

@@ -35,9 +35,7 @@ def standard_layout(labels: list[int], per_image: tuple[float, ...] | None = Non
 
 
 @pytest.mark.parametrize("per_image", [None, (5.0,), (1.0, 2.0, 3.0)])
-def test_the_standard_layout_gives_images_and_labels(
-    tmp_path: Path, per_image: tuple[float, ...] | None
-) -> None:
+def test_the_standard_layout_gives_images_and_labels(tmp_path: Path, per_image: tuple[float, ...] | None) -> None:
     source = open_source(write_set(tmp_path / "casia", standard_layout([0, 0, 0, 1, 2, 2], per_image)))
     assert source.name == "casia"
     assert len(source) == 6

@@ -151,9 +151,7 @@ def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path)
 
 
 def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
-    members = {f"p{n // 3}/{n}.jpg": bytes([n]) * (n + 1) for n in range(9)} | {
-        "p0/readme.txt": b"not an image"
-    }
+    members = {f"p{n // 3}/{n}.jpg": bytes([n]) * (n + 1) for n in range(9)} | {"p0/readme.txt": b"not an image"}
     source = open_source(shard(tmp_path / "s.tar", members))
     assert len(source) == 9
     assert source.labels is not None

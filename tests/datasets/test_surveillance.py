@@ -80,9 +80,7 @@ def test_aligned_copies_of_tinyface_have_no_testing_set_and_may_lack_distractors
     (aligned / "Gallery_Distractor").rmdir()
     benchmark = open_templates(aligned)
     assert set(members(benchmark, benchmark.galleries[0]).values()) == {1, 20}
-    assert "There are 0 images in Gallery_Distractor here, but 153,428 in the published benchmark." in (
-        benchmark.notes
-    )
+    assert "There are 0 images in Gallery_Distractor here, but 153,428 in the published benchmark." in (benchmark.notes)
 
 
 def test_a_name_without_a_person_is_refused(tinyface: Path) -> None:

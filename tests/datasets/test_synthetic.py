@@ -51,9 +51,7 @@ def test_non_faces_of_some_kinds_are_written(tmp_path: Path) -> None:
     names = [f"thing_{number:04d}.jpg" for number in (1, 3, 5, 7)]
     assert sorted(path.name for path in (tmp_path / "some").iterdir()) == names
     assert len(list((tmp_path / "all").iterdir())) == 8
-    assert all(
-        (tmp_path / "some" / name).read_bytes() == (tmp_path / "all" / name).read_bytes() for name in names
-    )
+    assert all((tmp_path / "some" / name).read_bytes() == (tmp_path / "all" / name).read_bytes() for name in names)
     with pytest.raises(ValueError, match=r"cats.*shapes, stripes, checks, clouds"):
         write_non_faces(tmp_path / "none", images=1, kinds=("cats",))
 

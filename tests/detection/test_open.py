@@ -83,9 +83,7 @@ def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callabl
 
 
 @KINDS
-def test_files_that_are_not_detectors_are_refused(
-    tmp_path: Path, kind: Kind, write: Callable[..., Path]
-) -> None:
+def test_files_that_are_not_detectors_are_refused(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
     (tmp_path / "text.onnx").write_text("hello")
     (tmp_path / "empty.onnx").write_bytes(b"")
     for name, message in (
@@ -109,9 +107,7 @@ def test_outputs_that_are_not_finite_are_refused(
     tmp_path: Path, kind: Kind, write: Callable[..., Path], form: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=rf"m\.onnx: {message}"):
-        kind(write(tmp_path / "m.onnx", **form))(
-            np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-        )
+        kind(write(tmp_path / "m.onnx", **form))(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
 
 def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path: Path) -> None:

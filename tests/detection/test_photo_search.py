@@ -209,9 +209,7 @@ def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner: tuple[float,
 
 @pytest.mark.parametrize("size", ["auto", "full"])
 @pytest.mark.parametrize("shape", [(1, 20_000_000), (3_000_000, 3)], ids=str)
-def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(
-    shape: tuple[int, int], size: Any
-) -> None:
+def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(shape: tuple[int, int], size: Any) -> None:
     network = Squares()
     PhotoSearch(network, size, rotate=False)(np.zeros((*shape, 3), dtype=np.uint8))
     padded = [max(height, 32) * max(width, 32) for height, width in network.passes]

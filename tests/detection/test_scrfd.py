@@ -80,9 +80,7 @@ def test_outputs_are_assigned_by_their_shapes(tmp_path: Path, form: dict[str, An
     assert_same(detector(image), reference_faces(image, 0.5))
 
 
-@pytest.mark.parametrize(
-    ("height", "width"), [(97, 160), (203, 131), (1000, 333), (45, 77), (64, 640)], ids=str
-)
+@pytest.mark.parametrize(("height", "width"), [(97, 160), (203, 131), (1000, 333), (45, 77), (64, 640)], ids=str)
 def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: int, width: int) -> None:
     # Each box is a cell of the input, so the boxes together cover the bright area.
     lit = [0.25 * width, 0.25 * height, 0.75 * width, 0.75 * height]
@@ -161,9 +159,7 @@ def test_the_detector_of_a_pack_is_found(pack: Path, tmp_path: Path, monkeypatch
     assert list(home.iterdir()) == []
     # One without lists what is in it.
     (pack / "det_500m.onnx").unlink()
-    with pytest.raises(
-        ModelError, match=r"one SCRFD detector with five points, but this one has none"
-    ) as error:
+    with pytest.raises(ModelError, match=r"one SCRFD detector with five points, but this one has none") as error:
         SCRFD(pack)
     assert "w600k_mbf.onnx: ['N', 3, 112, 112] to ['N', 128]" in str(error.value)
 
@@ -183,9 +179,7 @@ def test_the_detector_of_a_pack_is_found(pack: Path, tmp_path: Path, monkeypatch
 def test_other_networks_are_refused_with_the_expected_interface(
     tmp_path: Path, form: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(
-        ModelError, match=rf"m\.onnx: .*{words}.*; SCRFD takes \(1, 3, H, W\) .* points \(A, 10\)"
-    ):
+    with pytest.raises(ModelError, match=rf"m\.onnx: .*{words}.*; SCRFD takes \(1, 3, H, W\) .* points \(A, 10\)"):
         SCRFD(write_scrfd(tmp_path / "m.onnx", **form))
 
 

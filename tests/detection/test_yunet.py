@@ -151,9 +151,7 @@ def sample_images() -> Iterator[tuple[str, Image, int]]:
     ("image", "minimum"),
     [pytest.param(np.ascontiguousarray(image), minimum, id=name) for name, image, minimum in sample_images()],
 )
-def test_the_published_network_gives_the_same_faces_as_opencv(
-    image: Image, minimum: int, threshold: float
-) -> None:
+def test_the_published_network_gives_the_same_faces_as_opencv(image: Image, minimum: int, threshold: float) -> None:
     if min(image.shape[:2]) <= 32 and cv2.__version__.startswith("4."):
         pytest.skip("OpenCV 4.10 is not deterministic for images with a side of 32 pixels or less")
     published = find_file("yunet")

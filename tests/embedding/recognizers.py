@@ -53,9 +53,7 @@ TENSORS = {
 # From the pooled image, (N, 3, 7, 7), to "vector".
 LINEAR = node("MatMul", ["flat", "matrix"], "vector")
 GEMM = node("Gemm", ["flat", "transposed", "bias"], "linear", transB=1)
-BATCH_NORM = node(
-    "BatchNormalization", ["linear", "scale", "shift", "mean", "variance"], "vector", epsilon=EPSILON
-)
+BATCH_NORM = node("BatchNormalization", ["linear", "scale", "shift", "mean", "variance"], "vector", epsilon=EPSILON)
 BEFORE = node("Conv", ["face", "kernel"], "filtered", pads=[2, 2, 2, 2])
 AFTER = node("AveragePool", ["filtered"], "pooled", kernel_shape=[16, 16], strides=[16, 16])
 MODELS: dict[str, list[NodeProto]] = {

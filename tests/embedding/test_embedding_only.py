@@ -71,9 +71,7 @@ def test_the_heads_of_our_own_exports_are_removed(exported: Path, tmp_path: Path
     assert outputs(tmp_path / "m.onnx") == ["embedding"]
     before, after = onnx.load(str(exported)), onnx.load(str(tmp_path / "m.onnx"))
     assert before.opset_import == after.opset_import
-    gone = {tensor.name for tensor in before.graph.initializer} - {
-        tensor.name for tensor in after.graph.initializer
-    }
+    gone = {tensor.name for tensor in before.graph.initializer} - {tensor.name for tensor in after.graph.initializer}
     assert any("log_scale" in name for name in gone), gone
     assert not any("log_scale" in tensor.name for tensor in after.graph.initializer)
     np.testing.assert_allclose(
@@ -105,9 +103,7 @@ def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops
     model = write_model(tmp_path / "model.onnx", quality="norm", thresholds=CALIBRATED["thresholds"])
     keep_embedding(model, tmp_path / "small.onnx")
     embedder = load_embedder(tmp_path / "small.onnx")
-    np.testing.assert_allclose(
-        embedder(crops).quality, np.linalg.norm(slow_embedding(crops), axis=1), rtol=1e-5
-    )
+    np.testing.assert_allclose(embedder(crops).quality, np.linalg.norm(slow_embedding(crops), axis=1), rtol=1e-5)
     assert embedder.description.thresholds["0.95"].quality == 3.5
 
 

@@ -101,9 +101,7 @@ def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, 
 def test_a_column_of_nan_is_ignored(tmp_path: Path, faces: Source) -> None:
     nothing, embeddings = np.full(4, np.nan), vectors()
     columns = {"quality": nothing, "uncertainty": nothing, "norm": nothing, "face_size": nothing}
-    outputs = load_table(write_npz(tmp_path / "t.npz", names=KEYS, embeddings=embeddings, **columns)).outputs(
-        faces
-    )
+    outputs = load_table(write_npz(tmp_path / "t.npz", names=KEYS, embeddings=embeddings, **columns)).outputs(faces)
     assert outputs.quality is None
     assert outputs.uncertainty is None
     assert outputs.extras == {}
@@ -123,9 +121,7 @@ def test_the_norm_is_the_tables_or_the_length_if_that_is_not_1(tmp_path: Path, f
 @pytest.mark.parametrize("prefix", ["/data/lfw/", "C:\\data\\lfw\\", "./", ""])
 def test_names_may_be_longer_paths_than_the_keys(tmp_path: Path, faces: Source, prefix: str) -> None:
     names = [prefix + (key.replace("/", "\\") if "\\" in prefix else key) for key in KEYS[::-1]]
-    outputs = load_table(write_npz(tmp_path / "t.npz", paths=names, embeddings=vectors()[::-1])).outputs(
-        faces
-    )
+    outputs = load_table(write_npz(tmp_path / "t.npz", paths=names, embeddings=vectors()[::-1])).outputs(faces)
     np.testing.assert_allclose(outputs.embedding, unit(vectors()), atol=1e-6)
 
 
@@ -252,9 +248,7 @@ def changed(row: int, value: float) -> NDArray[np.float32]:
         ({"variance": np.full((4, 6), "x")}, "variance must be numbers, not <U"),
     ],
 )
-def test_a_broken_table_is_refused_with_file_and_row(
-    tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
+def test_a_broken_table_is_refused_with_file_and_row(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     path = write_npz(tmp_path / "t.npz", **{"names": KEYS, "embeddings": vectors(), **arrays})
     with pytest.raises(DataError, match=rf"t\.npz: .*{message}"):
         load_table(path)

@@ -73,9 +73,7 @@ def slow_label(crop: Crops, mean: float, std: float, bgr: bool) -> float:
     masks = np.random.default_rng(0).standard_normal((3, 3, 112, 112), dtype=np.float32)
     masks = masks.transpose(0, 2, 3, 1)[..., :: -1 if bgr else 1]
     pixels = crop.astype(np.float64)
-    noisy = [
-        (1 - a) * pixels + a * (127.5 + 127.5 * mask) for a in recognizer_scores.STRENGTHS for mask in masks
-    ]
+    noisy = [(1 - a) * pixels + a * (127.5 + 127.5 * mask) for a in recognizer_scores.STRENGTHS for mask in masks]
     occluded = []
     for top in range(0, 112, 14):
         for left in range(0, 112, 14):
@@ -106,9 +104,7 @@ def slow_choice(norms: dict[str, Floats], labels: Floats) -> list[str]:
     return max(prefixes, key=rho)
 
 
-@pytest.mark.parametrize(
-    "described", [{}, {"input_mean": [0] * 3, "input_std": [255] * 3, "input_color": "BGR"}]
-)
+@pytest.mark.parametrize("described", [{}, {"input_mean": [0] * 3, "input_std": [255] * 3, "input_color": "BGR"}])
 def test_labels_layers_and_scores_are_those_of_a_slow_loop(
     tmp_path: Path, described: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

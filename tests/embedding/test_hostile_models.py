@@ -35,9 +35,7 @@ def test_hostile_models_are_refused_within_bounds(tmp_path: Path) -> None:
         assert message.startswith(str(path)), what
 
 
-def test_a_command_reports_what_is_wrong_with_its_model(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_reports_what_is_wrong_with_its_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
     onnx_files.MODELS["it fails at run time"](tmp_path / "m.onnx")
     command = ("score", tmp_path / "face.png", "--model", tmp_path / "m.onnx", "--out", tmp_path / "rows.csv")
@@ -52,7 +50,5 @@ def test_an_error_on_the_embedding_size_names_both_numbers(tmp_path: Path) -> No
     crops = np.zeros((2, 112, 112, 3), dtype=np.uint8)
     assert load_embedder(model)(crops).embedding.shape == (2, 8)
     write_description(model, embedding_size=512)
-    with pytest.raises(
-        ModelError, match=r"m\.onnx: its embedding has 8 values, but its description says 512"
-    ):
+    with pytest.raises(ModelError, match=r"m\.onnx: its embedding has 8 values, but its description says 512"):
         load_embedder(model)(crops)

@@ -49,9 +49,7 @@ def test_inputs_that_nothing_reads_are_none(tmp_path: Path, crops: Crops, name: 
 
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
-def test_quality_comes_from_the_named_output_and_higher_is_better(
-    tmp_path: Path, crops: Crops, polarity: str
-) -> None:
+def test_quality_comes_from_the_named_output_and_higher_is_better(tmp_path: Path, crops: Crops, polarity: str) -> None:
     model = write_embedder(tmp_path / "m.onnx", quality=True)
     write_description(model, quality="output:bright", polarity=polarity)
     quality = load_embedder(model)(crops).quality
@@ -133,9 +131,7 @@ def test_the_reference_embedder_reaches_its_known_accuracy(
     (tmp_path / "lfw").mkdir()
     for person in {name for line in lines[:, :60].ravel() for name in line.split("\t") if not name.isdigit()}:
         (tmp_path / "lfw" / person).symlink_to(lfw / person)
-    (tmp_path / "lfw" / "pairs.txt").write_text(
-        "\n".join(["10\t60", *lines[:, :60].ravel()]), encoding="utf-8"
-    )
+    (tmp_path / "lfw" / "pairs.txt").write_text("\n".join(["10\t60", *lines[:, :60].ravel()]), encoding="utf-8")
     embedder = load_embedder(reference_models / "mobilefacenet.onnx")
     section, _ = evaluate_verification(embedder, open_benchmark(tmp_path / "lfw"), flip=False)
     assert section.accuracy.value == pytest.approx(0.9867, abs=5e-4)

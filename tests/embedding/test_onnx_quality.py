@@ -47,9 +47,7 @@ def test_height_and_width_are_not_confused(crops: Crops) -> None:
 
 
 @pytest.mark.parametrize("quality", ["output:bright", "norm"])
-def test_an_embedders_quality_is_the_same_without_its_embedding(
-    tmp_path: Path, crops: Crops, quality: str
-) -> None:
+def test_an_embedders_quality_is_the_same_without_its_embedding(tmp_path: Path, crops: Crops, quality: str) -> None:
     model = write_embedder(tmp_path / "m.onnx", quality=True)
     write_description(model, quality=quality, polarity="lower_is_better")
     expected = load_embedder(model)(crops).quality
@@ -110,8 +108,7 @@ def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
     named, unnamed = quality_description(), quality_description(quality="output:*")
     unnamed["input"]["name"] = "*"
     qualities = [
-        OnnxQuality(model, description=Description.model_validate(described))
-        for described in (named, unnamed)
+        OnnxQuality(model, description=Description.model_validate(described)) for described in (named, unnamed)
     ]
     assert np.array_equal(qualities[0](crops), qualities[1](crops))
     # What is joined with other models or kept for later has the names.

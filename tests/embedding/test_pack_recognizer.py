@@ -42,8 +42,7 @@ def normalize_inside(path: Path) -> None:
     """Add (x − 127.5) / 127.5 at the beginning of a model's graph."""
     model = onnx.load(str(path))
     model.graph.initializer.extend(
-        numpy_helper.from_array(np.float32(value), name)
-        for name, value in (("mean", 127.5), ("scale", 1 / 127.5))
+        numpy_helper.from_array(np.float32(value), name) for name, value in (("mean", 127.5), ("scale", 1 / 127.5))
     )
     model.graph.node[0].input[0] = "scaled"
     model.graph.node.insert(0, helper.make_node("Sub", ["face", "mean"], ["shifted"]))
@@ -103,9 +102,7 @@ def test_without_onnx_only_known_recognizers_are_loaded(
     pack: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    np.testing.assert_allclose(
-        load_embedder(pack)(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-5
-    )
+    np.testing.assert_allclose(load_embedder(pack)(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-5)
     (pack / "w600k_mbf.onnx").rename(pack / "mine.onnx")
     with pytest.raises(
         MissingExtraError, match=r"mine\.onnx: .* pip install 'facerts\[use\]'; or .* mine\.json beside"
@@ -113,18 +110,14 @@ def test_without_onnx_only_known_recognizers_are_loaded(
         load_embedder(pack)
 
 
-@pytest.mark.parametrize(
-    "change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}]
-)
+@pytest.mark.parametrize("change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}])
 def test_other_networks_are_not_taken_for_recognizers(pack: Path, change: dict[str, Any]) -> None:
     write_embedder(pack / "w600k_mbf.onnx", **{"size": COLUMNS, **change})
     with pytest.raises(ModelError, match="this one has none"):
         load_embedder(pack)
 
 
-def test_a_description_passed_as_an_argument_takes_precedence(
-    pack: Path, tmp_path: Path, crops: Crops
-) -> None:
+def test_a_description_passed_as_an_argument_takes_precedence(pack: Path, tmp_path: Path, crops: Crops) -> None:
     model = write_description(write_embedder(tmp_path / "m.onnx"))
     text = model.with_suffix(".json").read_text()
     description = parse_description(text, "text").model_copy(update={"quality": "none"})

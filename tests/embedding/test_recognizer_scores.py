@@ -62,9 +62,7 @@ def test_only_the_scores_that_the_graph_allows_are_opened(
 
 def test_the_seed_is_that_of_the_masks(tmp_path: Path, crops: Crops) -> None:
     embedder = open_model(tmp_path, "matmul")
-    first, other = (
-        open_recognizer_scores(embedder, ["dropout"], seed=seed)["dropout"](crops) for seed in (0, 1)
-    )
+    first, other = (open_recognizer_scores(embedder, ["dropout"], seed=seed)["dropout"](crops) for seed in (0, 1))
     assert np.array_equal(open_recognizer_scores(embedder, ["dropout"])["dropout"](crops), first)
     assert not np.array_equal(other, first)
 
@@ -116,9 +114,7 @@ def test_a_file_that_is_gone_or_broken_or_has_its_weights_elsewhere_is_refused(
         open_recognizer_scores(embedder, [score], calibration=faces)
 
 
-def test_only_the_mirror_does_without_onnx(
-    tmp_path: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_mirror_does_without_onnx(tmp_path: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = open_model(tmp_path, "matmul")
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
@@ -154,9 +150,7 @@ def test_pruning_is_minus_the_distance_to_the_embedding_with_pruned_weights(
 ) -> None:
     # Biases and BatchNorm are left as they are.
     stored = weights().astype(np.float16 if name == "half" else np.float32)
-    vectors, pruned = (
-        EMBED[name](flat_pixels(crops), matrix) for matrix in (stored, slowly_pruned(stored, sparsity))
-    )
+    vectors, pruned = (EMBED[name](flat_pixels(crops), matrix) for matrix in (stored, slowly_pruned(stored, sparsity)))
     units = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, pruned)]
     expected = -np.linalg.norm(units[0] - units[1], axis=1)
     embedder = open_model(tmp_path, name)
@@ -196,9 +190,7 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, sparsity: float) -> Non
 
 def slow_stability(embeddings: list[Floats]) -> float:
     units = [vector / math.sqrt(math.fsum(vector**2)) for vector in embeddings]
-    distances = [
-        math.sqrt(math.fsum((units[i] - units[j]) ** 2)) for i in range(len(units)) for j in range(i)
-    ]
+    distances = [math.sqrt(math.fsum((units[i] - units[j]) ** 2)) for i in range(len(units)) for j in range(i)]
     return 2 / (1 + math.exp(math.fsum(distances) / len(distances)))
 
 
@@ -213,9 +205,7 @@ def test_dropout_is_the_stability_over_explicit_masks(
     for flat in flat_pixels(crops[:4]):
         passes = []
         for row in drawn:
-            kept = [
-                value / (1 - rate) if draw >= rate else 0.0 for value, draw in zip(flat, row, strict=True)
-            ]
+            kept = [value / (1 - rate) if draw >= rate else 0.0 for value, draw in zip(flat, row, strict=True)]
             passes.append(EMBED[name](np.array(kept), weights()))
         expected.append(slow_stability(passes))
     scores = score(crops[:4])
@@ -226,9 +216,7 @@ def test_dropout_is_the_stability_over_explicit_masks(
 
 def test_the_stability_of_many_embeddings_is_that_of_a_loop_over_pairs() -> None:
     embeddings = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
-    assert stability(embeddings) == pytest.approx(
-        slow_stability(list(embeddings.astype(np.float64))), abs=1e-12
-    )
+    assert stability(embeddings) == pytest.approx(slow_stability(list(embeddings.astype(np.float64))), abs=1e-12)
     close = embeddings[:1] + 1e-5 * embeddings
     # In float32, products would lose these distances.
     assert 1 - stability(close) == pytest.approx(1 - slow_stability(list(close.astype(np.float64))), rel=1e-4)
@@ -258,8 +246,6 @@ LINEAR = "its embedding is not computed by a linear layer from features"
         ("dropout", "double", "cannot load it"),
     ],
 )
-def test_a_graph_that_does_not_allow_a_score_is_refused(
-    tmp_path: Path, score: str, name: str, reason: str
-) -> None:
+def test_a_graph_that_does_not_allow_a_score_is_refused(tmp_path: Path, score: str, name: str, reason: str) -> None:
     with pytest.raises(ModelError, match=f"m.onnx: .*{reason}"):
         open_recognizer_scores(open_model(tmp_path, name), [score])

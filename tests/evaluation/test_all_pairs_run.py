@@ -78,9 +78,7 @@ def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Pa
     assert (np.diff(fnmr) <= 0).all()
 
 
-def test_without_identities_all_pairs_are_refused_by_name(
-    plain: Plain, benchmark_folder: Path, tmp_path: Path
-) -> None:
+def test_without_identities_all_pairs_are_refused_by_name(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"people: all pairs need the identity of each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
@@ -139,9 +137,7 @@ def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tm
             assert (shown.value, shown.ci95) == (curve[place], (low[place], high[place]))
 
 
-def test_people_without_two_different_images_make_no_genuine_pairs(
-    plain: Plain, named: Path, tmp_path: Path
-) -> None:
+def test_people_without_two_different_images_make_no_genuine_pairs(plain: Plain, named: Path, tmp_path: Path) -> None:
     lines = ["first,second,same,fold,first_subject,second_subject"]
     for person in range(20):
         a, b = f"person_{person:04d}", f"person_{(person + 1) % 20:04d}"

@@ -53,9 +53,7 @@ def comparison(folders: dict[str, Path]) -> Comparison:
     return compare([f"{label}={folders[key]}" for key, label in labels.items()])[0]
 
 
-def own(
-    folder: Path, name: str, of: dict[str, str], kind: str = "verification", data: str = "named"
-) -> Measure:
+def own(folder: Path, name: str, of: dict[str, str], kind: str = "verification", data: str = "named") -> Measure:
     """A number as a result has it."""
     return load_result(folder)[0].of_kind(kind)[data].measure(name, **of)
 
@@ -75,9 +73,7 @@ def section_of(found: Comparison, title: str) -> Evaluation:
     return section
 
 
-def test_accuracy_of_one_run_is_the_results_with_its_interval(
-    comparison: Comparison, folders: dict[str, Path]
-) -> None:
+def test_accuracy_of_one_run_is_the_results_with_its_interval(comparison: Comparison, folders: dict[str, Path]) -> None:
     row = table(comparison, "Verification accuracy")["bad", None]
     assert list(row) == ["named", "people", "mean"]
     numbers = [own(folders["poor"], "accuracy", {}, data=name) for name in ("named", "people")]
@@ -97,19 +93,15 @@ def test_seeds_are_shown_by_their_mean_and_range(comparison: Comparison, folders
     assert first != second
     assert (cell.value, cell.range) == (pytest.approx((first + second) / 2), tuple(sorted((first, second))))
     assert (cell.ci95, cell.of["runs"]) == (None, "2")
-    areas = [
-        own(folders[key], "AUROC", {"score": "quality"}, "ood", "non-faces").value for key in ("one", "two")
+    areas = [own(folders[key], "AUROC", {"score": "quality"}, "ood", "non-faces").value for key in ("one", "two")]
+    cell = table(comparison, "Faces against non-faces", "faces and people, non-faces things")["seeded", "quality"][
+        "AUROC"
     ]
-    cell = table(comparison, "Faces against non-faces", "faces and people, non-faces things")[
-        "seeded", "quality"
-    ]["AUROC"]
     assert (cell.value, cell.range) == (pytest.approx(sum(areas) / 2), tuple(sorted(areas)))
     assert "Of several training runs" in comparison.text
 
 
-def test_rejection_of_others_is_told_pooled_and_by_source(
-    comparison: Comparison, folders: dict[str, Path]
-) -> None:
+def test_rejection_of_others_is_told_pooled_and_by_source(comparison: Comparison, folders: dict[str, Path]) -> None:
     for part, of in (
         ("faces and people, non-faces things", ALL_FACES),
         ("faces people, non-faces things", OF_PEOPLE),
@@ -170,18 +162,14 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
             for run in runs:
                 _, arrays = load_result(folders[run])
                 pairs = compare_listed(*(base[prefix + key] for key in ("scores", "same", "pairs")), None)
-                measured = error_versus_reject(
-                    pairs, {score: arrays[prefix + score]}, [OPTIONS.fmr], replicates=0
-                )
+                measured = error_versus_reject(pairs, {score: arrays[prefix + score]}, [OPTIONS.fmr], replicates=0)
                 expected.append(measured[OPTIONS.fmr].by[score])
             curves = np.array([curve.fnmr for curve in expected])
             np.testing.assert_allclose(drawn[f"named/{method}/{score}"], curves.mean(axis=0))
             if len(runs) > 1:
                 np.testing.assert_allclose(drawn[f"named/{method}/{score}/high"], curves.max(axis=0))
             cells = rows[method, score]
-            assert cells["pAUC to 20%"].value == pytest.approx(
-                np.mean([curve.pauc[0.2].value for curve in expected])
-            )
+            assert cells["pAUC to 20%"].value == pytest.approx(np.mean([curve.pauc[0.2].value for curve in expected]))
             assert cells["20% left out"].value == pytest.approx(np.mean(curves[:, 20]))
     # On its own embedding a quality has what its own section says, with the same intervals.
     expected_area = own(folders[key], "pAUC to 20%", {"score": "quality"}, "reject")
@@ -262,9 +250,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
     assert not [one for one in found.differences if one.title == "named"]
 
 
-def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(folders: dict[str, Path], tmp_path: Path) -> None:
     def refused(folder: Path) -> str:
         with pytest.raises(DataError) as error:
             compare([f"s={folders['one']}", f"s={folder}"])
@@ -296,9 +282,7 @@ def beside(named: Path, folder: Path, lines: list[str]) -> Path:
     return folder / named.name
 
 
-def test_other_pairs_of_the_same_images_are_left_out_too(
-    folders: dict[str, Path], named: Path, tmp_path: Path
-) -> None:
+def test_other_pairs_of_the_same_images_are_left_out_too(folders: dict[str, Path], named: Path, tmp_path: Path) -> None:
     lines = named.read_text().splitlines(keepends=True)
     more = beside(named, tmp_path / "more", [*lines, lines[1]])
     run_pairs(Plain(), ["verification"], [more], tmp_path / "other", OPTIONS)

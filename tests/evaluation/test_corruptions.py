@@ -36,9 +36,7 @@ class Calibrated(Plain):
 
     def __init__(self, threshold: float, quantiles: NDArray[np.floating]) -> None:
         super().__init__("calibrated")
-        calibration = Calibration(
-            data="d", data_sha256="0", faces=101, identities=None, quantiles=tuple(quantiles)
-        )
+        calibration = Calibration(data="d", data_sha256="0", faces=101, identities=None, quantiles=tuple(quantiles))
         self.description = Description(
             schema=SCHEMA,
             quality="output:quality",
@@ -65,9 +63,7 @@ def measured(
     recognizers: Mapping[str, Embedder] | None = None,
     images: int = 99,
 ) -> tuple[Evaluation, Arrays]:
-    run_corruptions(
-        model, [str(data)], out, recognizers=recognizers, images=images, kinds=KINDS, severities=STEPS[1:]
-    )
+    run_corruptions(model, [str(data)], out, recognizers=recognizers, images=images, kinds=KINDS, severities=STEPS[1:])
     content, arrays = load_result(out)
     json.dumps(content.to_json(), allow_nan=False)
     prefix = "corruptions/faces/"
@@ -121,9 +117,7 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: 
     recognizers = {"a": Plain("a"), "b": Seeded("b", 1, 0.2)}
     section, arrays = measured(Plain("own"), drawn_faces, tmp_path, recognizers=recognizers)
     assert (section.images, section.settings["people"]) == (8, True)
-    assert [section.settings[f"SHA-256 of {label}"] for label in "ab"] == [
-        one.sha256 for one in recognizers.values()
-    ]
+    assert [section.settings[f"SHA-256 of {label}"] for label in "ab"] == [one.sha256 for one in recognizers.values()]
     medians = [
         [
             np.median(
@@ -154,9 +148,7 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
     norms = np.sort(clean.norm)
     quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.sort(clean.quality)[3])
     model: Any = Calibrated(threshold, quantiles)
-    section, arrays = measured(
-        CombinedEmbedder(Plain("recognizer"), model) if joined else model, drawn_faces, tmp_path
-    )
+    section, arrays = measured(CombinedEmbedder(Plain("recognizer"), model) if joined else model, drawn_faces, tmp_path)
     kept_by = {score: section.measure("kept at 1", score=score) for score in ("quality", "norm")}
     assert kept_by["quality"].threshold == threshold
     # Of eight images, 95% are those above the lowest.
@@ -173,9 +165,7 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
             percentile = 200 * float(np.median(outputs.quality))
             for name, expected in (("not a face", no_face), ("kept", kept)):
                 assert arrays[f"{kind}/{name}"][place] == expected
-            assert arrays[f"{kind}/percentile of quality / 100"][place] == pytest.approx(
-                percentile / 100, abs=1e-4
-            )
+            assert arrays[f"{kind}/percentile of quality / 100"][place] == pytest.approx(percentile / 100, abs=1e-4)
             if severity:
                 title = kind.replace("_", " ") + " (held out)" * CHANGES[kind].held_out
                 shown = [
@@ -189,9 +179,7 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
                 shares["no face"].append(no_face)
     for score, one in kept_by.items():
         assert one.value == pytest.approx(np.mean(shares[score]))
-    assert section.measure("not a face at 1", score="quality").value == pytest.approx(
-        np.mean(shares["no face"])
-    )
+    assert section.measure("not a face at 1", score="quality").value == pytest.approx(np.mean(shares["no face"]))
 
 
 def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_path: Path) -> None:
@@ -204,8 +192,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
         [
             [
                 np.sum(
-                    one(crops_of(drawn_faces, ROWS, *step)).embedding
-                    * one(crops_of(drawn_faces, OTHERS)).embedding,
+                    one(crops_of(drawn_faces, ROWS, *step)).embedding * one(crops_of(drawn_faces, OTHERS)).embedding,
                     axis=1,
                 )
                 for step in steps
@@ -220,9 +207,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
         whole, rest = [], []
         for drawn in draws:
             medians = np.median(cosines[..., drawn], axis=-1)[:, inside]
-            whole.append(
-                spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic
-            )
+            whole.append(spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic)
             rest.append(spearmanr(medians[2], (medians[0] + medians[1]) / 2).statistic)
         for score, values in (("quality", whole), ("cosine of c", rest)):
             found = section.measure(f"ρ, {group}", score=score)
@@ -242,14 +227,9 @@ def test_corruptions_in_words() -> None:
 
     kept = [measure("kept at 0.6", 0.9), measure("kept at 1", 0.4)]
     found = measure("ρ, all", 0.912, (0.812, 1.0))
-    begin = (
-        "Over 4 changes of 100 faces, its quality follows the cosine with rank correlation 0.91 [0.81, 1.00]"
-    )
+    begin = "Over 4 changes of 100 faces, its quality follows the cosine with rank correlation 0.91 [0.81, 1.00]"
     held_out = measure("ρ, held out", 0.75, (0.65, 0.85))
-    assert (
-        corruption_finding([found, held_out, *kept], "quality", 4, 100)
-        == f"{begin}, 0.75 over kinds held out."
-    )
+    assert corruption_finding([found, held_out, *kept], "quality", 4, 100) == f"{begin}, 0.75 over kinds held out."
     assert corruption_finding([found, *kept], "quality", 4, 100) == f"{begin}."
     sentence = "At full severity, its threshold of quality keeps 40% of the faces."
     assert corruption_finding(kept, "quality", 4, 100) == sentence

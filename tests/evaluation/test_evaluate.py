@@ -26,17 +26,13 @@ from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluation.conftest import Plain
 
 
-def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(
-    plain: Plain, drawn_faces: Path
-) -> None:
+def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(plain: Plain, drawn_faces: Path) -> None:
     source = open_source(drawn_faces)
     outputs = embed_source(plain, source, flip=True, progress=False)
     crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
     own, mirrored = plain(crops), plain(crops[:, :, ::-1])
     summed = own.embedding + mirrored.embedding
-    np.testing.assert_allclose(
-        outputs.embedding, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6
-    )
+    np.testing.assert_allclose(outputs.embedding, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6)
     np.testing.assert_array_equal(outputs.quality, own.quality)  # type: ignore[arg-type]
 
 
@@ -47,9 +43,7 @@ def test_a_broken_image_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: 
         embed_source(plain, open_source(tmp_path), flip=False, progress=False)
 
 
-def test_verification_tells_all_that_its_numbers_rest_on(
-    plain: Plain, drawn_benchmark: PairBenchmark
-) -> None:
+def test_verification_tells_all_that_its_numbers_rest_on(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
     found = {one.name: one for one in section.measures}
     assert (found["accuracy"].n, found["genuine pairs"].value, found["impostor pairs"].value) == (
@@ -148,9 +142,7 @@ def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPa
     subject[drawn.template] = source.labels
     pairs = np.stack([first, second], axis=1)
     benchmark = replace(drawn, name="pooled", pairs=pairs, same=subject[first] == subject[second])
-    monkeypatch.setattr(
-        "facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled"
-    )
+    monkeypatch.setattr("facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled")
     monkeypatch.setattr("facerts.evaluation.benchmark_runs.open_templates", lambda path: benchmark)
     return benchmark
 

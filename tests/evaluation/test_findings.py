@@ -60,9 +60,7 @@ def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_
         (0.0, 0.0, (0.0, 0.0), "misses no pair, so leaving out pairs of low quality cannot help."),
     ],
 )  # fmt: skip
-def test_rejection_in_words(
-    before: float, after: float, ends: tuple[float, float] | None, words: str
-) -> None:
+def test_rejection_in_words(before: float, after: float, ends: tuple[float, float] | None, words: str) -> None:
     fnmr = np.full(len(RATES), after)
     fnmr[0] = before
     intervals = None if ends is None else np.array([np.full(len(RATES), end) for end in ends])

@@ -52,9 +52,7 @@ def quality(people: np.ndarray) -> np.ndarray:
 def numbers(section: Evaluation, name: str, table: str = "") -> dict[str, Measure]:
     """A column of a section's tables, by group; ``table`` is the beginning of its title."""
     return {
-        next(iter(one.of.values())): one
-        for one in section.measures
-        if one.name == name and one.table.startswith(table)
+        next(iter(one.of.values())): one for one in section.measures if one.name == name and one.table.startswith(table)
     }
 
 
@@ -130,14 +128,11 @@ def test_errors_with_and_without_rejected_images(
     for kind, column in (("FNMR", fnmr), ("FMR", fmr)):
         assert [group for group, one in column.items() if one.mark] == ["below 20"]
         ratio, over_mean = (
-            section.measure(name, rate=f"{kind} by net").value
-            for name in ("worst / best", "worst / geometric mean")
+            section.measure(name, rate=f"{kind} by net").value for name in ("worst / best", "worst / geometric mean")
         )
         assert ratio == pytest.approx(column["below 20"].value / column["20 and above"].value)
         assert over_mean == pytest.approx(ratio**0.5)  # of two groups
-        (sentence,) = [
-            one for one in section.findings if one.startswith(f"net: {kind} is highest in age below 20 (")
-        ]
+        (sentence,) = [one for one in section.findings if one.startswith(f"net: {kind} is highest in age below 20 (")]
         assert "and lowest in age 20 and above (" in sentence
         assert f", {ratio:.1f} times as high [" in sentence
     accepted = numbers(section, "accepted by q")
@@ -149,9 +144,9 @@ def test_errors_with_and_without_rejected_images(
 
 def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people: np.ndarray) -> None:
     age = np.where(people == 0, "one person", np.where(np.arange(len(people)) == 7, "one image", "others"))
-    section, _ = groups_of(
-        {"age": age}, {}, people=people, compared={"net": MatchedPairs(pairs, 0.6)}, replicates=20
-    )["age"]
+    section, _ = groups_of({"age": age}, {}, people=people, compared={"net": MatchedPairs(pairs, 0.6)}, replicates=20)[
+        "age"
+    ]
     genuine, impostors = (numbers(section, f"{kind} pairs") for kind in ("genuine", "impostor"))
     assert genuine["one person"].value == IMAGES * (IMAGES - 1) // 2
     assert [numbers["one image"].value for numbers in (genuine, impostors)] == [0, 0]

@@ -58,9 +58,7 @@ def test_rows_that_agree_count_as_one_and_others_are_refused(tmp_path: Path) -> 
         (["0", "1"], "0.5,1", ["below 0.5", "1 and above"]),
     ],
 )
-def test_numbers_are_put_into_ranges(
-    tmp_path: Path, values: list[str], edges: str, expected: list[str]
-) -> None:
+def test_numbers_are_put_into_ranges(tmp_path: Path, values: list[str], edges: str, expected: list[str]) -> None:
     rows = "".join(f"{row}.jpg,{value}\n" for row, value in enumerate(values))
     groups = read_groups(table(tmp_path, f"image,age\n{rows}"), [f"age={edges}"])
     assert groups.of([f"{row}.jpg" for row in range(len(values))])[0]["age"].tolist() == expected

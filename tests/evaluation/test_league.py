@@ -88,9 +88,7 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
     )[FMR]
 
 
-def test_areas_are_those_of_each_recognizer(
-    section: Evaluation, folder: Path, expected: ErrorVersusReject
-) -> None:
+def test_areas_are_those_of_each_recognizer(section: Evaluation, folder: Path, expected: ErrorVersusReject) -> None:
     _, arrays = load_result(folder)
     for end, name in ((0.2, "to 20%"), (0.3, "to 30%")):
         found = areas(section, "second", name)
@@ -168,8 +166,7 @@ def test_non_faces_are_separated_by_every_computed_quality(
     assert set(found) == set(tnr) == {"bright", "Alone", "sharpness", "norm"}
     assert set(means(section, "ms per image")) == {"bright", "Alone", "sharpness"}
     faces, things = (
-        score_source(open_source(path), {"sharpness": sharpness})["sharpness"]
-        for path in (drawn_faces, non_faces)
+        score_source(open_source(path), {"sharpness": sharpness})["sharpness"] for path in (drawn_faces, non_faces)
     )
     numbers = separation(faces, things)
     assert found["sharpness"].value == pytest.approx(numbers.auroc)
@@ -208,16 +205,12 @@ def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
     assert again["Alone"].value == before["Alone"].value
 
 
-def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
-    drawn_faces: Path, models: Path, tmp_path: Path
-) -> None:
+def test_a_table_of_embeddings_is_a_recognizer_with_qualities(drawn_faces: Path, models: Path, tmp_path: Path) -> None:
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "one.onnx"), source, flip=False)
     names = np.array([source.key(row) for row in range(len(source))])
     quality = np.arange(len(source), dtype=np.float32)
-    np.savez(
-        tmp_path / "mine.npz", embeddings=outputs.embedding, names=names, norm=outputs.norm, order=quality
-    )
+    np.savez(tmp_path / "mine.npz", embeddings=outputs.embedding, names=names, norm=outputs.norm, order=quality)
     out = tmp_path / "out"
     arguments = ["--model", tmp_path / "mine.npz", "--data", drawn_faces, "--out", out]
     assert run("evaluate", "fiqa", *arguments, "--set", "evaluate.replicates=5") == 0
@@ -229,9 +222,7 @@ def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
     assert section.find("Kendall's τ") is None
 
 
-def test_listed_pairs_are_compared_where_people_are_unknown(
-    models: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_listed_pairs_are_compared_where_people_are_unknown(models: Path, drawn_faces: Path, tmp_path: Path) -> None:
     source = open_source(drawn_faces)
     lines = [
         f"{source.location(row)} {source.location(other)} {int(row // 8 == other // 8)}"
@@ -398,9 +389,7 @@ def test_groups_are_treated_at_one_threshold(
     assert league(models, drawn_faces, out, *more, "--set", "keep=0.75", "--keep-on", str(non_faces)) == 0
     groups = section_of(out, f"{NAME}, camera", "groups")
     columns = {one.name for one in groups.measures}
-    assert {
-        f"accepted by {name}" for name in ("sharpness", "Alone", "norm of one", "norm of second")
-    } <= columns
+    assert {f"accepted by {name}" for name in ("sharpness", "Alone", "norm of one", "norm of second")} <= columns
     things = score_source(open_source(non_faces), {"sharpness": sharpness})["sharpness"]
     faces = score_source(source, {"sharpness": sharpness})["sharpness"]
     threshold = np.sort(things)[24 - 18]  # 75% of 24

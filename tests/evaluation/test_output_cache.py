@@ -84,10 +84,7 @@ def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
     assert alone > 0
     assert run(*command, "--out", tmp_path / "first") == 0
     assert passed.total() == 2 * alone
-    assert (
-        run(*command, "--out", tmp_path / "other", "--set", f"output_cache={tmp_path / 'first' / 'cache'}")
-        == 0
-    )
+    assert run(*command, "--out", tmp_path / "other", "--set", f"output_cache={tmp_path / 'first' / 'cache'}") == 0
     assert passed.total() == 2 * alone
     assert not (tmp_path / "other" / "cache").exists()
     assert content(tmp_path / "alone") == content(tmp_path / "first") == content(tmp_path / "other")
@@ -117,9 +114,7 @@ def test_each_part_runs_once_for_each_crop(
         np.testing.assert_allclose(of_two["ood/non-faces/faces/quality"], expected, atol=1e-5)
         assert not np.allclose(of_own["ood/non-faces/faces/quality"], expected)
         assert two.model.name == "model with alone"
-    assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, (
-        "it holds another model's results"
-    )
+    assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, "it holds another model's results"
 
 
 def test_a_second_quality_needs_no_pass_of_the_recognizers(
@@ -141,9 +136,7 @@ def test_a_second_quality_needs_no_pass_of_the_recognizers(
         load_result(tmp_path / name) for name in ("one", "two", "alone")
     )
     own = [one.of_kind("corruptions")["faces"] for one in (first, second)]
-    agreement = [
-        [one.value for one in section.measures if one.of.get("score") == "cosine of model"] for section in own
-    ]
+    agreement = [[one.value for one in section.measures if one.of.get("score") == "cosine of model"] for section in own]
     assert agreement[0] == agreement[1] != []
     cosine, kept = ("corruptions/faces/blur/" + name for name in ("cosine", "kept"))
     np.testing.assert_array_equal(of_first[cosine], of_second[cosine])
@@ -188,16 +181,12 @@ def test_what_changes_the_outputs_makes_new_ones(
     elif change == "detector":
         options = replace(options, detector=Detects("one"))
     else:
-        monkeypatch.setattr(
-            "facerts.evaluation.evaluation_options.installed_versions", lambda: {"numpy": "9"}
-        )
+        monkeypatch.setattr("facerts.evaluation.evaluation_options.installed_versions", lambda: {"numpy": "9"})
     evaluation_of(named, tmp_path / "c")(model, options)
     assert passed.total() > before
 
 
-@pytest.mark.parametrize(
-    "damage", ["empty", "truncated", "flipped", "other", "rows", "infinite", "pickled", "folder"]
-)
+@pytest.mark.parametrize("damage", ["empty", "truncated", "flipped", "other", "rows", "infinite", "pickled", "folder"])
 def test_a_damaged_file_is_noticed_and_made_again(
     damage: str,
     model: Path,

@@ -80,9 +80,7 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     assert alignment_notes(open_source(tmp_path)) == []
 
 
-def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
-    photos: Path, plain: Plain, tmp_path: Path
-) -> None:
+def test_a_benchmark_of_photos_is_measured_as_one_of_crops(photos: Path, plain: Plain, tmp_path: Path) -> None:
     lines = ["first,second,same"]
     for person in range(12):
         lines.append(f"p{person:02d}/0.png,p{person:02d}/1.png,1")

@@ -55,18 +55,14 @@ def in_red() -> PairBenchmark:
     return PairBenchmark("red", Images(crops, name="red", labels=person), pairs, same[rows], folds)
 
 
-def probed(
-    embedder: Coarse, benchmark: PairBenchmark, *, flip: bool = False, batch_size: int = 64
-) -> str | None:
+def probed(embedder: Coarse, benchmark: PairBenchmark, *, flip: bool = False, batch_size: int = 64) -> str | None:
     outputs = embed_source(embedder, benchmark.images, flip=flip, progress=False)
     embedder.seen.clear()
     return channel_probe(embedder, benchmark, outputs, flip=flip, batch_size=batch_size)
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(
-    in_red: PairBenchmark, flip: bool
-) -> None:
+def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(in_red: PairBenchmark, flip: bool) -> None:
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
     assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
@@ -102,8 +98,7 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
     run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
     wrong, right = (
-        " ".join(load_result(tmp_path / name)[0].of_kind("verification")["red"].notes)
-        for name in ("wrong", "right")
+        " ".join(load_result(tmp_path / name)[0].of_kind("verification")["red"].notes) for name in ("wrong", "right")
     )
     assert "With red and blue swapped" in wrong
     assert "swapped" not in right
@@ -115,9 +110,7 @@ def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_fa
     spec = small.description.input.model_copy(update={"color": "BGR"})
     wrong = load_embedder(small.path, description=small.description.model_copy(update={"input": spec}))
     sentences = [
-        channel_probe(
-            one, benchmark, embed_source(one, benchmark.images, flip=False), flip=False, batch_size=64
-        )
+        channel_probe(one, benchmark, embed_source(one, benchmark.images, flip=False), flip=False, batch_size=64)
         for one in (small, wrong)
     ]
     assert sentences[0] is None
@@ -139,9 +132,7 @@ def test_margins_and_accuracies_of_the_sentence_are_those_of_a_loop_over_pairs(i
         spread = np.sqrt((np.var(genuine) + np.var(impostor)) / 2)
         signed = [s - middle for s in genuine] + [middle - s for s in impostor]
         margins.append(np.mean(signed) / spread)
-        accuracies.append(
-            max(np.mean((np.array(scores) >= at) == benchmark.same) for at in [*scores, np.inf])
-        )
+        accuracies.append(max(np.mean((np.array(scores) >= at) == benchmark.same) for at in [*scores, np.inf]))
     sentence = probed(Coarse(0, 0, 1), in_red)
     assert sentence is not None
     assert f"mean margin {margins[1]:.2f} standard deviations instead of {margins[0]:.2f}, " in sentence

@@ -71,9 +71,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return FaceOutputs(embedding), benchmark_of(subjects, galleries, random.permutation(probes))
 
 
-def slow_ranks(
-    outputs: FaceOutputs, gallery: Roster, probes: Roster
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def slow_ranks(outputs: FaceOutputs, gallery: Roster, probes: Roster) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Best score and rank of each probe, by sorting people by their best score; 0 where a person is unknown."""
     similarity = outputs.embedding[probes.templates] @ outputs.embedding[gallery.templates].T
     ranks = []
@@ -85,9 +83,7 @@ def slow_ranks(
     return similarity.max(axis=1).astype(np.float64), np.array(ranks)
 
 
-def slow_fnir(
-    best: NDArray[np.float64], ranks: NDArray[np.int64], mated: NDArray[np.bool_], target: float
-) -> float:
+def slow_fnir(best: NDArray[np.float64], ranks: NDArray[np.int64], mated: NDArray[np.bool_], target: float) -> float:
     """The fewest misses over all thresholds at which few enough non-mated probes pass."""
     others = best[~mated]
     thresholds = [-np.inf, *(np.nextafter(value, np.inf) for value in others)]

@@ -27,9 +27,7 @@ def folder_of(path: Path, **files: bytes) -> Source:
     return open_images(path)
 
 
-def pairs_of(
-    source: Source, pairs: list[tuple[int, int]], same: list[int], folds: list[int]
-) -> PairBenchmark:
+def pairs_of(source: Source, pairs: list[tuple[int, int]], same: list[int], folds: list[int]) -> PairBenchmark:
     return PairBenchmark("set", source, np.array(pairs), np.array(same, dtype=bool), np.array(folds))
 
 

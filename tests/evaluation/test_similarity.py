@@ -127,9 +127,7 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
     )
     run_pairs(Gaussian(), ["verification"], [named], tmp_path / "model", BARE, similarity=MLS)
     options = replace(BARE, flip=True)
-    run_pairs(
-        load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", options, similarity=MLS
-    )
+    run_pairs(load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", options, similarity=MLS)
     (model, arrays), (table, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
     sections = [one.of_kind("verification")["named (mls)"] for one in (table, model)]
     assert sections[0].settings["flip"] is None
@@ -164,9 +162,7 @@ def test_a_model_without_variances_is_refused_at_its_first_crops(
     flip: bool, plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     options = replace(BARE, flip=flip, batch_size=8)
-    with pytest.raises(
-        ModelError, match="mls compares Gaussians, but the embeddings come without a variance"
-    ):
+    with pytest.raises(ModelError, match="mls compares Gaussians, but the embeddings come without a variance"):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options, similarity=MLS)
     assert plain.batches == [8]
     assert not (tmp_path / "r").exists()
@@ -178,9 +174,7 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
     for kind in ("verification", "reject"):
         with pytest.raises(Error, match=r"cannot be compared by mls, only by the cosine, .* matrix product"):
             run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
-    monkeypatch.setattr(
-        "facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled"
-    )
+    monkeypatch.setattr("facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled")
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
         run_pairs(plain, ["verification"], [named, "pooled"], tmp_path / "r", BARE, similarity=MLS)
     assert not plain.batches

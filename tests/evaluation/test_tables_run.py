@@ -58,13 +58,9 @@ def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Pa
     assert written == approximately(expected)
     assert copies.keys() == arrays.keys()
     for key in ("names", "same", "pairs", "folds", "subjects"):
-        np.testing.assert_array_equal(
-            copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"]
-        )
+        np.testing.assert_array_equal(copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"])
     for key in ("scores", "quality", "norm", "uncertainty", "sharpness"):
-        np.testing.assert_allclose(
-            copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"], atol=1e-5
-        )
+        np.testing.assert_allclose(copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"], atol=1e-5)
 
 
 def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: Path) -> None:

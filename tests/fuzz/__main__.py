@@ -23,14 +23,10 @@ def main() -> None:
     parser.add_argument(
         "readers", nargs="*", metavar="READER", help=f"Readers to fuzz: {', '.join(READERS)}; all by default."
     )
-    parser.add_argument(
-        "--minutes", type=float, default=10.0, help="Time for all readers together, in minutes (10)."
-    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="Time for all readers together, in minutes (10).")
     parser.add_argument("--jobs", type=int, default=2, help="Number of readers to fuzz in parallel (2).")
     parser.add_argument("--seed", type=int, help="Seed of the first round; by default the current time.")
-    parser.add_argument(
-        "--out", type=Path, default=Path("out/fuzz"), help="Folder for failed cases (out/fuzz)."
-    )
+    parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="Folder for failed cases (out/fuzz).")
     options = parser.parse_args()
     names = options.readers or list(READERS)
     if unknown := set(names) - set(READERS):
@@ -45,15 +41,11 @@ def main() -> None:
             kept = keep_failures(name, tally, options.out)
             failed = failed or bool(kept)
             for path in kept:
-                print(
-                    f"{name}: {path}: {(path / 'outcome.txt').read_text().splitlines()[0]}", file=sys.stderr
-                )
+                print(f"{name}: {path}: {(path / 'outcome.txt').read_text().splitlines()[0]}", file=sys.stderr)
             counts = tally.outcomes
             broken = counts.total() - counts[READ] - counts[REFUSED]
             numbers = (counts.total(), counts[READ], counts[REFUSED], broken)
-            rows.append(
-                [name, *(f"{number:,}" for number in numbers), f"{tally.slowest:.2f}", f"{tally.largest:.0f}"]
-            )
+            rows.append([name, *(f"{number:,}" for number in numbers), f"{tally.slowest:.2f}", f"{tally.largest:.0f}"])
     header = ["reader", "inputs", "read", "refused", "failed", "slowest, s", "largest, MiB"]
     print(markdown_table(header, rows))
     sys.exit(1 if failed else 0)

@@ -226,9 +226,7 @@ def _bin_sets() -> list[Files]:
         seeds = [(Path(folder) / "a.bin").read_bytes()]
     arrays = [np.frombuffer(image, np.uint8) for image in images]
     for protocol in (0, 2, 4, 5):
-        seeds += [
-            pickle.dumps(held, protocol) for held in ((images, [True, False]), (arrays, np.array([1, 0])))
-        ]
+        seeds += [pickle.dumps(held, protocol) for held in ((images, [True, False]), (arrays, np.array([1, 0])))]
     return [{"a.bin": seed} for seed in seeds]
 
 
@@ -542,9 +540,7 @@ READERS = {
     "bmp": Reader(_of(_decode), _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
     "records": Reader(_read_source, _record_sets, hostile=corpus.hostile_records),
     "bin": Reader(_of(_read_source), _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),
-    "tar": Reader(
-        _of(_read_source), _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)
-    ),
+    "tar": Reader(_of(_read_source), _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)),
     "list": Reader(
         _of(partial(_read_source, open_it=open_images), "a.txt"),
         _lists,
@@ -556,9 +552,7 @@ READERS = {
     "scores (csv)": Reader(_of(_read_scores), _score_tables),
     "pairs to verify (txt)": Reader(_of(_read_pairs_to_verify, "*.txt"), partial(_pair_lists, "txt")),
     "pairs to verify (csv)": Reader(_of(_read_pairs_to_verify, "*.csv"), partial(_pair_lists, "csv")),
-    "npz": Reader(
-        _of(read_table), _tables, pack=_zip("a.npz"), hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE)
-    ),
+    "npz": Reader(_of(read_table), _tables, pack=_zip("a.npz"), hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE)),
     "gallery": Reader(
         _of(read_gallery),
         _galleries,
@@ -577,9 +571,7 @@ READERS = {
         write=_to_json,
         hostile=partial(corpus.alone, "a.json", onnx_files.DESCRIPTIONS),
     ),
-    "onnx": Reader(
-        _of(read_model, "a.onnx"), _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models
-    ),
+    "onnx": Reader(_of(read_model, "a.onnx"), _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
     "checkpoint": Reader(_of(read_checkpoint), _checkpoints),
     "exported": Reader(_of(read_exported, "a.onnx"), _exported_files, hostile=corpus.hostile_models),
     "result": Reader(

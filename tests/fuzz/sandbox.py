@@ -69,9 +69,7 @@ class Sandbox:
         preload: module that the fork server imports once, so that starting a sandbox's process is fast.
     """
 
-    def __init__(
-        self, read: Read, first: Files, *, kill_after: float = KILL_AFTER, preload: str = __name__
-    ) -> None:
+    def __init__(self, read: Read, first: Files, *, kill_after: float = KILL_AFTER, preload: str = __name__) -> None:
         self._read, self._first, self._kill_after = read, first, kill_after
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([preload])
@@ -177,6 +175,4 @@ def _resident_kib(field: str) -> int:
 
 
 def _out_of_memory(text: str) -> bool:
-    return any(
-        words in text.lower() for words in ("insufficient memory", "unable to allocate", "out of memory")
-    )
+    return any(words in text.lower() for words in ("insufficient memory", "unable to allocate", "out of memory"))

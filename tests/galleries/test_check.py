@@ -30,9 +30,7 @@ def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
     names = images.person.copy()
     names[[100, 101]] = "q025"  # half of p025
     found = check_images(replace(images, person=names))
-    by_reason = {
-        reason: {(entry.person, entry.path) for entry in found if entry.reason is reason} for reason in Reason
-    }
+    by_reason = {reason: {(entry.person, entry.path) for entry in found if entry.reason is reason} for reason in Reason}
     assert by_reason == {
         Reason.ANOTHER_PERSON: {("p000", "p000/0.jpg"), ("p010", "p010/1.jpg"), ("p020", "p020/1.jpg")},
         Reason.POOR: {("p005", "p005/0.jpg")},
@@ -108,9 +106,7 @@ def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one() -> None:
     assert [*gallery.image_counts()] == ["p001"]
 
 
-def test_how_small_a_false_alarm_rate_is_can_be_seen(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_how_small_a_false_alarm_rate_is_can_be_seen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     images = draw(60, 4, spread=0.5)
     images.percentile[20] = 0.00042
     Gallery(tmp_path / "g.npz").replace(images)

@@ -252,9 +252,7 @@ def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
         assert re.search(f"^{re.escape(str(path))}: a broken gallery: .*{expected}", sentence), sentence
 
 
-def test_what_is_written_can_be_read_again_or_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_can_be_read_again_or_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("facerts.galleries.store.MAX_BYTES", 0)
     path = tmp_path / "g.npz"
     images = draw(1, 1).take(np.zeros(300, dtype=int))
@@ -279,9 +277,7 @@ def test_paths_that_other_files_cannot_store_are_escaped(tmp_path: Path) -> None
 
 
 @pytest.fixture(params=["memory", "file", "database"])
-def gallery(
-    request: pytest.FixtureRequest, postgres: Server, tmp_path: Path, scorer: Scorer, people: Path
-) -> Gallery:
+def gallery(request: pytest.FixtureRequest, postgres: Server, tmp_path: Path, scorer: Scorer, people: Path) -> Gallery:
     """A gallery of four people with three images each."""
     if request.param == "memory":
         return Gallery(Gallery.create(tmp_path / "kept.npz", scorer, people).read())
@@ -289,9 +285,7 @@ def gallery(
     return Gallery.create(place, scorer, people)
 
 
-def test_people_and_images_come_and_go(
-    gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path
-) -> None:
+def test_people_and_images_come_and_go(gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path) -> None:
     names = sorted(path.name for path in people.iterdir())
     assert gallery.image_counts() == dict.fromkeys(names, 3)
     before = gallery.read()

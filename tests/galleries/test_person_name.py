@@ -80,9 +80,7 @@ def test_spellings_of_one_name_are_one_person(gallery: Gallery, scorer: Scorer, 
     gallery.add(scorer, copies, person=f" {NFD} ", min_quality=-9)
     assert gallery.image_counts()[NFC] == 4
     known = gallery.read()
-    poor = [
-        Listed(NFD, path, Reason.POOR) for _, path in known.entries if Path(path).parent.name != "person_0002"
-    ]
+    poor = [Listed(NFD, path, Reason.POOR) for _, path in known.entries if Path(path).parent.name != "person_0002"]
     assert [name for name, _ in Gallery(known).remove(findings=poor).kept] == [NFC]
     assert gallery.remove(findings=[Listed(NFD, copies[0], "")]).entries == ((NFC, copies[0]),)
     assert gallery.remove(people=[NFD]).gone == (NFC,)
@@ -133,9 +131,7 @@ ENROLLED: dict[str, tuple[str, Callable[[Gallery, Scorer, Path], Any]]] = {
 
 
 @pytest.mark.parametrize("source", ENROLLED)
-def test_nobody_gets_an_impossible_name(
-    gallery: Gallery, scorer: Scorer, tmp_path: Path, source: str
-) -> None:
+def test_nobody_gets_an_impossible_name(gallery: Gallery, scorer: Scorer, tmp_path: Path, source: str) -> None:
     people = tmp_path / "people"
     write_synthetic_faces(people, identities=2, images=2, seed=5)
     gallery.add(scorer, people, replace=True, min_quality=-9)

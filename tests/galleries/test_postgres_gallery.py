@@ -252,9 +252,7 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(
                 text = "SELECT name, template FROM {schema}.people ORDER BY name"
                 rows = connection.run(text, binary=True).fetchall()
             assert (state.people, state.images) == (len(seen.people), len(seen))
-            np.testing.assert_allclose(
-                np.stack([row[1].to_numpy() for row in rows]), seen.templates, atol=1e-6
-            )
+            np.testing.assert_allclose(np.stack([row[1].to_numpy() for row in rows]), seen.templates, atol=1e-6)
             states.append(state.images)
         reader.close()
 
@@ -517,9 +515,7 @@ def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(
         assert_equal(gallery, known, known.templates)
 
 
-def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(
-    postgres: Server, gallery: Gallery
-) -> None:
+def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(postgres: Server, gallery: Gallery) -> None:
     known = draw(8, 3)
     gallery.replace(known)
     gallery.threshold(0.1)

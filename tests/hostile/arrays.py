@@ -56,9 +56,7 @@ HOSTILE: dict[str, bytes] = {
         {"embeddings": array("<f4", "(1, 4)", bytes(16)), "names": array("<U0", f"({1 << 40},)")}
     ),
     "a negative shape": table(array("<f4", "(-2, -2)", bytes(16))),
-    "zeros compressed a thousandfold": table(
-        array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED
-    ),
+    "zeros compressed a thousandfold": table(array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED),
     "20 million names": packed(
         {
             "embeddings": array("<f2", "(20000000, 1)", b"\0<" * 20_000_000),

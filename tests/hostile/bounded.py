@@ -14,9 +14,7 @@ MEMORY = 1 << 30
 SECONDS = 60
 
 
-def read_bounded(
-    kind: str, paths: Sequence[Path], *, memory: int = MEMORY, seconds: int = SECONDS
-) -> dict[Path, str]:
+def read_bounded(kind: str, paths: Sequence[Path], *, memory: int = MEMORY, seconds: int = SECONDS) -> dict[Path, str]:
     """The error message of each file; an empty string for a file that was read.
 
     Args:

@@ -58,9 +58,7 @@ def tensor(of: bytes, offset: int, shape: tuple[int, ...], strides: tuple[int, .
 
 def holding(value: bytes) -> bytes:
     """A pickle of a mapping with one entry."""
-    return (
-        pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickles.text("w") + value + pickle.SETITEM + pickle.STOP
-    )
+    return pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickles.text("w") + value + pickle.SETITEM + pickle.STOP
 
 
 def named(module: str, name: str, *arguments: bytes) -> bytes:
@@ -95,13 +93,7 @@ FILES: dict[str, bytes] = {
         zipfile.ZIP_DEFLATED,
     ),
     "tuples in tuples for a key": archive(
-        pickle.PROTO
-        + b"\x02"
-        + pickle.EMPTY_DICT
-        + pickles.nested(900_000)
-        + pickle.NONE
-        + pickle.SETITEM
-        + b".",
+        pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickles.nested(900_000) + pickle.NONE + pickle.SETITEM + b".",
         {},
     ),
     "an old file that claims 2^30": pickle.dumps(0x1950A86A20F9469CFC6C, 2)
@@ -135,9 +127,7 @@ def _published(channels: int, numbers: int) -> Callable[[State], State]:
     """Weights named like an IResNet's published ones, with shapes that claim huge sizes."""
 
     def weights(_: State) -> State:
-        blocks = {
-            f"layer{stage}.{block}.bn1.weight": torch.zeros(1) for stage in range(1, 5) for block in range(2)
-        }
+        blocks = {f"layer{stage}.{block}.bn1.weight": torch.zeros(1) for stage in range(1, 5) for block in range(2)}
         return {
             **blocks,
             "conv1.weight": torch.empty(channels, 0, 3, 3),
@@ -158,9 +148,7 @@ CHANGES: dict[str, Callable[[State], State]] = {
         lambda s: s.update(recipe=_recipe(backbone={"name": "mobilefacenet", "width": 0.5}))
     ),
     "a recipe of a huge network": _saved(
-        lambda s: s.update(
-            recipe=_recipe(backbone={"name": "iresnet200", "width": 64.0, "embedding_size": 16_384})
-        )
+        lambda s: s.update(recipe=_recipe(backbone={"name": "iresnet200", "width": 64.0, "embedding_size": 16_384}))
     ),
     "no network": _saved(lambda s: s.pop("network")),
     "a network of numbers": _saved(lambda s: s.update(network={"a": 3})),

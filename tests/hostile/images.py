@@ -41,9 +41,7 @@ def huffman(kind: int, counts: Sequence[int], symbols: Sequence[int]) -> bytes:
     return segment(0xC4, bytes([kind << 4, *counts, *[0] * (16 - len(counts)), *symbols]))
 
 
-def frame(
-    width: int, height: int, *, marker: int = BASELINE, components: Sequence[Component] = COLOR
-) -> bytes:
+def frame(width: int, height: int, *, marker: int = BASELINE, components: Sequence[Component] = COLOR) -> bytes:
     """The header with the size."""
     listed = b"".join(bytes([number, across << 4 | down, 0]) for number, across, down in components)
     return segment(marker, struct.pack(">BHHB", 8, height, width, len(components)) + listed)
@@ -111,11 +109,7 @@ def exif(orientation: int) -> bytes:
 
 def exif_of_strings(entries: int) -> bytes:
     """EXIF entries each of which claims the length of all of them together."""
-    return (
-        b"II*\0\x08\0\0\0"
-        + struct.pack("<H", entries)
-        + struct.pack("<HHII", 0x010E, 2, 12 * entries, 0) * entries
-    )
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", entries) + struct.pack("<HHII", 0x010E, 2, 12 * entries, 0) * entries
 
 
 # ------------------------------------------------------------------------------------------------------------ PNG
@@ -132,9 +126,7 @@ def chunk(kind: bytes, content: bytes = b"", *, length: int | None = None) -> by
     return struct.pack(">I", size) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png_header(
-    width: int, height: int, *, depth: int = 8, color: int = RGB, interlaced: bool = False
-) -> bytes:
+def png_header(width: int, height: int, *, depth: int = 8, color: int = RGB, interlaced: bool = False) -> bytes:
     """The header's chunk."""
     return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))
 
@@ -269,9 +261,7 @@ def lossless(width: int, height: int, *, groups: int = 0, tile: int = 2, alpha: 
 # ------------------------------------------------------------------------------------------------------------ BMP
 
 
-def bmp(
-    width: int, height: int, *, header: int = 40, bits: int = 24, compression: int = 0, data: bytes = b""
-) -> bytes:
+def bmp(width: int, height: int, *, header: int = 40, bits: int = 24, compression: int = 0, data: bytes = b"") -> bytes:
     """A BMP; the old header of 12 bytes stores sizes as 16-bit numbers."""
     if header == 12:
         fields = struct.pack("<IHHHH", header, width, height, 1, bits)

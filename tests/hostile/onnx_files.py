@@ -45,9 +45,7 @@ DESCRIPTIONS: dict[str, bytes] = {
     "many large images": described(input={"name": "face", "size": [1024, 1024], "batch": 1024}),
     "an embedding of 512": described(embedding_size=512),
     "an embedding of 10^30": described(embedding_size=10**30),
-    "a number that is not finite": json.dumps(
-        {**GOOD, "input": {"name": "face", "mean": [float("nan")] * 3}}
-    ).encode(),
+    "a number that is not finite": json.dumps({**GOOD, "input": {"name": "face", "mean": [float("nan")] * 3}}).encode(),
     "a surrogate": described(name="\ud800"),
     "another tensor": described(outputs={"embedding": "gone"}),
 }
@@ -67,9 +65,7 @@ def _vector(*shape: int | str, kind: int = TensorProto.FLOAT) -> list[onnx.Value
 def _metadata(key: bytes, value: bytes) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         write_embedder(path)
-        entry = b"".join(
-            bytes([tag]) + bytes([len(text)]) + text for tag, text in ((0x0A, key), (0x12, value))
-        )
+        entry = b"".join(bytes([tag]) + bytes([len(text)]) + text for tag, text in ((0x0A, key), (0x12, value)))
         with path.open("ab") as file:
             file.write(b"\x72" + bytes([len(entry)]) + entry)
 
@@ -83,9 +79,7 @@ def _nested_metadata(path: Path) -> None:
 
 def _fails_at_run_time(path: Path) -> None:
     shape = onnx.helper.make_tensor("shape", TensorProto.INT64, [2], [7, 11])
-    _nodes(
-        path, [helper.make_node("Reshape", ["face", "shape"], ["vector"])], _vector("N", "D"), weights=[shape]
-    )
+    _nodes(path, [helper.make_node("Reshape", ["face", "shape"], ["vector"])], _vector("N", "D"), weights=[shape])
 
 
 def _one_row_for_all(path: Path) -> None:

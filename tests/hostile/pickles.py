@@ -52,9 +52,7 @@ TRUE = listed(pickle.NEWTRUE)
 NONE, LEAST = pickle.NONE, number(-1)
 # Without the flag that says that its items are objects, NumPy takes bytes of the file for pointers to them.
 OBJECTS = type_of("O8", number(3), text("|"), NONE, NONE, NONE, LEAST, LEAST, number(0))
-EMPTY_ARRAY = called(
-    named(MULTIARRAY, "_reconstruct"), named("numpy", "ndarray"), joined(number(0)), content(b"b")
-)
+EMPTY_ARRAY = called(named(MULTIARRAY, "_reconstruct"), named("numpy", "ndarray"), joined(number(0)), content(b"b"))
 POINTERS = struct.pack("<2Q", 0x4141414141414141, 0x4242424242424242)
 
 
@@ -120,16 +118,10 @@ HOSTILE: dict[str, bytes] = {
         ),
         TRUE,
     ),
-    "an array longer than its content": set_of(
-        array(type_of("u1"), joined(number(1 << 30)), content(b"x")), TRUE
-    ),
-    "an array of many axes": set_of(
-        array(type_of("u1"), joined(number(1 << 30) * 100_000), content(b"x")), TRUE
-    ),
+    "an array longer than its content": set_of(array(type_of("u1"), joined(number(1 << 30)), content(b"x")), TRUE),
+    "an array of many axes": set_of(array(type_of("u1"), joined(number(1 << 30) * 100_000), content(b"x")), TRUE),
     "an empty array of 2^30": set_of(called(named("numpy", "ndarray"), joined(number(1 << 30))), TRUE),
-    "a list for an array": set_of(
-        array(type_of("u1"), joined(number(2)), listed(number(1), number(2))), TRUE
-    ),
+    "a list for an array": set_of(array(type_of("u1"), joined(number(2)), listed(number(1), number(2))), TRUE),
     "bytes of 2^30": set_of(listed(called(named("builtins", "bytes"), number(1 << 30))), TRUE),
     "a bytearray of 2^30": set_of(listed(called(named("builtins", "bytearray"), number(1 << 30))), TRUE),
     "bytes that are not there": _claimed(pickle.BINBYTES8, "<Q", 1 << 60),

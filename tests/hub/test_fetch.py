@@ -104,9 +104,7 @@ class Server:
 class Unencrypted(http.client.HTTPConnection):
     """Replaces https connections: a real https server would need a trusted certificate."""
 
-    def __init__(
-        self, host: str, *, context: object = None, check_hostname: object = None, **options: Any
-    ) -> None:
+    def __init__(self, host: str, *, context: object = None, check_hostname: object = None, **options: Any) -> None:
         super().__init__(host, **options)
 
 
@@ -192,9 +190,7 @@ def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
 
 def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
     write_downloads(tmp_path / "catalog.json", [server.url("/first", "http")])
-    with pytest.raises(
-        ModelError, match=r"catalog\.json: models\.0\.urls\.0: String should match pattern .*https"
-    ):
+    with pytest.raises(ModelError, match=r"catalog\.json: models\.0\.urls\.0: String should match pattern .*https"):
         pull("tiny")
     assert server.requests == {}
 
@@ -245,9 +241,7 @@ def test_a_slow_server_is_waited_for_up_to_a_limit(server: Server, monkeypatch: 
 CUT = Response(body=CONTENT[:70_000], length=len(CONTENT))
 
 
-def test_an_interrupted_download_continues_where_it_ended(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_download_continues_where_it_ended(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.responses["/first"] = [CUT] * fetch.ATTEMPTS
     server.responses["/second"] = [Response(503, b"")]
     with pytest.raises(ModelError, match="ended 130,000 bytes too early"):
@@ -328,9 +322,7 @@ def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: P
 
 def test_a_file_without_an_address_is_installed_by_hand(server: Server, tmp_path: Path) -> None:
     write_downloads(tmp_path / "catalog.json", [])
-    with pytest.raises(
-        ModelError, match=rf"no address is known for {FILE} \(this test\).*{SHA256}.*--from FILE"
-    ):
+    with pytest.raises(ModelError, match=rf"no address is known for {FILE} \(this test\).*{SHA256}.*--from FILE"):
         pull("tiny")
     (tmp_path / "copy").write_bytes(CONTENT)
     assert pull("tiny", tmp_path / "copy").read_bytes() == CONTENT
@@ -412,9 +404,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(
-        ModelError, match=r"tiny\.onnx: cannot be written \(Not a directory\); set FACERTS_CACHE"
-    ):
+    with pytest.raises(ModelError, match=r"tiny\.onnx: cannot be written \(Not a directory\); set FACERTS_CACHE"):
         pull("tiny")
 
 

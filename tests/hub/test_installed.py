@@ -89,9 +89,7 @@ def test_a_pulled_file_stays_as_it_is_and_works_beside_any_quality(theirs: Path)
 
 
 def test_a_name_pulls_where_it_may(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        ModelError, match="the model theirs is not on this machine: run facerts models pull theirs"
-    ):
+    with pytest.raises(ModelError, match="the model theirs is not on this machine: run facerts models pull theirs"):
         find_model("theirs")
     monkeypatch.setenv("FACERTS_OFFLINE", "1")
     with pytest.raises(ModelError, match="theirs is not on this machine"):
@@ -150,14 +148,10 @@ def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
     path = install("theirs")
     use_model("theirs")
     path.with_suffix(".json").unlink()
-    with pytest.raises(
-        ModelError, match="the default model theirs is not on this machine: run facerts models pull"
-    ):
+    with pytest.raises(ModelError, match="the default model theirs is not on this machine: run facerts models pull"):
         find_model()
     (path.parent / "default-recognizer").write_text("other\n")
-    with pytest.raises(
-        ModelError, match="default-recognizer: 'other' is no model; run facerts models use NAME"
-    ):
+    with pytest.raises(ModelError, match="default-recognizer: 'other' is no model; run facerts models use NAME"):
         find_model()
 
 

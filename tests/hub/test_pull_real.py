@@ -32,9 +32,7 @@ def host(reference_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for entry in content["models"]:
         if entry["name"] in FILES:
             entry["urls"] = [server.url("/dead"), server.url(f"/{entry['file']}")]
-            server.responses[f"/{entry['file']}"] = [
-                Response(body=(reference_models / entry["file"]).read_bytes())
-            ]
+            server.responses[f"/{entry['file']}"] = [Response(body=(reference_models / entry["file"]).read_bytes())]
     server.responses["/dead"] = [Response(404, b"gone")]
     (tmp_path / "catalog.json").write_text(json.dumps(content))
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
@@ -63,9 +61,7 @@ def test_from_an_address_to_decisions(
     assert run("models", "use", name) == 0
     assert used_model() == name
 
-    people = [
-        folder for folder in sorted((facerts_data / "lfw").iterdir()) if len(list(folder.glob("*"))) > 3
-    ][:12]
+    people = [folder for folder in sorted((facerts_data / "lfw").iterdir()) if len(list(folder.glob("*"))) > 3][:12]
     for folder in people:
         shutil.copytree(folder, tmp_path / "people" / folder.name)
     assert run("score", tmp_path / "people", "--out", tmp_path / "rows.csv", "--keep", 0.95) == 0
@@ -98,8 +94,7 @@ def test_from_an_address_to_decisions(
     measured = json.loads((out / "result.json").read_text())["sections"]["verification"]
     assert "red and blue swapped" not in str(measured)
     accuracies = [
-        next(one["value"] for one in section["measures"] if one["name"] == "accuracy")
-        for section in measured.values()
+        next(one["value"] for one in section["measures"] if one["name"] == "accuracy") for section in measured.values()
     ]
     # LFW, and CFP frontal to frontal and to profile.
     assert accuracies[0] > 0.985

@@ -40,10 +40,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
     scorer = facerts.load()
     assert scorer.recognizer.opened.name == "tiny-small"
-    assert (
-        scorer.recognizer.opened.sha256
-        == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
-    )
+    assert scorer.recognizer.opened.sha256 == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
     face = draw_face(0, 0)
     assert scorer.score(face) == facerts.load(shipped / "tiny-small.onnx").score(face)
 
@@ -63,13 +60,9 @@ def test_an_existing_path_wins_over_the_name_of_a_model(shipped: Path) -> None:
 
 
 def test_an_unknown_name_suggests_the_closest_one(shipped: Path) -> None:
-    with pytest.raises(
-        ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; available: large"
-    ):
+    with pytest.raises(ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; available: large"):
         facerts.load("tiny-smal")
-    with pytest.raises(
-        ModelError, match=r"no model 'zzz'; available: large, tiny-small, and those of .* model\.onnx"
-    ):
+    with pytest.raises(ModelError, match=r"no model 'zzz'; available: large, tiny-small, and those of .* model\.onnx"):
         find_model("zzz")
 
 
@@ -113,9 +106,7 @@ def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path
 
 def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
     write_manifest(shipped)
-    with pytest.raises(
-        ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"
-    ):
+    with pytest.raises(ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"):
         _ = facerts.load().recognizer.opened
     with pytest.raises(ModelError, match=r"no model 'large', since none is shipped"):
         _ = facerts.load("large").recognizer.opened
@@ -176,9 +167,7 @@ def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: py
         _ = facerts.load().recognizer.opened
 
 
-def test_the_list_command_shows_the_default_model_first(
-    shipped: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_command_shows_the_default_model_first(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = [model for model in printed_json(capsys, "models", "list")["models"] if model["ships"]]
     assert [model["name"] for model in listed if model["default"]] == ["tiny-small"]
     assert [model["name"] for model in listed] == ["tiny-small", "large", "yunet"]

@@ -13,9 +13,7 @@ def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: st
 
     def change(severity: float) -> float:
         degraded = [apply_change(face, kind, severity, seed) for seed, face in enumerate(faces)]
-        return float(
-            np.mean([np.abs(d.astype(float) - f).mean() for d, f in zip(degraded, faces, strict=True)])
-        )
+        return float(np.mean([np.abs(d.astype(float) - f).mean() for d, f in zip(degraded, faces, strict=True)]))
 
     changes = [change(severity) for severity in (0.0, 0.25, 0.5, 1.0)]
     assert changes[0] == 0

@@ -245,9 +245,7 @@ def test_a_frame_may_be_smaller_than_its_canvas() -> None:
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(
-    face: Image8, lossless: bool
-) -> None:
+def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(face: Image8, lossless: bool) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3
     alpha = np.arange(112, dtype=np.uint8).repeat(112).reshape(112, 112, 1)
@@ -266,9 +264,7 @@ def test_a_bmp_with_the_old_header_is_read(face: Image8) -> None:
     assert np.array_equal(decode(data, where="x"), face)
 
 
-def test_an_image_whose_size_differs_from_its_header_is_refused(
-    face: Image8, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_whose_size_differs_from_its_header_is_refused(face: Image8, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_png(face)
     monkeypatch.setitem(decoding._CHECKS, "PNG", lambda *_: CheckedImage(112, 80, data))
     with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels, but its header says 80 x 112"):
@@ -300,18 +296,14 @@ def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
     assert np.array_equal(read(tmp_path / "a.png"), face)
     monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data) - 1)
     for decode_too_large in (lambda: read(tmp_path / "a.png"), lambda: decode(data, where="a.png")):
-        with pytest.raises(
-            ImageError, match=rf"a\.png: the file exceeds the limit of {len(data) - 1:,} bytes"
-        ):
+        with pytest.raises(ImageError, match=rf"a\.png: the file exceeds the limit of {len(data) - 1:,} bytes"):
             decode_too_large()
 
 
 @pytest.mark.parametrize("side", [1, 2, 15])
 def test_a_crop_too_small_for_a_face_is_refused(side: int) -> None:
     small = np.full((side, side, 3), 9, dtype=np.uint8)
-    expected = (
-        rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop must have at least 16 x 16"
-    )
+    expected = rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop must have at least 16 x 16"
     with pytest.raises(ImageError, match=expected):
         decode_crop(encode_png(small), where="some/file.png")
     with pytest.raises(ImageError, match=expected):

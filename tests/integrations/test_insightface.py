@@ -185,9 +185,7 @@ def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
         app.get(img, 1, "maximum")  # type: ignore[arg-type]
 
 
-def test_get_many_gives_the_same_faces_in_fewer_batches(
-    app: FaceAnalysis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_get_many_gives_the_same_faces_in_fewer_batches(app: FaceAnalysis, monkeypatch: pytest.MonkeyPatch) -> None:
     images = [photo(0, 1)[0], np.zeros((SIDE, SIDE, 3), np.uint8), photo(2)[0], photo(3, 4, 5)[0]]
     batches, call = [], OnnxEmbedder.outputs
 

@@ -190,9 +190,7 @@ def test_errors_of_workers_end_the_run_with_their_message(
     assert len(job.missing()) == len(job)
 
 
-def test_a_worker_with_other_files_or_versions_scores_nothing(
-    folder: Path, model: Path, tmp_path: Path
-) -> None:
+def test_a_worker_with_other_files_or_versions_scores_nothing(folder: Path, model: Path, tmp_path: Path) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
     expected = {**job.settings, "facerts": __version__}
     (tmp_path / "other").mkdir()
@@ -297,9 +295,7 @@ def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tm
         assert re.search(message, ran.stderr), ran.stderr
 
 
-def test_what_needs_no_ray(
-    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_needs_no_ray(folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[ray\]'"):

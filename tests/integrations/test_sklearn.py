@@ -189,9 +189,7 @@ def test_an_invalid_parameter_is_named_by_fit(model: Path, faces: Any) -> None:
             FaceEmbedder(model).set_params(**{name: "coulmn"}).fit(faces[0])
 
 
-def test_the_largest_face_of_a_photo_is_embedded(
-    model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_face_of_a_photo_is_embedded(model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
     monkeypatch.setattr(embedder.scorer, "detector", TWO_FACES)

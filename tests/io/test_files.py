@@ -37,9 +37,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_cannot_be_written_is_known_before_long_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_written_is_known_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     check_writable(tmp_path / "new" / "deep" / "rows.csv")
     check_writable(tmp_path / "file")
@@ -80,9 +78,7 @@ def record_disk_events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]
     return events
 
 
-def test_a_file_its_name_and_new_folders_survive_a_power_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_its_name_and_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = record_disk_events(monkeypatch)
     target = tmp_path / "new" / "deep" / "file"
     with atomic_write(target) as file:
@@ -93,9 +89,7 @@ def test_a_file_its_name_and_new_folders_survive_a_power_cut(
     assert events[3:] == [("appeared", target), ("synced", target.parent)]
 
 
-def test_the_names_of_many_files_can_be_synced_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_names_of_many_files_can_be_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = [tmp_path / name for name in ("a", "b")]
     events = record_disk_events(monkeypatch)
     for target in targets:
@@ -109,9 +103,7 @@ def test_the_names_of_many_files_can_be_synced_together(
 def test_a_lock_excludes_others_and_leaves_no_file(tmp_path: Path) -> None:
     with locked(tmp_path / "rows.csv"), locked(tmp_path / "other.csv"):
         with (
-            pytest.raises(
-                Error, match=rf"{tmp_path}/rows\.csv: process {os.getpid()} on .* is writing it; wait"
-            ),
+            pytest.raises(Error, match=rf"{tmp_path}/rows\.csv: process {os.getpid()} on .* is writing it; wait"),
             locked(tmp_path / "deeper" / ".." / "rows.csv"),
         ):
             pass
@@ -171,9 +163,7 @@ def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pyte
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    message = (
-        r"/rows\.csv: cannot be written \(No locks available\); free up space or choose another location"
-    )
+    message = r"/rows\.csv: cannot be written \(No locks available\); free up space or choose another location"
     with pytest.raises(Error, match=message), locked(tmp_path / "rows.csv"):
         pass
 

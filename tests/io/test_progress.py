@@ -42,9 +42,7 @@ def lines_of(
 
 
 def test_a_short_task_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lines_of(capsys, steps=20, seconds=0.05, total=20) == [
-        "work: 20/20 images, 20 images/s, 0:00:01 elapsed"
-    ]
+    assert lines_of(capsys, steps=20, seconds=0.05, total=20) == ["work: 20/20 images, 20 images/s, 0:00:01 elapsed"]
 
 
 def test_the_lines_of_a_long_task_come_at_growing_intervals(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,9 +119,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "20", "m", "0s", "-5m", "5 minutes", "1e3s", "nan", "30m1h", "9" * 400 + "h"]
-)
+@pytest.mark.parametrize("text", ["", "20", "m", "0s", "-5m", "5 minutes", "1e3s", "nan", "30m1h", "9" * 400 + "h"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 20m"):
         parse_duration(text)

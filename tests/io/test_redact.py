@@ -64,9 +64,7 @@ def test_paths_in_arguments(work: Path, argument: str, shown: str) -> None:
 
 
 def test_a_command_begins_with_the_name_of_its_program(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["/opt/env/bin/facerts", "evaluate", "--model", "/m/a.onnx", str(work / "r")]
-    )
+    monkeypatch.setattr(sys, "argv", ["/opt/env/bin/facerts", "evaluate", "--model", "/m/a.onnx", str(work / "r")])
     assert redacted_command() == ["facerts", "evaluate", "--model", "a.onnx", "r"]
     monkeypatch.setattr(sys, "argv", ["/opt/env/facerts/__main__.py", "doctor"])
     assert redacted_command() == ["facerts", "doctor"]

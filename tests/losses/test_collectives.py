@@ -52,9 +52,7 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
     """Gradients of network, state and all centers after a few steps, their norm, and the state itself."""
     torch.manual_seed(0)
     method = LOSSES[name](embedding_size=SIZE)
-    heads = {
-        head: nn.Linear(FEATURES, spec.size, dtype=torch.float64) for head, spec in method.heads().items()
-    }
+    heads = {head: nn.Linear(FEATURES, spec.size, dtype=torch.float64) for head, spec in method.heads().items()}
     network = nn.ModuleDict({"embedding": nn.Linear(FEATURES, SIZE, dtype=torch.float64), **heads})
     centers = PartialFC(IDENTITIES, SIZE, chunk=chunk, processes=processes).double()
     whole = [*network.parameters(), *method.state.double().parameters()]
@@ -81,9 +79,7 @@ def gradients(processes: Processes, names: list[str]) -> dict[str, list[Tensor]]
     return {name: gradients_of(name, processes) for name in names}
 
 
-def talk(
-    rank: int, count: int, port: int, program: Callable[..., object], argument: object, out: str
-) -> None:
+def talk(rank: int, count: int, port: int, program: Callable[..., object], argument: object, out: str) -> None:
     """Let each process run a program; the first saves the results."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
@@ -119,9 +115,7 @@ def test_several_processes_give_the_gradients_of_one(
         assert len(together[name]) == len(alone[name]) > 2
         for mine, expected in zip(together[name], alone[name], strict=True):
             assert mine.abs().max() > 0
-            torch.testing.assert_close(
-                mine, expected, rtol=1e-10, atol=1e-10, msg=f"{name}: {mine} {expected}"
-            )
+            torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10, msg=f"{name}: {mine} {expected}")
 
 
 WAYS = {
@@ -185,9 +179,7 @@ def test_several_processes_train_the_same_network_as_one(make_recipe: MakeRecipe
     recipes = {way: make_recipe(*common, *overrides) for way, overrides in WAYS.items()}
     texts = {way: recipe.model_dump_json() for way, recipe in recipes.items()}
     alone, together = learn(Processes(), texts), in_processes(2, learn, texts, tmp_path)
-    begun = {
-        f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()
-    }
+    begun = {f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()}
     for way in WAYS:
         moved = [name for name, value in begun.items() if (alone[way][name] - value).abs().max() > 1e-6]
         heads_alone = all(name.startswith("network.heads.") for name in moved)
@@ -212,9 +204,7 @@ def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_st
         cosine = F.normalize(embedding) @ F.normalize(centers.weight[drawn]).T
         own = drawn.unsqueeze(0) == labels.unsqueeze(1)
         logits = 9.0 * (cosine - 0.1 * own)
-        torch.testing.assert_close(
-            entropy, F.cross_entropy(logits, own.int().argmax(dim=1), reduction="none")
-        )
+        torch.testing.assert_close(entropy, F.cross_entropy(logits, own.int().argmax(dim=1), reduction="none"))
         seen.append(drawn.tolist())
     assert seen[0] == seen[2] != seen[1]
     # If a batch has more people than the sample would have centers, all of them are sampled.

@@ -86,9 +86,7 @@ def test_neutral_heads_leave_arcface_and_no_margin_the_scaled_softmax(name: str)
         if margin and name in {"cosface", "adaface"}:
             continue
         settings, head = NEUTRAL[name]
-        method = build(
-            name, logit_scale=8.0, margin=margin, lower_margin=margin, upper_margin=margin, **settings
-        )
+        method = build(name, logit_scale=8.0, margin=margin, lower_margin=margin, upper_margin=margin, **settings)
         centers, outputs, batch = example(method)
         outputs.update({key: torch.full_like(outputs[key], head) for key in method.heads()})
         cosine = F.normalize(outputs["embedding"]) @ F.normalize(centers.weight).T
@@ -117,9 +115,7 @@ def test_the_ramp_scales_the_margin(name: str) -> None:
     assert totals[2] > totals[0]
 
 
-def assert_finite(
-    method: FaceLoss, inputs: dict[str, Tensor], batch: Images, centers: PartialFC, case: object
-) -> None:
+def assert_finite(method: FaceLoss, inputs: dict[str, Tensor], batch: Images, centers: PartialFC, case: object) -> None:
     """The loss, what is logged of it, and all gradients."""
     loss = value_of(method, inputs, batch, centers)
     (loss.total + 0.0 * centers.weight.sum()).backward()
@@ -134,9 +130,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
     lengths = (1.0, -1.0, 30.0, -30.0, 300.0, 0.0)
     heads = (-1000.0, 0.0, 1000.0)
     gradients = ("exact", "straight") if "margin_gradient" in setting_names(LOSSES[name]) else ("exact",)
-    for length, head, half, gradient in itertools.product(
-        lengths, heads, (torch.bfloat16, torch.float16), gradients
-    ):
+    for length, head, half, gradient in itertools.product(lengths, heads, (torch.bfloat16, torch.float16), gradients):
         method = build(name, momentum=0.0, margin_gradient=gradient)
         centers, outputs, batch = example(method)
         centers, method.state = centers.float(), method.state.float()

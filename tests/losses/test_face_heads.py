@@ -133,9 +133,7 @@ def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(
 def test_both_outputs_are_exported_and_tell_what_was_learned(
     options: tuple[str, ...], make_recipe: MakeRecipe, tmp_path: Path, things: Path
 ) -> None:
-    recipe = make_recipe(
-        *options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}"
-    )
+    recipe = make_recipe(*options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}")
     train(recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "q.onnx")
     exported = OnnxQuality(tmp_path / "q.onnx")

@@ -24,9 +24,7 @@ from tests.loss_examples import batch_of, slow_softmax, value_of
         ("relaxed_softmax", "confidence", lambda x: math.log(1 + math.exp(x) * (math.e - 1))),
     ],
 )
-def test_the_factor_multiplies_all_logits_of_its_image(
-    name: str, head: str, factor: Callable[[float], float]
-) -> None:
+def test_the_factor_multiplies_all_logits_of_its_image(name: str, head: str, factor: Callable[[float], float]) -> None:
     torch.manual_seed(1)
     centers, embedding = PartialFC(5, 6).double(), torch.randn(5, 6, dtype=torch.float64)
     x, labels = torch.randn(5, 1, dtype=torch.float64), [0, 1, 2, 3, 4]
@@ -34,9 +32,7 @@ def test_the_factor_multiplies_all_logits_of_its_image(
     assert method.heads() == {head: HeadSpec(1, batch_norm=True)}
     loss = value_of(method, {"embedding": embedding, head: x}, batch_of(labels), centers).total.item()
     scales = [8 * factor(value) for value in x.flatten().tolist()]
-    expected = slow_softmax(
-        embedding, centers.weight, labels, scales, lambda angle, row: math.cos(angle + 0.2)
-    )
+    expected = slow_softmax(embedding, centers.weight, labels, scales, lambda angle, row: math.cos(angle + 0.2))
     assert loss == pytest.approx(expected, rel=1e-9)
 
 

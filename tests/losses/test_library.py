@@ -38,12 +38,7 @@ def batches(faces: tuple[Tensor, Tensor], views: int, steps: int) -> Iterator[tu
     images, labels = faces
     random = torch.Generator().manual_seed(1)
     for step in range(steps):
-        rows = (
-            torch.arange(len(labels))
-            .reshape(PEOPLE, -1)[:, [step % 8, (step + 3) % 8]]
-            .flatten()
-            .repeat(views)
-        )
+        rows = torch.arange(len(labels)).reshape(PEOPLE, -1)[:, [step % 8, (step + 3) % 8]].flatten().repeat(views)
         noise = torch.randn(len(rows), *images.shape[1:], generator=random)
         yield images[rows] + 0.1 * noise, labels[rows]
 
@@ -53,9 +48,7 @@ def small_network(loss: FaceLoss) -> FaceNetwork:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_falls_in_a_plain_loop_and_scores_are_complete(
-    name: str, faces: tuple[Tensor, Tensor]
-) -> None:
+def test_every_loss_falls_in_a_plain_loop_and_scores_are_complete(name: str, faces: tuple[Tensor, Tensor]) -> None:
     torch.manual_seed(0)
     loss = LOSSES[name](PEOPLE, SIZE, **SETTINGS.get(name, {}))
     network = small_network(loss)
@@ -94,9 +87,7 @@ def test_a_plain_loop_takes_the_steps_of_a_recipe(name: str, make_recipe: MakeRe
 
     torch.manual_seed(recipe.seed)
     loss = LOSSES[name](data.identities, SIZE, seed=recipe.seed)
-    network = build_network(
-        "mobilefacenet", embedding_size=SIZE, heads=loss.heads(), width=0.125, dropout=0.2
-    )
+    network = build_network("mobilefacenet", embedding_size=SIZE, heads=loss.heads(), width=0.125, dropout=0.2)
     decay = recipe.optim.weight_decay
     optimizer = torch.optim.SGD(loss.parameter_groups(network), rate, momentum=0.9, weight_decay=decay)
     found = []
@@ -152,9 +143,7 @@ def test_a_compiled_loss_has_the_same_value() -> None:
     torch.manual_seed(0)
     loss, labels = RTS(PEOPLE, SIZE), torch.arange(PEOPLE)
     outputs = (torch.randn(PEOPLE, SIZE), torch.randn(PEOPLE, SIZE))
-    torch.testing.assert_close(
-        torch.compile(loss)(outputs, labels, step=0).total, loss(outputs, labels, step=0).total
-    )
+    torch.testing.assert_close(torch.compile(loss)(outputs, labels, step=0).total, loss(outputs, labels, step=0).total)
 
 
 def test_sampled_centers_learn_from_the_sample_of_a_step() -> None:

@@ -70,9 +70,7 @@ def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name: str)
 
 
 @pytest.mark.parametrize(("scale", "size"), [("shared", 1), ("vector", 16)])
-def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound(
-    scale: str, size: int
-) -> None:
+def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound(scale: str, size: int) -> None:
     z = torch.linspace(-200, 200, 41).unsqueeze(1).repeat(1, size).requires_grad_()
     method = RTS(temperature="none", scale=scale, kl_weight=10)
     outputs = {"embedding": torch.randn(41, 5), "log_scale": z}

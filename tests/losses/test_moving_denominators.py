@@ -91,9 +91,7 @@ def test_losses_gradients_and_averages_of_some_steps_by_loops(rate: float) -> No
         actual_z, actual_tau = torch.autograd.grad(loss, [embedding, tempnet.state.tau])
         # The gradient by a unit vector's normalization has no part along the vector.
         z = embedding.detach().numpy()
-        np.testing.assert_allclose(
-            actual_z, by_z - (by_z * z).sum(1, keepdims=True) * z, rtol=1e-9, atol=1e-12
-        )
+        np.testing.assert_allclose(actual_z, by_z - (by_z * z).sum(1, keepdims=True) * z, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(actual_tau, by_tau, rtol=1e-9, atol=1e-12)
         averages = tempnet.per_sample["log_denominator"].exp()
         expected = [u.get(image, 0.0) for image in range(len(averages))]
@@ -117,9 +115,7 @@ def test_far_exponents_stay_finite() -> None:
     log_g = torch.tensor([-2000.0, 2000.0, -2000.0, 5.0], requires_grad=True)
     before = torch.tensor([2000.0, -2000.0, UNSEEN, UNSEEN])
     after = moved(before, log_g.detach(), 0.8)
-    torch.testing.assert_close(
-        after, torch.tensor([2000 + math.log(0.2), 2000 + math.log(0.8), -2000.0, 5.0])
-    )
+    torch.testing.assert_close(after, torch.tensor([2000 + math.log(0.2), 2000 + math.log(0.8), -2000.0, 5.0]))
     with_gradient(after, log_g).sum().backward()  # type: ignore[no-untyped-call]
     # g/u: 0, and 1/γ at most.
     torch.testing.assert_close(log_g.grad, torch.tensor([0.0, 1.25, 1.0, 1.0]))

@@ -28,9 +28,7 @@ def test_genuine_pairs_by_a_slow_loop() -> None:
     labels, samples = [3, 1, 3, 3, 2, 1, 3], [10, 11, 12, 10, 13, 14, 15]
     first, second = genuine_pairs(torch.tensor(labels), torch.tensor(samples))
     expected = {
-        (i, j)
-        for i, j in itertools.combinations(range(7), 2)
-        if labels[i] == labels[j] and samples[i] != samples[j]
+        (i, j) for i, j in itertools.combinations(range(7), 2) if labels[i] == labels[j] and samples[i] != samples[j]
     }
     assert len(first) == len(expected) == 6
     assert set(zip(first.tolist(), second.tolist(), strict=True)) == expected
@@ -41,9 +39,7 @@ def test_the_loss_is_minus_the_mean_log_density_over_genuine_pairs() -> None:
     embedding, raw = torch.randn(2, 5, SIZE, dtype=torch.float64).unbind()
     unit, variance = F.normalize(embedding), raw.exp() / SIZE
     expected = [
-        -stats.multivariate_normal(unit[i] - unit[j], np.diag(variance[i] + variance[j])).logpdf(
-            np.zeros(SIZE)
-        )
+        -stats.multivariate_normal(unit[i] - unit[j], np.diag(variance[i] + variance[j])).logpdf(np.zeros(SIZE))
         for i, j in ((0, 2), (0, 4), (2, 4), (1, 3))
     ]
     loss = loss_of(embedding, raw, batch_of([0, 1, 0, 1, 0]))

@@ -93,8 +93,6 @@ def test_torchrun_restarts_although_one_process_is_late(tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     options = ["--master-port", str(free_port())]
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1")
-    done = subprocess.run(
-        [*torchrun, *options, str(program)], check=False, capture_output=True, text=True, timeout=200
-    )
+    done = subprocess.run([*torchrun, *options, str(program)], check=False, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[(0, 0), (1, 0)]", "[(0, 1), (1, 1)]"]

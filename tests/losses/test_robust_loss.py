@@ -27,9 +27,7 @@ def cosines(rows: int, columns: int, seed: int = 0, size: int = 24) -> Tensor:
     return F.normalize(a) @ F.normalize(b).T
 
 
-def robust_loss(
-    logits: Tensor, positive: Tensor, tau: Tensor, rho: float, contrasted: Tensor | None = None
-) -> Tensor:
+def robust_loss(logits: Tensor, positive: Tensor, tau: Tensor, rho: float, contrasted: Tensor | None = None) -> Tensor:
     return tau * (log_denominator(logits, positive, tau, contrasted) + rho)
 
 

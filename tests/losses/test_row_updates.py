@@ -26,9 +26,7 @@ def sgd(weight: Tensor, momentum: float = 0.9) -> torch.optim.SGD:
 @pytest.mark.parametrize(
     "parts", [[slice(0, 4), slice(4, 8), slice(8, 10)], [torch.tensor([7, 2, 3])]], ids=["slices", "some"]
 )
-def test_updates_equal_an_ordinary_step_and_leave_all_other_rows(
-    parts: list[slice | Tensor], momentum: float
-) -> None:
+def test_updates_equal_an_ordinary_step_and_leave_all_other_rows(parts: list[slice | Tensor], momentum: float) -> None:
     before = torch.randn(10, 3, dtype=torch.double)
     expected, weight = nn.Parameter(before.clone()), nn.Parameter(before.clone())
     ordinary, by_rows = sgd(expected, momentum), sgd(weight, momentum)
@@ -98,9 +96,7 @@ def test_row_updates_train_every_classification_method_like_ordinary_steps(
     "override",
     ["optim.algorithm=adamw", "compute.accumulate=2", "compute.precision=fp16", "method={name: supcon}"],
 )
-def test_settings_that_need_the_full_gradient_disable_row_updates(
-    make_recipe: MakeRecipe, override: str
-) -> None:
+def test_settings_that_need_the_full_gradient_disable_row_updates(make_recipe: MakeRecipe, override: str) -> None:
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
     assert Learner(make_recipe(*overrides), 24).centers.row_updates is None
 

@@ -136,9 +136,7 @@ def test_the_score_is_the_arithmetic_mean_of_unequal_scales() -> None:
     torch.testing.assert_close(scored["uncertainty"], mean)
     torch.testing.assert_close(scored["quality"], -mean.log())
     assert scored["log_scale"] is outputs["log_scale"]
-    torch.testing.assert_close(
-        RTS(degrees=4).image_terms(outputs, noise_of(RTS(), batch(3))).per_image["v"], mean
-    )
+    torch.testing.assert_close(RTS(degrees=4).image_terms(outputs, noise_of(RTS(), batch(3))).per_image["v"], mean)
     far = RTS().score({"embedding": torch.randn(1, 4), "log_scale": torch.full((1, 4), 1e3)})
     assert far["quality"].item() == -1e3
 

@@ -226,9 +226,7 @@ def test_the_projection_network_trains(make_recipe: MakeRecipe) -> None:
 @pytest.mark.slow
 def test_an_exported_file_has_no_projection_network(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe("method={name: supcon, projection: 11}")
-    save_checkpoint(
-        tmp_path / "run.pt", recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()}
-    )
+    save_checkpoint(tmp_path / "run.pt", recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()})
     export_run(tmp_path / "run.pt", tmp_path / "supcon.onnx")
     weights = onnx.load(str(tmp_path / "supcon.onnx")).graph.initializer
     assert [list(weight.dims) for weight in weights if "embedding" in weight.name]

@@ -44,9 +44,7 @@ def test_every_pair_is_counted_once_whatever_the_blocks() -> None:
     np.testing.assert_allclose(found.tail, np.sort(scores[~same])[::-1][: len(found.tail)], atol=4e-7)
     vectors, labels = given
     rows = found.tail_pairs
-    np.testing.assert_allclose(
-        found.tail, np.einsum("pd,pd->p", vectors[rows[:, 0]], vectors[rows[:, 1]]), atol=1e-6
-    )
+    np.testing.assert_allclose(found.tail, np.einsum("pd,pd->p", vectors[rows[:, 0]], vectors[rows[:, 1]]), atol=1e-6)
     assert (labels[rows[:, 0]] != labels[rows[:, 1]]).all()
 
 

@@ -176,9 +176,7 @@ def slow_curve(
     return curve
 
 
-def slow_fixed(
-    pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any]
-) -> list[float]:
+def slow_fixed(pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any]) -> list[float]:
     """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs may be rejected."""
     return slow_curve(pairs, quality, fmr, weights, whole=False, rates=FINE_RATES[:201])
 
@@ -282,9 +280,7 @@ def assert_same_estimate(one: Estimate, other: Estimate) -> None:
     np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
 
 
-def test_a_list_of_all_pairs_gives_what_all_pairs_give(
-    every: ComparedPairs, qualities: dict[str, Any]
-) -> None:
+def test_a_list_of_all_pairs_gives_what_all_pairs_give(every: ComparedPairs, qualities: dict[str, Any]) -> None:
     both = [
         error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
         for pairs in (every, as_list(every, every.people))
@@ -349,9 +345,7 @@ def test_thresholds_may_come_from_other_images_of_the_same_people(
         counts = next(subject_counts(PEOPLE, 1, 3)).astype(np.float64)
         limit = clean_limit(every, counts, fmr)
         weights = counts[people[poor.genuine_pairs[:, 0]]]
-        assert found[fmr].fnmr.replicates[0] == pytest.approx(
-            np.average(poor.genuine <= limit, weights=weights)
-        )
+        assert found[fmr].fnmr.replicates[0] == pytest.approx(np.average(poor.genuine <= limit, weights=weights))
     again = error_versus_reject(poor, qualities, FMRS, replicates=40, seed=3, thresholds_on=replace(poor))
     assert_equal(again[0.05], own[0.05])
 
@@ -386,9 +380,7 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int6
         ({"qualities": {"q": [np.nan, *range(55)]}}, "q: the quality of image 0 is not finite"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    every: ComparedPairs, options: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_measured_is_refused(every: ComparedPairs, options: dict[str, Any], message: str) -> None:
     given = {"qualities": {"q": np.arange(56)}, "fmrs": [0.05], **options}
     with pytest.raises(ValueError, match=message):
         error_versus_reject(every, **given)

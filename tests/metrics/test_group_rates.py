@@ -30,9 +30,7 @@ def pairs(drawn: Drawn) -> AllPairs:
     return all_pairs(drawn[0], drawn[1])
 
 
-def made(
-    genuine: list[tuple[int, int, float]], impostors: list[tuple[int, int, float]], people: list[int]
-) -> AllPairs:
+def made(genuine: list[tuple[int, int, float]], impostors: list[tuple[int, int, float]], people: list[int]) -> AllPairs:
     """Pairs with given similarities, of images with given people; all impostor pairs are in the tail."""
     ordered = sorted(impostors, key=lambda pair: -pair[2])
 
@@ -97,18 +95,13 @@ def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("rejecting", [False, True])
-def test_error_rates_are_those_of_every_pair_one_by_one(
-    drawn: Drawn, pairs: AllPairs, rejecting: bool
-) -> None:
+def test_error_rates_are_those_of_every_pair_one_by_one(drawn: Drawn, pairs: AllPairs, rejecting: bool) -> None:
     vectors, people, group = drawn
     kept = vectors[:, 1] > -0.4 if rejecting else None
     threshold = 0.45
     listed = list(itertools.combinations(range(IMAGES), 2))
     of_pair = np.array(
-        [
-            group[a] if group[a] == group[b] and (kept is None or (kept[a] and kept[b])) else -1
-            for a, b in listed
-        ]
+        [group[a] if group[a] == group[b] and (kept is None or (kept[a] and kept[b])) else -1 for a, b in listed]
     )
     same = np.array([people[a] == people[b] for a, b in listed])
     matching = np.array([float(vectors[a] @ vectors[b]) >= threshold for a, b in listed])

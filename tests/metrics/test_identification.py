@@ -13,9 +13,7 @@ def unit(rows: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blocks", [(1024, 8192), (5, 7), (64, 1)])
-def test_search_matches_sorting_all_products(
-    blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_matches_sorting_all_products(blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identification, "ROWS", blocks[0])
     monkeypatch.setattr(identification, "COLUMNS", blocks[1])
     gallery, probes = unit(60, 0), unit(33, 1)
@@ -27,9 +25,7 @@ def test_search_matches_sorting_all_products(
 
 
 @pytest.mark.parametrize("steps", [1, 7, 3000])
-def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(
-    steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identification, "COLUMNS", 1000)
     angles = np.linspace(1.5, 0, 3000)
     angles = angles[np.arange(3000) * steps // 3000 * 3000 // steps]
@@ -64,9 +60,7 @@ def test_ranks_match_a_slow_reference_with_several_templates_per_person() -> Non
             assert ranks[probe] == 0
         else:
             own = best[int(subjects[probe])]
-            assert ranks[probe] == 1 + sum(
-                score >= own for who, score in best.items() if who != subjects[probe]
-            )
+            assert ranks[probe] == 1 + sum(score >= own for who, score in best.items() if who != subjects[probe])
 
 
 def test_in_a_tie_the_right_person_comes_last() -> None:

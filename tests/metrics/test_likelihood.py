@@ -28,8 +28,7 @@ def test_fused_gaussians_are_the_normalized_product_of_densities() -> None:
     x = np.linspace(-25, 25, 200_001)
     for row, entry in np.ndindex(2, 4):
         log_density = sum(
-            stats.norm.logpdf(x, means[view, row, entry], np.sqrt(variances[view, row, entry]))
-            for view in range(3)
+            stats.norm.logpdf(x, means[view, row, entry], np.sqrt(variances[view, row, entry])) for view in range(3)
         )
         density = np.exp(log_density - log_density.max())
         density /= density.sum()

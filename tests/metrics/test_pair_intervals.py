@@ -50,9 +50,7 @@ def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch: pytest
     scores = random.normal(same * 2.0, 1.0)
     people = np.arange(60_000)
     subjects = np.stack([people, np.where(same, people, people + 60_000)], axis=1)
-    monkeypatch.setattr(
-        pair_intervals, "subject_counts", lambda number, *_: iter([np.ones(number, dtype=np.float32)])
-    )
+    monkeypatch.setattr(pair_intervals, "subject_counts", lambda number, *_: iter([np.ones(number, dtype=np.float32)]))
     curve = next(pair_intervals._resampled(scores, same, subjects, 1, 0))
     exact = roc(scores, same)
     assert len(curve.far) < 8000

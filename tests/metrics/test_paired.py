@@ -36,8 +36,7 @@ def test_a_replicate_equals_the_metric_of_repeated_pairs() -> None:
         if not weights[~same].any():
             continue
         one, other = (
-            (auroc(s[rows], same[rows]), tar_at_far(s[rows], same[rows], 0.05).tar)
-            for s in (scores, scores + noise)
+            (auroc(s[rows], same[rows]), tar_at_far(s[rows], same[rows], 0.05).tar) for s in (scores, scores + noise)
         )
         differences.append(np.subtract(one, other))
     found = compare_scores(

@@ -30,9 +30,7 @@ def test_pooling_matches_a_slow_reference() -> None:
 def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     random = np.random.default_rng(5)
     # Template 3 alone is larger than most blocks.
-    template = random.permutation(
-        np.concatenate([np.arange(20), np.full(60, 3), random.integers(0, 20, 120)])
-    )
+    template = random.permutation(np.concatenate([np.arange(20), np.full(60, 3), random.integers(0, 20, 120)]))
     vectors, weights, media = unit(200, 6), random.random(200) + 0.1, random.integers(0, 4, 200)
     whole = pool(vectors, template, media=media, weights=weights, templates=20)
     monkeypatch.setattr("facerts.metrics.pooling.BLOCK", block)

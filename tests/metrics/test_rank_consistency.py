@@ -21,9 +21,7 @@ def test_tau_is_that_of_scipy_with_ties_and_without(values: int) -> None:
 
 def test_tau_leaves_out_what_is_undefined_and_needs_two_that_differ() -> None:
     nan = float("nan")
-    assert kendall_tau([1, 2, nan, 4], [1, 3, 9, 2]) == pytest.approx(
-        kendalltau([1, 2, 4], [1, 3, 2]).statistic
-    )
+    assert kendall_tau([1, 2, nan, 4], [1, 3, 9, 2]) == pytest.approx(kendalltau([1, 2, 4], [1, 3, 2]).statistic)
     assert kendall_tau([1, 2, 3], [4, 5, 6]) == 1
     assert kendall_tau([1, 2, 3], [6, 5, 4]) == -1
     for same in ([], [1], [2, 2, 2], [1, nan, nan]):
@@ -64,8 +62,7 @@ def test_the_mean_has_a_value_in_each_replicate() -> None:
     mean = rank_consistency(areas)[1]
     for replicate in range(30):
         of_replicate = {
-            name: {label: float(area.replicates[replicate]) for label, area in by.items()}
-            for name, by in areas.items()
+            name: {label: float(area.replicates[replicate]) for label, area in by.items()} for name, by in areas.items()
         }
         expected = rank_consistency(estimates(of_replicate))[1].value
         assert mean.replicates[replicate] == pytest.approx(expected, nan_ok=True)

@@ -26,9 +26,7 @@ def test_the_fit_is_that_of_logistic_regression_without_its_prior() -> None:
     odds = expected.decision_function(StandardScaler().fit(features).transform(features))
     prior = np.log(same.mean() / (1 - same.mean()))
     fitted = fit_same_person(cosine, first, second, same)
-    np.testing.assert_allclose(
-        fitted.log_likelihood_ratio(cosine, first, second), odds - prior, rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(fitted.log_likelihood_ratio(cosine, first, second), odds - prior, rtol=1e-4, atol=1e-4)
 
 
 def test_the_minimum_cosine_reaches_the_ratio() -> None:

@@ -21,9 +21,7 @@ def test_measures_match_scikit_learn(faces: list[float], others: list[float]) ->
 
 
 @given(values, values, st.sampled_from([0.5, 0.9, 0.95, 1.0]))
-def test_tnr_at_tpr_matches_trying_every_threshold(
-    faces: list[float], others: list[float], tpr: float
-) -> None:
+def test_tnr_at_tpr_matches_trying_every_threshold(faces: list[float], others: list[float], tpr: float) -> None:
     kept = [t for t in faces if np.mean(np.array(faces) >= t) >= tpr - 1e-9]
     assert keep_threshold(faces, tpr) == max(kept)
     assert tnr_at_tpr(faces, others, tpr) == np.mean(np.array(others) < max(kept))

@@ -49,9 +49,7 @@ def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
     weights = draw_published(BLOCKS[name], CHANNELS, embedding_size=24)
     network = build_network(name, embedding_size=24, width=0.25).double().eval()
     load_pretrained(network, state_dict(weights, "backbone.pth"), "backbone.pth")
-    images = (
-        torch.rand(2, 3, 112, 112, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 2 - 1
-    )
+    images = torch.rand(2, 3, 112, 112, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 2 - 1
     with torch.no_grad():
         expected, actual = embed(weights, images), network(images)["embedding"]
     assert expected.std() > 0.1
@@ -61,9 +59,7 @@ def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
 
 def test_every_weight_is_loaded_and_other_heads_do_not_change() -> None:
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
-    network = build_network(
-        "iresnet18", embedding_size=24, width=0.25, heads={"log_scale": HeadSpec(4, True)}
-    )
+    network = build_network("iresnet18", embedding_size=24, width=0.25, heads={"log_scale": HeadSpec(4, True)})
     before = {name: value.clone() for name, value in network.state_dict().items()}
     load_pretrained(network, state_dict(weights, "backbone.pth"), "backbone.pth")
     for name, value in network.state_dict().items():
@@ -104,9 +100,7 @@ def test_wrappers_and_prefixes_of_weights_are_removed(wrap: str) -> None:
         ({"backbone": "mobilefacenet"}, r"looks like iresnet18 of"),
     ],
 )
-def test_the_error_for_another_network_says_what_the_file_looks_like(
-    own: dict[str, object], message: str
-) -> None:
+def test_the_error_for_another_network_says_what_the_file_looks_like(own: dict[str, object], message: str) -> None:
     weights = state_dict(draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24), "backbone.pth")
     shape = {"backbone": "iresnet18", "embedding_size": 24, "width": 0.25, **own}
     network = build_network(**shape)  # type: ignore[arg-type]
@@ -116,18 +110,14 @@ def test_the_error_for_another_network_says_what_the_file_looks_like(
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    "saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr
-)
+@pytest.mark.parametrize("saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr)
 def test_files_without_a_state_dict_are_refused(saved: dict[str, object]) -> None:
     with pytest.raises(ModelError, match=r"^backbone\.pth: neither a facerts checkpoint nor a state dict"):
         state_dict(saved, "backbone.pth")
 
 
 def test_weights_of_another_architecture_are_not_recognized() -> None:
-    assert (
-        recognize({"layer1.0.conv1.weight": torch.zeros(4, 4, 3, 3), "fc.weight": torch.zeros(2, 2)}) is None
-    )
+    assert recognize({"layer1.0.conv1.weight": torch.zeros(4, 4, 3, 3), "fc.weight": torch.zeros(2, 2)}) is None
     network = build_network("iresnet18", embedding_size=24, width=0.25)
     with pytest.raises(ModelError, match="looks like no IResNet of insightface's arcface_torch"):
         load_pretrained(network, {"stem.weight": torch.zeros(1)}, "backbone.pth")

@@ -97,9 +97,7 @@ def test_the_features_are_what_the_classifier_got(name: str, features: int) -> N
     ],
 )
 @pytest.mark.usefixtures("torchvision")
-def test_networks_that_cannot_be_trunks_are_refused(
-    name: str, options: dict[str, float], sentence: str
-) -> None:
+def test_networks_that_cannot_be_trunks_are_refused(name: str, options: dict[str, float], sentence: str) -> None:
     with pytest.raises(Error, match=sentence):
         build_network(f"torchvision/{name}", **options)
 

@@ -73,9 +73,7 @@ def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
 
 
 def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast() -> None:
-    network = build_network(
-        "mobilefacenet", embedding_size=8, heads={"log_scale": HeadSpec(4)}, width=0.125
-    ).eval()
+    network = build_network("mobilefacenet", embedding_size=8, heads={"log_scale": HeadSpec(4)}, width=0.125).eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = network(torch.randn(2, 3, 112, 112))
     assert all(value.dtype == torch.float32 for value in outputs.values())

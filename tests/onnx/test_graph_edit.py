@@ -37,9 +37,7 @@ def add_bias(model: ModelProto, place: str, tensor: TensorProto) -> None:
     elif place == "tensors of an attribute":
         graph.node.add(op_type="Custom").attribute.append(helper.make_attribute("all", [tensor]))
     elif place == "function":
-        model.functions.append(
-            helper.make_function("local", "F", [], ["b"], [constant], [helper.make_opsetid("", 17)])
-        )
+        model.functions.append(helper.make_function("local", "F", [], ["b"], [constant], [helper.make_opsetid("", 17)]))
     elif place == "initializer of a subgraph":
         node.attribute[1].g.initializer.append(tensor)
         graph.node.append(node)

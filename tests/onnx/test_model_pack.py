@@ -78,9 +78,7 @@ def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
         "two.onnx",
     }
     monkeypatch.setattr(model_pack, "MAX_PACK_BYTES", 1000)
-    with pytest.raises(
-        ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the limit of 1,000"
-    ):
+    with pytest.raises(ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the limit of 1,000"):
         find_in_pack(path, tmp_path / "other", has_two_outputs, wanted="net")
     assert not (tmp_path / "other").exists()
 

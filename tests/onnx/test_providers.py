@@ -49,18 +49,14 @@ def accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "InferenceSession", without_accelerators)
 
 
-def _measured(
-    provider: str, crop: float, photo: float | None = None, *, exact: bool = True
-) -> MeasuredProvider:
+def _measured(provider: str, crop: float, photo: float | None = None, *, exact: bool = True) -> MeasuredProvider:
     times = {1: 3 * crop, 16: crop, 64: 2 * crop}
     return MeasuredProvider(provider=provider, ms_per_crop=times, ms_per_photo=photo, cosine=1, exact=exact)
 
 
 def test_providers_have_short_names(accelerators: None) -> None:
     assert full_names(["CUDA", "coreml", CPU]) == [CUDA, COREML, CPU]
-    with pytest.raises(
-        ModelError, match=r"no ROCMExecutionProvider here; it has cuda, coreml, openvino, cpu"
-    ):
+    with pytest.raises(ModelError, match=r"no ROCMExecutionProvider here; it has cuda, coreml, openvino, cpu"):
         full_names(["rocm"])
     with pytest.raises(ModelError, match="no opnvino here, did you mean 'openvino'"):
         full_names(["opnvino"])
@@ -71,9 +67,7 @@ def test_without_measurements_the_order_is_fixed(accelerators: None) -> None:
     assert (usual_batch_size(CPU), usual_batch_size(CUDA)) == (16, 64)
 
 
-def test_measurements_decide_the_order_and_the_batch_size(
-    accelerators: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measurements_decide_the_order_and_the_batch_size(accelerators: None, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
         _measured(CUDA, 2, 30),
         _measured(OPENVINO, 1, 60),
@@ -135,9 +129,7 @@ def test_auto_takes_the_first_of_the_names_after_it_that_starts(
     assert COREML not in said
 
 
-def test_a_provider_that_computes_something_else_is_not_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_description(write_embedder(tmp_path / "theirs.onnx"))
     write_description(write_embedder(tmp_path / "wrong.onnx", seed=5))
     yunet, deaf = write_yunet(tmp_path / "yunet.onnx"), write_yunet(tmp_path / "deaf.onnx", level=-9)

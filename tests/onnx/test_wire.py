@@ -148,9 +148,7 @@ def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path: Path, data: byte
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
-def test_a_file_cannot_make_the_reader_exceed_its_limits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_cannot_make_the_reader_exceed_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_model(tmp_path / "m.onnx", [(KEY, VALUE)])
     with monkeypatch.context() as limits:
         limits.setattr(wire, "MAX_FIELDS", 5)

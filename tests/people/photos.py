@@ -38,9 +38,7 @@ class TileDetector:
             return None
         starts = np.arange(0, image.shape[1], 112, dtype=np.float64)
         return [
-            Detection(
-                np.array([start, 0, start + 112, 112]) + self.shift, TEMPLATE + np.array([start, 0.0]), 0.9
-            )
+            Detection(np.array([start, 0, start + 112, 112]) + self.shift, TEMPLATE + np.array([start, 0.0]), 0.9)
             for start in starts
         ]
 

@@ -53,9 +53,7 @@ def decision(
     name: str = "",
     to: int = 1,
 ) -> PeopleDecision:
-    changed, kept, rest = (
-        tuple(FaceKey(sha256(row), None) for row in rows) for rows in (faces, joined, left)
-    )
+    changed, kept, rest = (tuple(FaceKey(sha256(row), None) for row in rows) for rows in (faces, joined, left))
     return PeopleDecision(action, changed, (1,) * len(changed), to, kept, rest, name)
 
 
@@ -71,9 +69,7 @@ def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[fr
         return grown if grown == rows else whole(grown)
 
     for each in decisions:
-        faces, joined, left = (
-            {int(key.image, 16) for key in keys} for keys in (each.faces, each.joined, each.left)
-        )
+        faces, joined, left = ({int(key.image, 16) for key in keys} for keys in (each.faces, each.joined, each.left))
         if each.action is Action.MOVE:
             together = {pair for pair in together if not pair & faces}
             apart = {pair for pair in apart if not pair & faces}
@@ -102,14 +98,8 @@ def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
                 else decision(Action.MOVE, sets[0], sets[1] if kind == 1 else [], sets[2])
             )
         constraints = constraints_of(decisions, table())
-        together = {
-            frozenset(pair) for rows in constraints.together for pair in combinations(rows.tolist(), 2)
-        }
-        apart = {
-            frozenset(pair)
-            for one, other in constraints.apart
-            for pair in product(one.tolist(), other.tolist())
-        }
+        together = {frozenset(pair) for rows in constraints.together for pair in combinations(rows.tolist(), 2)}
+        apart = {frozenset(pair) for one, other in constraints.apart for pair in product(one.tolist(), other.tolist())}
         assert (together, apart) == slowly(decisions)
         assert not together & apart
     assert len(seen) == 3
@@ -125,9 +115,7 @@ def test_names_follow_the_people_that_faces_are_of() -> None:
     constraints = constraints_of(decisions, table())
     people = {tuple(rows.tolist()): name for rows, name in constraints.known}
     assert people == {(0,): "Anna", (1, 2, 3): "Ben", (4, 6, 7): ""}
-    pairs = {
-        frozenset(pair) for one, other in constraints.apart for pair in product(one.tolist(), other.tolist())
-    }
+    pairs = {frozenset(pair) for one, other in constraints.apart for pair in product(one.tolist(), other.tolist())}
     assert pairs == {frozenset((0, other)) for other in (1, 2, 3)}
     # Who gets a name that somebody has is that person, and of two who become one the first keeps the name.
     again = [*decisions, decision(Action.NAME, [], [6], name="Ben"), decision(Action.MERGE, [6], [0])]

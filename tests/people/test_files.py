@@ -132,9 +132,7 @@ def test_a_broken_file_is_refused(folder: Path, pattern: str, name: str, change:
     ("pattern", "types"),
     [("faces-*.npz", found_faces.FORMAT.types), ("groups.npz", groups_file.FORMAT.types)],
 )
-def test_a_small_file_must_not_hold_many_faces(
-    folder: Path, pattern: str, types: dict[str, ArrayType]
-) -> None:
+def test_a_small_file_must_not_hold_many_faces(folder: Path, pattern: str, types: dict[str, ArrayType]) -> None:
     (path,) = folder.glob(pattern)
     arrays = arrays_of(path)
     many = {
@@ -166,9 +164,7 @@ BROKEN_LINES = {
     "move has 0 faces": b'{"action": "move"}',
     "1 faces left 0 groups": json.dumps({"action": "move", "faces": [[IMAGE, None]]}).encode(),
     "extra|unexpected|not a decision": b'{"action": "undo", "more": 1}',
-    "0 is no number of a group": json.dumps(
-        {"action": "move", "faces": [[IMAGE, None]], "was": [0]}
-    ).encode(),
+    "0 is no number of a group": json.dumps({"action": "move", "faces": [[IMAGE, None]], "was": [0]}).encode(),
     f"{2**53} is no number of a group": b'{"action": "undo", "to": 9007199254740992}',
     "must not have control": b'{"action": "name", "name": "\\u001b[2J"}',
     "person's number": b'{"action": "name", "name": "person 12"}',
@@ -210,9 +206,7 @@ def test_a_table_survives_being_written_and_read(folder: Path) -> None:
     write_found_faces(folder / "again.npz", found)
     for name, values in vars(read_found_faces(folder / "again.npz")).items():
         if not name.startswith("_"):
-            assert np.array_equal(
-                values, vars(found)[name], equal_nan=np.asarray(values).dtype.kind == "f"
-            ), name
+            assert np.array_equal(values, vars(found)[name], equal_nan=np.asarray(values).dtype.kind == "f"), name
     assert read_people(folder).person("Zoë <3").number == 3
 
 

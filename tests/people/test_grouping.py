@@ -177,6 +177,4 @@ def test_no_faces_and_one_face() -> None:
 
 def test_a_model_without_the_ratio_says_what_to_do() -> None:
     with pytest.raises(ModelError, match="facerts calibrate --model MODEL --data people/"):
-        same_person_of(
-            Description(schema=SCHEMA, method="arcface", outputs={"embedding": "e"}, quality="norm")
-        )
+        same_person_of(Description(schema=SCHEMA, method="arcface", outputs={"embedding": "e"}, quality="norm"))

@@ -70,9 +70,7 @@ def path(people: People, photo: str) -> str:
     return str(found)
 
 
-def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
-    scorer: Scorer, photos: Path, out: Path
-) -> None:
+def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(scorer: Scorer, photos: Path, out: Path) -> None:
     for person in range(5):
         write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
         write_photo(photos / f"dim{person}.png", face(person, 21, light=0.8))
@@ -94,8 +92,7 @@ def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(
     assert people.summary()["could_not_be_read"] == 1
     # The attached face is the worst of its person, and the table says of each face what the object says.
     assert all(
-        Path(people.found.path[people.found.photos_of(p.rows[-1])[0]]).name.startswith("dim")
-        for p in people.persons
+        Path(people.found.path[people.found.photos_of(p.rows[-1])[0]]).name.startswith("dim") for p in people.persons
     )
     with (out / "people.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -117,9 +114,7 @@ def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
     assert len(dark) == 1
 
 
-def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(
-    tmp_path: Path, out: Path
-) -> None:
+def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path: Path, out: Path) -> None:
     scorer = open_scorer(tmp_path)
     calibration = scorer.recognizer.opened.description.calibration
     assert calibration is not None
@@ -131,9 +126,7 @@ def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(
     assert not out.exists()
 
 
-def test_known_images_are_not_scored_again_whatever_they_are_called(
-    scorer: Scorer, photos: Path, out: Path
-) -> None:
+def test_known_images_are_not_scored_again_whatever_they_are_called(scorer: Scorer, photos: Path, out: Path) -> None:
     assert find_people(scorer, photos, out).scored == 16
     numbers = by_photo(read_people(out))
     (photos / "p0_0.png").rename(photos / "renamed.png")
@@ -174,9 +167,7 @@ def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, out: Pat
         read_people(photos)
 
 
-def test_decisions_alone_are_enough_to_start_from(
-    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
     other = tmp_path / "other"
     people = find_people(scorer, photos, out).people
     merged = merge_people(out, [of(people, "p0_0.png"), of(people, "p1_0.png")]).people
@@ -340,9 +331,7 @@ def test_only_a_decision_that_holds_makes_a_face_certain(scorer: Scorer, photos:
     assert probability(find_people(scorer, photos, out).people) == before
 
 
-def test_photos_may_have_names_that_are_no_text(
-    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
     odd = photos / "o\udcffd.png"
     (photos / "p0_0.png").rename(odd)
     people = find_people(scorer, photos, out).people
@@ -436,11 +425,7 @@ def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
     find_people(scorer, photos, out)
     undo_decision(out)
     persons = [
-        {
-            number
-            for name in (f"p{person}_0.png", f"p{person}_1.png")
-            for number in by_photo(read_people(out))[name]
-        }
+        {number for name in (f"p{person}_0.png", f"p{person}_1.png") for number in by_photo(read_people(out))[name]}
         for person in range(5)
     ]
     assert all(len(each) == 1 for each in persons)

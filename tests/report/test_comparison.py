@@ -34,10 +34,7 @@ from tests.evaluation.conftest import Seeded
 
 pytestmark = pytest.mark.slow
 
-LOG = [
-    {"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0}
-    for s in range(1, 5)
-]
+LOG = [{"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0} for s in range(1, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +92,7 @@ def test_tables_in_markdown_have_the_comparisons_numbers(
     text = (written / "tables.md").read_text(encoding="utf-8")
     name = "FNMR at FMR 10%"
     first, second, own = (
-        run.content.of_kind("verification")["named"].measure(name)
-        for method in methods
-        for run in method.runs
+        run.content.of_kind("verification")["named"].measure(name) for method in methods for run in method.runs
     )
     both = sorted((100 * first.value, 100 * second.value))
     rows = {label: markdown_row(text, "listed pairs", label) for label in ("A=1", "B")}

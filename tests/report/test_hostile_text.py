@@ -32,9 +32,7 @@ def test_text_in_figures_is_what_it_says() -> None:
     drawn = svg(figure)
     # Percentages have a no-break space.
     assert drawn.replace("\n", "").isprintable()
-    texts = [
-        element.text or "" for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("text")
-    ]
+    texts = [element.text or "" for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("text")]
     assert texts.count(SHOWN) == 6
     assert not any("mathdefault" in text for text in texts)
 
@@ -44,9 +42,7 @@ def test_text_in_markdown_is_what_it_says(tmp_path: Path) -> None:
     lines = to_markdown(table).splitlines()
     text = r"""\<b>&"'|$\\frac{$ [x\](javascript:1)\\x1b[31m\\u202e\\x9b\\u2028."""
     cell = text.replace("|", r"\|")
-    assert lines == [
-        *(f"### {text}", "", f"| {cell} | number |", "| --- | ---: |", f"| {cell} | 1 [0, 2] |", "", text)
-    ]
+    assert lines == [*(f"### {text}", "", f"| {cell} | number |", "| --- | ---: |", f"| {cell} | 1 [0, 2] |", "", text)]
     part = PagePart(NAME, figures=[Figure("<svg></svg>", NAME, "figure")], text=NAME, notes=[NAME])
     write_markdown(tmp_path, NAME, NAME, [PageSection("id", "entry", NAME, [part])])
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")

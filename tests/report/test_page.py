@@ -93,9 +93,7 @@ def result(people: Path, non_faces: Path) -> Path:
          "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
         for s in range(1, 20)
     ]  # fmt: skip
-    lines.append(
-        {"kind": "validation", "step": 19, "epoch": 1.9, "name": "lfw", "accuracy": 0.8, "auroc": 0.9}
-    )
+    lines.append({"kind": "validation", "step": 19, "epoch": 1.9, "name": "lfw", "accuracy": 0.8, "auroc": 0.9})
     (out / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return out
 
@@ -169,9 +167,7 @@ def test_the_tables_show_the_results_numbers(report: str, result: Path) -> None:
     assert "1 genuine pairs consist of the same image twice" in report
 
 
-def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
-    result: Path, people: Path, report: str
-) -> None:
+def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result: Path, people: Path, report: str) -> None:
     (subject,) = load_subjects([result])
     for prefix in ("verification/pairs", "verification/pairs (mls)"):
         shown = worst_pairs(subject, f"{prefix}/")
@@ -181,9 +177,7 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
             "Impostor pairs most alike": np.sort(scores[~same])[::-1][:12],
         }
         for heading, values in expected.items():
-            assert [pair.lines[0] for pair in shown[heading]] == [
-                f"similarity {value:.3f}" for value in values
-            ]
+            assert [pair.lines[0] for pair in shown[heading]] == [f"similarity {value:.3f}" for value in values]
     assert shown["Impostor pairs most alike"][0].lines[0] in report
     assert "mutual likelihood score" in report
     face = shown["Genuine pairs least alike"][0].images[0]
@@ -208,9 +202,7 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, report: st
     without = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in report}
     assert {name for name in names if name in without} == set()
-    for private in (
-        *("<img", "data:image", "images of the data", ".csv", ".png", ".jpg", "/home", str(tmp_path)),
-    ):
+    for private in (*("<img", "data:image", "images of the data", ".csv", ".png", ".jpg", "/home", str(tmp_path)),):
         assert private not in without
     # The numbers and the warnings are all there.
     assert "1 genuine pairs consist of the same image twice, the first is …" in without
@@ -329,9 +321,7 @@ def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path,
     ("ends", "shown"),
     [((0.2476, 0.9294), "78% [25, 93]"), ((0.75, 0.81), "78.0% [75.0, 81.0]"), (None, "78.00%")],
 )
-def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(
-    ends: tuple[float, float] | None, shown: str
-) -> None:
+def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(ends: tuple[float, float] | None, shown: str) -> None:
     assert plain(share(0.78, ends)) == shown
 
 

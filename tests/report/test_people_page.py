@@ -40,9 +40,7 @@ class Page(HTMLParser):
 
     def all(self, tag: str, attribute: str) -> list[str]:
         return [
-            attributes[attribute] or ""
-            for name, attributes in self.tags
-            if name == tag and attribute in attributes
+            attributes[attribute] or "" for name, attributes in self.tags if name == tag and attribute in attributes
         ]
 
 

@@ -56,9 +56,7 @@ def test_a_box_has_the_color_of_the_decision(accepted: bool | None, color: tuple
     assert not any(len(drawn_in(annotated, other)) for other in others)
 
 
-@pytest.mark.parametrize(
-    "box", [[0, 0, 60, 70], [740, 530, 800, 600], [-40, -30, 900, 700], [0, 300, 8, 308]]
-)
+@pytest.mark.parametrize("box", [[0, 0, 60, 70], [740, 530, 800, 600], [-40, -30, 900, 700], [0, 300, 8, 308]])
 def test_the_label_stays_within_the_image(box: list[float]) -> None:
     annotated = facerts.annotate(gray(), [replace(FACE, box=box, points=None, accepted=True)])
     assert annotated.shape == (600, 800, 3)

@@ -27,9 +27,7 @@ def photo() -> Pixels:
 
 @pytest.fixture
 def scorer(model: Path) -> Scorer:
-    return Scorer.of(
-        facerts.load(model).recognizer.opened, Finds(face_at(0, 0, 112, 0.8), face_at(112, 0, 56, 0.8))
-    )
+    return Scorer.of(facerts.load(model).recognizer.opened, Finds(face_at(0, 0, 112, 0.8), face_at(112, 0, 56, 0.8)))
 
 
 def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels) -> None:
@@ -43,9 +41,7 @@ def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels
         assert face.points.shape == (5, 2)
         # Rows round points to hundredths of a pixel.
         assert np.abs(face.crop.astype(int) - align(photo, face.points)).max() <= 3
-        np.testing.assert_allclose(
-            face.embedding, scorer.recognizer.opened(face.crop[None]).embedding[0], atol=1e-5
-        )
+        np.testing.assert_allclose(face.embedding, scorer.recognizer.opened(face.crop[None]).embedding[0], atol=1e-5)
         assert (face.path, face.quality, face.accepted, face.det_score) == ("image 0", row.quality, True, 0.8)
         assert face.reasons == row.reasons
         assert row.model_sha256 == scorer.recognizer.sha256
@@ -61,9 +57,7 @@ def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp
     assert len(expected) == 1
     for image in given:
         assert [face.index for face in scorer.faces(image)] == [0, 1]
-        assert [(row.quality, row.error) for row in scorer.score(image)] == [
-            (row.quality, None) for row in rows
-        ]
+        assert [(row.quality, row.error) for row in scorer.score(image)] == [(row.quality, None) for row in rows]
         np.testing.assert_allclose(scorer.embed(image).embedding, expected.embedding, atol=1e-6)
     bgr = np.ascontiguousarray(photo[..., ::-1])
     np.testing.assert_allclose(scorer.embed(bgr, color="BGR").embedding, expected.embedding, atol=1e-6)

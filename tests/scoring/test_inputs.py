@@ -144,9 +144,7 @@ def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model
         if width == height:
             (expected,) = facerts.load(model).score(fit_crop(image))
             assert (row.quality, row.error) == (expected.quality, None)
-            np.testing.assert_array_equal(
-                *(scorer.embed([each]).embedding for each in (image, fit_crop(image)))
-            )
+            np.testing.assert_array_equal(*(scorer.embed([each]).embedding for each in (image, fit_crop(image))))
         else:
             assert "150 x 112 pixels are not an aligned crop" in str(row.error)
             with pytest.raises(ImageError, match="image 0: 150 x 112 pixels are not an aligned crop"):

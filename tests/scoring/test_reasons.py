@@ -36,9 +36,7 @@ def scorer(model: Path) -> Scorer:
 
 def detection(scale: float = 1.0, left: float = 0.0, top: float = 0.0, nose: float = 0.0) -> Detection:
     """A face whose crop begins at a position, some pixels of the photo wide per pixel of the crop."""
-    points = scale * (TEMPLATE + np.array([[0, 0], [0, 0], [nose, 0], [0, 0], [0, 0]])) + np.array(
-        [left, top]
-    )
+    points = scale * (TEMPLATE + np.array([[0, 0], [0, 0], [nose, 0], [0, 0], [0, 0]])) + np.array([left, top])
     return Detection(np.array([left, top, left + 112 * scale, top + 112 * scale]), points, 0.9)
 
 

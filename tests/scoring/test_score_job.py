@@ -59,9 +59,7 @@ def test_a_job_in_blocks_gives_the_same_rows_as_scoring(scorer: Scorer, folder: 
     assert not job.folder.exists()
 
 
-def test_whichever_blocks_are_lost_the_rows_are_the_same(
-    scorer: Scorer, folder: Path, tmp_path: Path
-) -> None:
+def test_whichever_blocks_are_lost_the_rows_are_the_same(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
     list(run(scorer, folder, tmp_path / "whole.csv").finish())
     for lost in ({0}, {5}, {2, 3}, {0, 1, 2, 3, 4, 5}):
         with run(scorer, folder, tmp_path / "part.csv") as job:
@@ -96,9 +94,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
 
 
 @pytest.mark.parametrize("name", ["rows.csv.parts", ".rows.csv.parts.finished"])
-def test_a_link_in_the_place_of_the_blocks_is_refused(
-    scorer: Scorer, folder: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_link_in_the_place_of_the_blocks_is_refused(scorer: Scorer, folder: Path, tmp_path: Path, name: str) -> None:
     other = tmp_path / "other.csv"
     run(scorer, folder, other).close()
     (other.with_name("other.csv.parts") / "000000000.json").write_bytes(b"damaged")
@@ -272,9 +268,7 @@ def test_a_run_interrupted_during_cleanup_leaves_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_crops_and_copies_are_saved_and_nothing_is_overwritten(
-    scorer: Scorer, folder: Path, tmp_path: Path
-) -> None:
+def test_crops_and_copies_are_saved_and_nothing_is_overwritten(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
     rows = list(run(scorer, folder, tmp_path / "first.csv").finish())
     threshold = float(np.median([row.quality for row in rows if row.quality]))
     names = ("crops", "accepted", "rejected")
@@ -283,14 +277,9 @@ def test_crops_and_copies_are_saved_and_nothing_is_overwritten(
     (tmp_path / "crops" / "0" / "00_0.png").write_bytes(b"an unrelated file")
     for out in ("second.csv", "third.csv"):
         rows = list(run(scorer, folder, tmp_path / out, Task(threshold, copies=copies)).finish())
-        kept = {
-            name: {str(p.relative_to(tmp_path / name)) for p in (tmp_path / name).rglob("*.*")}
-            for name in names
-        }
+        kept = {name: {str(p.relative_to(tmp_path / name)) for p in (tmp_path / name).rglob("*.*")} for name in names}
         assert kept["accepted"] == {os.path.relpath(row.path, folder) for row in rows if row.accepted}
-        assert kept["rejected"] == {
-            os.path.relpath(row.path, folder) for row in rows if row.accepted is False
-        }
+        assert kept["rejected"] == {os.path.relpath(row.path, folder) for row in rows if row.accepted is False}
         assert len(kept["crops"]) == 39 + 1
         assert (tmp_path / "crops" / "0" / "00_0.png").read_bytes() == b"an unrelated file"
         assert "0/00_0 (2).png" in kept["crops"]

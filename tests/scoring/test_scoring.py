@@ -221,11 +221,7 @@ def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path
     texts = [*HARMFUL, *HARMLESS]
     with open_sink(tmp_path / "rows.csv") as put:
         for text in texts:
-            put(
-                Row(
-                    text, 0, box=[-3.5, 1, 2, 3], quality=-1.25, reasons=(text,), error=text, model_sha256="f"
-                )
-            )
+            put(Row(text, 0, box=[-3.5, 1, 2, 3], quality=-1.25, reasons=(text,), error=text, model_sha256="f"))
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for name in ("path", "reasons", "error"):
@@ -275,9 +271,7 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
         assert (stored["det_score"].tolist(), stored["face_size"].tolist()) == ([0.75], [5.0])
     with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
-    with pytest.raises(
-        Error, match=r"of the 1 images \(1 could not be read, the first: .*bad\.png: not a JPEG"
-    ):
+    with pytest.raises(Error, match=r"of the 1 images \(1 could not be read, the first: .*bad\.png: not a JPEG"):
         write_embeddings(tmp_path / "none.npz", list(scorer.score_each(folder / "bad.png")))
 
 
@@ -343,9 +337,7 @@ def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyP
         return TWO_FACES(photo)
 
     images = [LazyImage(str(number), lambda: np.zeros((112, 224, 3), np.uint8)) for number in range(100)]
-    scored = score_images(
-        RowBuilder(scorer.recognizer.opened), images, detector=find, batch_size=2, workers=2
-    )
+    scored = score_images(RowBuilder(scorer.recognizer.opened), images, detector=find, batch_size=2, workers=2)
     assert len(next(scored)) == 2
     # Three of the network, one that waits, and those of two threads.
     assert len(photos) <= 6

@@ -26,9 +26,7 @@ from tests.serving.conftest import BrightSquares, photo
 
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
-    return facerts.load(
-        write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), detector="none", threads=1
-    )
+    return facerts.load(write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), detector="none", threads=1)
 
 
 def noise(seed: int, low: int = 60) -> NDArray[np.uint8]:
@@ -40,9 +38,7 @@ def brightness(crop: NDArray[np.uint8]) -> float:
 
 
 @pytest.mark.parametrize(("fmr", "threshold"), [(0.01, 0.2), (0.001, 0.5)])
-def test_decisions_are_those_of_the_cosine_at_the_threshold(
-    scorer: Scorer, fmr: float, threshold: float
-) -> None:
+def test_decisions_are_those_of_the_cosine_at_the_threshold(scorer: Scorer, fmr: float, threshold: float) -> None:
     decisions: Counter[str | None] = Counter()
     for seed in range(12):
         first = blocks(seed)
@@ -91,8 +87,7 @@ def test_poor_images_are_inconclusive_and_named(scorer: Scorer) -> None:
         # The matcher's quantiles lie evenly from -1 to 1.
         percentile, quality = int(50 * (brightness(poor) + 1)), f"{brightness(poor):.3f}"
         assert result.reason.split("; ") == [
-            f"{name}: percentile {percentile}, quality {quality} is below the minimum of -0.500"
-            for name in named
+            f"{name}: percentile {percentile}, quality {quality} is below the minimum of -0.500" for name in named
         ]
         assert result.similarity == pytest.approx(cosine(*images), abs=1e-5)
     assert scorer.verify(poor, poor, min_quality=-1).decision == "same"
@@ -117,9 +112,7 @@ def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> Non
     foreign = write_description(write_embedder(tmp_path / "foreign.onnx"))
     with pytest.raises(ModelError, match=r"no threshold that keeps 0\.5 of the faces; calibrate it"):
         facerts.load(foreign).verify(image, image, keep=0.5)
-    with pytest.raises(
-        ModelError, match=r"foreign has no match threshold .* none at all; .* facerts calibrate"
-    ):
+    with pytest.raises(ModelError, match=r"foreign has no match threshold .* none at all; .* facerts calibrate"):
         facerts.load(foreign).verify(image, image)
     mirrored = facerts.load(write_matcher(tmp_path / "mirrored.onnx", flip=True))
     with pytest.raises(ModelError, match="calibrate it again with flip=false"):
@@ -166,9 +159,7 @@ def test_photos_are_compared_by_their_largest_faces(scorer: Scorer) -> None:
     assert (empty.first_faces, empty.second_faces) == (0, 1)
 
 
-def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(
-    scorer: Scorer, tmp_path: Path
-) -> None:
+def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(scorer: Scorer, tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.png" for number in range(6)]
     for number, path in enumerate(paths):
         path.write_bytes(encode_png(blocks(number)))
@@ -228,9 +219,7 @@ def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_pa
     few = {rate: at for rate, at in matching()["thresholds"].items() if rate == "0.01"}
     coarse = facerts.load(write_matcher(tmp_path / "coarse.onnx", thresholds={**few, "0.1": few["0.01"]}))
     assert coarse.verify(image, image).fmr == 0.01
-    with pytest.raises(
-        ModelError, match=r"only for 0\.01, 0\.1; take one of these \(fmr=0\.01\), or calibrate"
-    ):
+    with pytest.raises(ModelError, match=r"only for 0\.01, 0\.1; take one of these \(fmr=0\.01\), or calibrate"):
         coarse.verify(image, image, fmr=0.001)
 
 
@@ -241,9 +230,7 @@ def test_that_people_recur_makes_a_rate_less_certain() -> None:
     assert measured is not None
     # Of three people drawn with replacement, all three or none are that one with more than 2.5%.
     assert (measured.fnmr.value, measured.fnmr.ci95) == (pytest.approx(1 / 3), (0, 1))
-    alone = measure_labeled(
-        [replace(pair, people=None) for pair in pairs], ["different"] * 20 + ["same"] * 40
-    )
+    alone = measure_labeled([replace(pair, people=None) for pair in pairs], ["different"] * 20 + ["same"] * 40)
     assert alone is not None
     assert alone.fnmr.ci95 == pytest.approx((0.2273, 0.4593), abs=1e-3)
     assert (alone.fmr.value, alone.fmr.ci95, alone.fmr.pairs) == (None, None, 0)

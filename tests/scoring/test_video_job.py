@@ -97,13 +97,8 @@ def test_the_command_writes_tables_crops_and_templates(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_json_and_other_tables(
-    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (
-        run("video", clips / "a.mp4", "--out", tmp_path / "one", "--json", "--table", "jsonl", "--best", 1)
-        == 0
-    )
+def test_json_and_other_tables(scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "one", "--json", "--table", "jsonl", "--best", 1) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["people"] == 2
     lines = [json.loads(line) for line in (tmp_path / "one" / "tracks.jsonl").read_text().splitlines()]
@@ -130,9 +125,7 @@ def test_people_are_searched_for_in_a_gallery(
     assert run("video", clips / "a.mp4", "--out", tmp_path / "again", *options) == 0
     assert read_table(tmp_path / "again" / "tracks.csv") == rows
     Gallery(tmp_path / "others.npz").replace(color_gallery("another", "d" * 64))
-    assert (
-        run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
-    )
+    assert run("video", clips / "a.mp4", "--out", tmp_path / "more", "--gallery", tmp_path / "others.npz") == 2
     assert "of the model another" in capsys.readouterr().err
 
 

@@ -121,9 +121,7 @@ async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
         ([[10], [11, 12, 13], [14]], 1, [[1], [10], [11, 12, 13], [14]]),
     ],
 )
-def test_batches_are_filled_up_to_their_size(
-    jobs: list[list[int]], batch_size: int, runs: list[list[int]]
-) -> None:
+def test_batches_are_filled_up_to_their_size(jobs: list[list[int]], batch_size: int, runs: list[list[int]]) -> None:
     model, sizes = Numbers(), list[int]()
     found = answers(model, *(crops(*job) for job in jobs), batch_size=batch_size, on_batch=sizes.append)
     assert found == [[1], *jobs]

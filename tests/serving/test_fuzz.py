@@ -64,9 +64,7 @@ def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
 
 
-@pytest.mark.parametrize(
-    "to", ["search", *(pytest.param(to, marks=pytest.mark.slow) for to in ("score", "verify"))]
-)
+@pytest.mark.parametrize("to", ["search", *(pytest.param(to, marks=pytest.mark.slow) for to in ("score", "verify"))])
 @fuzzed
 @given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3), good=st.booleans())
 def test_any_options_and_names(

@@ -85,9 +85,7 @@ def test_pages_need_nothing_from_anywhere(client: httpx.Client, path: str) -> No
     policy = response.headers["content-security-policy"]
     assert "unsafe" not in policy
     assert not re.findall(r"https?:(?!//www\.w3\.org)", policy + response.text)
-    assert not re.findall(
-        r"<(?:link|img|iframe|script)\b[^>]*(?:src|href)=[\"'](?!data:|[\w.]+[\"'])", response.text
-    )
+    assert not re.findall(r"<(?:link|img|iframe|script)\b[^>]*(?:src|href)=[\"'](?!data:|[\w.]+[\"'])", response.text)
     assert not re.findall(r"\sstyle=|\son\w+=", response.text), "the policy would not let them work"
 
 

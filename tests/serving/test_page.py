@@ -63,9 +63,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / name for name in contents]
 
 
-def test_images_show_their_faces_or_why_there_are_none(
-    opened: Page, images: list[Path], photo_scorer: Scorer
-) -> None:
+def test_images_show_their_faces_or_why_there_are_none(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
     choose(opened, images)
     assert texts(opened, ".card h2") == [image.name for image in images]
     lines = texts(opened, ".card .top")
@@ -133,9 +131,7 @@ def test_crops_are_drawn_as_they_are_scored(opened: Page, photo_scorer: Scorer, 
         assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
 
 
-def test_a_threshold_decides_in_color_and_in_words(
-    opened: Page, images: list[Path], photo_scorer: Scorer
-) -> None:
+def test_a_threshold_decides_in_color_and_in_words(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
     colors = "[...document.querySelectorAll('.card .box')].map((box) => getComputedStyle(box).borderTopColor)"
     choose(opened, images[:1])
     accept = opened.get_by_label("Accept")
@@ -239,9 +235,7 @@ def test_a_folder_is_chosen_or_dropped_with_paths_as_names(opened: Page, images:
     folder = images[0].parent
     opened.get_by_label("Choose a folder").set_input_files(folder)
     settled(opened, 5)
-    assert texts(opened, ".card h2")[2:] == [
-        f"{folder.name}/{name}" for name in (MEAN, "none.png", "two.png")
-    ]
+    assert texts(opened, ".card h2")[2:] == [f"{folder.name}/{name}" for name in (MEAN, "none.png", "two.png")]
 
 
 def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
@@ -260,9 +254,7 @@ def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_sco
     assert saved(opened, "Download CSV") == expected.getvalue()
 
 
-def test_numbers_are_written_as_python_writes_them(
-    opened: Page, images: list[Path], photo_scorer: Scorer
-) -> None:
+def test_numbers_are_written_as_python_writes_them(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
     expected, faces = io.StringIO(), []
     put = put_csv(expected, Row)
     for face, value in enumerate((1e-5, 1e-4, 1.0, 100.0, 1e16, 123456.5, 0.1000005, 1 / 3, -0.5, -0.0)):
@@ -306,9 +298,7 @@ def test_two_images_can_be_compared(page: Page, scorer: Scorer, tmp_path: Path) 
         section = page.get_by_role("region", name="Same person?")
         assert not section.is_visible()
         choose(page, files[1:])
-        chosen = [
-            page.get_by_label(label).locator("option:checked") for label in ("Accept", "False match rate")
-        ]
+        chosen = [page.get_by_label(label).locator("option:checked") for label in ("Accept", "False match rate")]
         assert [option.inner_text() for option in chosen] == ["from percentile 5 (default)", "1 in 1,000"]
         for second, decision in ((1, "✓ Same person"), (2, "Not enough quality to say")):
             section.get_by_label("Second").select_option(f"{second}.png")

@@ -45,9 +45,7 @@ def test_candidates_and_decisions_are_those_of_the_gallery(
         for image, match in zip(answer["images"], matches, strict=True):
             (face,) = image["faces"]
             assert face["decision"] == match.decision.value
-            assert [candidate["person"] for candidate in face["candidates"]] == [
-                name for name, _ in match.candidates
-            ]
+            assert [candidate["person"] for candidate in face["candidates"]] == [name for name, _ in match.candidates]
             cosines = [candidate["cosine"] for candidate in face["candidates"]]
             assert cosines == pytest.approx([cosine for _, cosine in match.candidates], abs=1e-5)
         assert {match.decision.value for match in matches} == {"match", "unknown"}
@@ -113,9 +111,7 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
 def test_without_a_gallery(searcher: Scorer) -> None:
     with running(searcher, Settings()) as client:
         assert client.get("/v1/model").json()["gallery"] is None
-        refused(
-            search(client, crop(200)), (422, "invalid"), "no gallery to search in; start it with --gallery"
-        )
+        refused(search(client, crop(200)), (422, "invalid"), "no gallery to search in; start it with --gallery")
 
 
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(

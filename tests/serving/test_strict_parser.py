@@ -121,9 +121,7 @@ AMBIGUOUS = {
     **{length: head(f"Content-Length: {length}") for length in ("+4", "4_0", "0x4", "-1", "4.0", "")},
     **{
         coding: head(f"Transfer-Encoding: {coding}")
-        for coding in (
-            *("chunked, chunked", "gzip, chunked", "identity", "xchunked", "\x0bchunked", "\r\n chunked"),
-        )
+        for coding in (*("chunked, chunked", "gzip, chunked", "identity", "xchunked", "\x0bchunked", "\r\n chunked"),)
     },
     "twice": head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
     "a space before the colon": head("Transfer-Encoding : chunked"),
@@ -162,9 +160,7 @@ def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client: h
 @in_loop
 async def test_an_answer_that_has_begun_is_broken_off() -> None:
     config = server.make_server(Mock(), Settings()).config
-    connection = server.Connection(
-        settings=Settings(), config=config, server_state=ServerState(), app_state={}
-    )
+    connection = server.Connection(settings=Settings(), config=config, server_state=ServerState(), app_state={})
     transport = Mock(**{"get_extra_info.return_value": None})
     connection.connection_made(transport)
     connection.conn.receive_data(CHUNKED)

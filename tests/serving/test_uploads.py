@@ -147,9 +147,7 @@ def test_json_is_refused_over_http_too(client: httpx.Client) -> None:
         ({"image": image, "min_quality": []}, "min_quality"),
         ({"image": image, "keep": 0.95, "min_quality": 0}, "give only one"),
     ):
-        response = client.post(
-            "/v1/score", content=json.dumps(values), headers={"content-type": "application/json"}
-        )
+        response = client.post("/v1/score", content=json.dumps(values), headers={"content-type": "application/json"})
         assert problem(response) == (422, "invalid"), values
         assert words in response.json()["error"]
     twice = client.post("/v1/score?largest=1", json={"image": image, "largest": True})
@@ -217,9 +215,7 @@ def form(client: httpx.Client, *lines: bytes, boundary: str = "boundary=XX") -> 
         (b'"a\x07b"', "a\x07b"),
     ],
 )
-def test_names_of_files_come_back_as_clients_write_them(
-    client: httpx.Client, written: bytes, name: str
-) -> None:
+def test_names_of_files_come_back_as_clients_write_them(client: httpx.Client, written: bytes, name: str) -> None:
     named = NAMED.replace(b'"a.png"', written)
     response = form(client, b"before", b"--XX", named, b"", crop(9), b"--XX--", b"after", b"--XX", b"")
     assert response.status_code == 200, response.text

@@ -79,10 +79,7 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
         assert unmatched.get("/v1/model").json()["fmr"] is None
         response = verify(unmatched, crop(200), crop(200))
         assert response.status_code == 422
-        assert (
-            "calibrate it on your own faces, a folder for each person: facerts calibrate"
-            in response.json()["error"]
-        )
+        assert "calibrate it on your own faces, a folder for each person: facerts calibrate" in response.json()["error"]
         assert post(unmatched, crop(200)).status_code == 200
         # It decides by a threshold that comes with the request.
         answer = verify(unmatched, crop(200), crop(200), threshold=0.9).json()

@@ -61,9 +61,7 @@ def test_a_clip_gives_its_tracks(client: httpx.Client, clip: bytes) -> None:
 
 
 def test_a_clip_alone_is_a_body(client: httpx.Client, clip: bytes) -> None:
-    response = client.post(
-        "/v1/video?min_faces=30", content=clip, headers={"Content-Type": "video/x-matroska"}
-    )
+    response = client.post("/v1/video?min_faces=30", content=clip, headers={"Content-Type": "video/x-matroska"})
     assert response.status_code == 200
     result = response.json()
     assert (result["tracks"], result["left_out"], result["frames"]) == ([], 2, 20)
@@ -131,9 +129,7 @@ def test_images_are_scored_while_a_clip_is_looked_at(gallery_file: Path, clip: b
     image = encode_png(draw([((1, 0, 0), 20, 20)], 100, 200))
     with started(scorer, Settings(video=True)) as (_, client):
         answers: list[httpx.Response] = []
-        thread = threading.Thread(
-            target=lambda: answers.append(client.post("/v1/video", files={"video": clip}))
-        )
+        thread = threading.Thread(target=lambda: answers.append(client.post("/v1/video", files={"video": clip})))
         thread.start()
         assert busy.wait(20)
         response = client.post("/v1/score", files={"images": image})

@@ -27,9 +27,7 @@ from tests.command import run
 from tests.training.conftest import MakeRecipe
 
 
-def drawn_embeddings(
-    people: int, images: int, size: int = 6
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def drawn_embeddings(people: int, images: int, size: int = 6) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(people), images)
     spread = np.linspace(0.1, 1, size)
@@ -39,9 +37,7 @@ def drawn_embeddings(
 
 def within(embedding: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """The covariance within a person, person by person."""
-    parts = [
-        embedding[labels == label] - embedding[labels == label].mean(axis=0) for label in np.unique(labels)
-    ]
+    parts = [embedding[labels == label] - embedding[labels == label].mean(axis=0) for label in np.unique(labels)]
     return sum(part.T @ part for part in parts) / (len(labels) - len(parts))
 
 
@@ -66,9 +62,7 @@ def test_the_map_takes_the_mean_away_and_evens_out_the_directions_within_a_perso
 def test_people_with_many_images_weigh_as_much_as_others() -> None:
     embedding, labels = drawn_embeddings(people=10, images=4)
     again = np.concatenate([np.arange(40), np.tile(np.arange(4), 5)])
-    assert adapted_map(embedding[again], labels[again], 0.1)[1] == pytest.approx(
-        adapted_map(embedding, labels, 0.1)[1]
-    )
+    assert adapted_map(embedding[again], labels[again], 0.1)[1] == pytest.approx(adapted_map(embedding, labels, 0.1)[1])
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]])
@@ -137,9 +131,7 @@ def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_
     adapted, shipped = load_embedder(Path("my_faces.onnx")), load_embedder(find_model("facerts-small"))
     assert shipped.description.terms in adapted.description.terms
     source = open_source("people")
-    ours, theirs = (
-        embed_source(embedder, source, flip=False, progress=False) for embedder in (adapted, shipped)
-    )
+    ours, theirs = (embed_source(embedder, source, flip=False, progress=False) for embedder in (adapted, shipped))
     np.testing.assert_allclose(ours.quality, theirs.quality, atol=1e-3)
     assert np.abs(ours.embedding - theirs.embedding).max() > 0.01
 
@@ -161,9 +153,7 @@ def test_too_few_pairs_to_compare_are_said_so(tmp_path: Path, capsys: pytest.Cap
         (MIN_PEOPLE, (0.1, 0.2), "worse than"),
     ],
 )
-def test_the_verdict_follows_from_interval_and_people(
-    people: int, ci95: tuple[float, float], word: str
-) -> None:
+def test_the_verdict_follows_from_interval_and_people(people: int, ci95: tuple[float, float], word: str) -> None:
     verdict = start_verdict("shipped", people, 100, 0.01, 0.3, 0.2, ci95)
     assert verdict.startswith(f"{word} shipped: at FMR 0.01 it misses 0.2000")
     assert ("use shipped" in verdict) == (word != "better than")
@@ -200,9 +190,7 @@ def test_fnmr_and_its_replicates_are_of_the_genuine_pairs() -> None:
         (("data.holdout_identities=1.5",), "1.5 is neither a whole number of identities nor a share"),
     ],
 )
-def test_impossible_recipes_are_refused(
-    make_recipe: MakeRecipe, fields: tuple[str, ...], message: str
-) -> None:
+def test_impossible_recipes_are_refused(make_recipe: MakeRecipe, fields: tuple[str, ...], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         make_recipe(*fields)
 

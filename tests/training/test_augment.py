@@ -57,9 +57,7 @@ def dot(x: float, y: float) -> np.ndarray:
 
 def centroid(image: np.ndarray) -> np.ndarray:
     weight = image[..., 0].astype(float)
-    return (
-        np.array([(weight * np.arange(112)).sum(), (weight * np.arange(112)[:, None]).sum()]) / weight.sum()
-    )
+    return np.array([(weight * np.arange(112)).sum(), (weight * np.arange(112)[:, None]).sum()]) / weight.sum()
 
 
 def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
@@ -98,9 +96,7 @@ def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch
     shares = np.unique(kinds, return_counts=True)
     assert set(shares[0]) == set(DEGRADATIONS)
     assert shares[1] / 600 == pytest.approx(np.full(len(DEGRADATIONS), 1 / len(DEGRADATIONS)), abs=0.05)
-    assert np.quantile(severities, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(
-        [0, 0.1, 0.2, 0.3, 0.4], abs=0.03
-    )
+    assert np.quantile(severities, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4], abs=0.03)
     assert len(set(seeds)) == 600
 
 
@@ -146,9 +142,7 @@ def test_changes_come_after_the_geometry(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
-    for wrong in (
-        *({"scale": 1.0}, {"change": 1.1}, {"more_changes": 1.0}, {"kinds": ["grey"]}, {"zoom": 0.1}),
-    ):
+    for wrong in (*({"scale": 1.0}, {"change": 1.1}, {"more_changes": 1.0}, {"kinds": ["grey"]}, {"zoom": 0.1}),):
         with pytest.raises(ValidationError):
             Augmentation(**wrong)
 
@@ -157,9 +151,7 @@ def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[list[str]] = []
-    monkeypatch.setattr(
-        module, "apply_change", lambda image, kind, severity, seed: drawn[-1].append(kind) or image
-    )
+    monkeypatch.setattr(module, "apply_change", lambda image, kind, severity, seed: drawn[-1].append(kind) or image)
     change = augmenter(change=0.8, more_changes=0.5)
     for n in range(1000):
         drawn.append([])

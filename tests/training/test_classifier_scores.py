@@ -75,9 +75,7 @@ def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
-def test_scores_do_not_change_the_other_outputs(
-    classifier: Classifier, trained_run: Path, crops: Crops
-) -> None:
+def test_scores_do_not_change_the_other_outputs(classifier: Classifier, trained_run: Path, crops: Crops) -> None:
     assert {*CLASSIFIER_SCORES, "ensemble"} == set(RESULT_NAMES)
     others = [name for name in CLASSIFIER_SCORES if name not in ("mc_dropout", "ser_fiq")]
     outputs = load_run(trained_run, [*others, *FEW])(crops)
@@ -93,9 +91,7 @@ def test_scores_of_the_softmax_are_those_of_scaled_cosines(
     classifier: Classifier, trained_run: Path, crops: Crops
 ) -> None:
     logits = logits_of(classifier, head(classifier, features_of(classifier, crops)))
-    extras = scored(
-        trained_run, crops, "max_softmax:temperature=2", "energy", "max_logit", "newton_temperature"
-    )
+    extras = scored(trained_run, crops, "max_softmax:temperature=2", "energy", "max_logit", "newton_temperature")
     np.testing.assert_allclose(extras["max_softmax"], np.log(softmax(logits / 2).max(axis=1)), rtol=1e-3)
     np.testing.assert_allclose(extras["max_logit"], logits.max(axis=1), rtol=1e-4)
     np.testing.assert_allclose(extras["energy"], np.log(np.exp(logits).sum(axis=1)), rtol=1e-4)
@@ -126,17 +122,13 @@ def test_perturbation_increases_the_scores_of_each_image(
     still = scored(trained_run, crops, *plain)
     np.testing.assert_allclose(still["odin"], still["max_softmax"], rtol=1e-5)
     np.testing.assert_allclose(still["perturbed_quality"], load_run(trained_run)(crops).quality, atol=1e-5)  # type: ignore[arg-type]
-    moved = scored(
-        trained_run, crops, "odin:epsilon=0.0005,temperature=10", "perturbed_quality:epsilon=0.0005"
-    )
+    moved = scored(trained_run, crops, "odin:epsilon=0.0005,temperature=10", "perturbed_quality:epsilon=0.0005")
     for name in PERTURBED:
         assert (moved[name] > still[name]).mean() > 0.9
     # ε is a share of a pixel's range, which is 2 in the network's input.
     images = to_network_input(torch.from_numpy(crops))
     quality = classifier.image_quality(perturbed(classifier.image_quality, images, 0.001))
-    np.testing.assert_allclose(
-        moved["perturbed_quality"], quality, atol=0.02 * np.std(still["perturbed_quality"])
-    )
+    np.testing.assert_allclose(moved["perturbed_quality"], quality, atol=0.02 * np.std(still["perturbed_quality"]))
 
 
 def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, crops: Crops) -> None:
@@ -177,9 +169,7 @@ def test_an_ensemble_is_the_mean_over_its_members(classifier: Classifier, crops:
         other.network.embedding[0].weight += 0.05 * torch.randn_like(other.network.embedding[0].weight)
     scores = {"max_softmax": max_softmax, "ensemble": ensemble_of([classifier, other])}
     embedder = ClassifierEmbedder(classifier, scores)
-    parts = [
-        softmax(logits_of(member, head(member, features_of(member, crops)))) for member in (classifier, other)
-    ]
+    parts = [softmax(logits_of(member, head(member, features_of(member, crops)))) for member in (classifier, other)]
     expected = np.log(((parts[0] + parts[1]) / 2).max(axis=1))
     extras = embedder(crops).extras
     np.testing.assert_allclose(extras["ensemble"], expected, rtol=1e-3)

@@ -35,9 +35,7 @@ def teacher_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def other_teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_description(
-        write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1)
-    )
+    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1))
 
 
 def unit(count: int, seed: int) -> torch.Tensor:
@@ -60,9 +58,7 @@ def method_loss(value: float) -> LossValue:
 
 def test_its_gradient_is_that_of_finite_differences() -> None:
     teacher, embedding, batch = distillation()
-    assert torch.autograd.gradcheck(
-        lambda values: teacher.loss(values, batch, method_loss(0.0)).total, (embedding,)
-    )
+    assert torch.autograd.gradcheck(lambda values: teacher.loss(values, batch, method_loss(0.0)).total, (embedding,))
 
 
 def test_a_teacher_embeds_each_image_and_its_mirror_once(
@@ -98,9 +94,7 @@ def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
 ) -> None:
     together = TeacherEnsemble([str(teacher_model), str(other_teacher)]).embed_crops(crops).astype(np.float64)
     assert together.shape == (len(crops), SIZE + OTHER_SIZE)
-    each = [
-        load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)
-    ]
+    each = [load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)]
     for i in range(len(crops)):
         for j in range(len(crops)):
             expected = sum(float(unit[i] @ unit[j]) for unit in each) / 2
@@ -346,9 +340,7 @@ def test_a_resumed_run_keeps_its_projection(
     """Another machine may compute directions of opposite sign, with which the network could not continue."""
     recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
     source = TrainingData(recipe).source
-    learners = [
-        Learner(recipe, 8, open_distillation(recipe, source, None, tmp_path / "cache")) for _ in range(2)
-    ]
+    learners = [Learner(recipe, 8, open_distillation(recipe, source, None, tmp_path / "cache")) for _ in range(2)]
     learners[0].teacher.load_projection(-learners[0].teacher.projection)
     targets = learners[0].teacher.targets
     assert not torch.equal(targets, learners[1].teacher.targets)
@@ -362,8 +354,6 @@ def test_the_recipe_of_the_model_that_ships_fits_its_teachers(
     monkeypatch.setenv("FACERTS_MODELS", str(reference_models))
     recipe = load_recipe("ours/facerts_small")
     assert recipe.teacher is not None
-    numbers = (
-        TeacherEnsemble(recipe.teacher.models).embed_crops(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
-    )
+    numbers = TeacherEnsemble(recipe.teacher.models).embed_crops(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
     assert recipe.backbone.embedding_size <= numbers
     assert 0 < recipe.unlabeled_size < recipe.labeled_size

@@ -52,9 +52,7 @@ def test_every_evaluation_reports_every_score(
     assert len(content["model"]["sha256"]) == 64
     for kind, name in (("ood", "AUROC"), ("reject", "pAUC to 20%"), ("corruptions", "kept at 1")):
         (section,) = content["sections"][kind].values()
-        found = [
-            one["of"]["score"] for one in section["measures"] if one["name"] == name and "score" in one["of"]
-        ]
+        found = [one["of"]["score"] for one in section["measures"] if one["name"] == name and "score" in one["of"]]
         assert found == expected
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert arrays["verification/set/ser_fiq"].shape == arrays["verification/set/names"].shape

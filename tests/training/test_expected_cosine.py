@@ -163,9 +163,7 @@ def test_nobody_is_expected_from_what_was_learned_of_the_same_person(
     assert abs(np.corrcoef(fitted(code, tmp_path, monkeypatch), means)[0, 1]) < 0.3
 
 
-def test_expectations_are_kept_and_leave_the_generator_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expectations_are_kept_and_leave_the_generator_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, cosines = people_and_cosines()
     state = torch.get_rng_state()
     first = fitted(cosines[:, None], tmp_path, monkeypatch)
@@ -176,9 +174,7 @@ def test_expectations_are_kept_and_leave_the_generator_alone(
 
 def test_too_few_people_are_refused(tmp_path: Path) -> None:
     labels = np.append(np.repeat(np.arange(2 * FOLDS - 1), 2), 99)
-    with pytest.raises(
-        Error, match=f"learned from {2 * FOLDS} people with two images or more, and there are 7"
-    ):
+    with pytest.raises(Error, match=f"learned from {2 * FOLDS} people with two images or more, and there are 7"):
         ExpectedCosines(Answers(np.zeros((15, 1))), labels, lambda samples, _: samples, 8, 1.0, tmp_path)
 
 

@@ -98,9 +98,7 @@ def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
 
 
 @pytest.mark.slow
-def test_a_failed_check_leaves_no_file(
-    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_check_leaves_no_file(trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(module: object, inputs: dict[str, torch.Tensor], names: list[str], path: Path) -> None:
         other = load_network(trained_run)
         with torch.no_grad():
@@ -131,9 +129,7 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
         export_run(tmp_path, tmp_path / "m.onnx")
 
 
-def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     write_synthetic_faces(tmp_path / "faces", identities=8, images=6)
     recipe = make_recipe(
         f"data.train={tmp_path / 'faces'}",
@@ -190,9 +186,7 @@ def test_held_out_people_of_other_data_are_not_used(make_recipe: MakeRecipe, tmp
     assert "are not here" in export_run(tmp_path / "run", tmp_path / "m.onnx").uncalibrated
 
 
-def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe()
     learner = Learner(recipe, 4)
     # As with the averages of BatchNorms that a few steps have not yet moved to those of the layers.

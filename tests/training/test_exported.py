@@ -144,9 +144,7 @@ def test_what_the_initial_weights_were_trained_on_stays_with_the_model(
     assert [description.terms for description in said] == ["free; initial weights: none"] * 2
 
 
-def test_the_error_for_another_network_names_that_of_the_file(
-    make_recipe: MakeRecipe, exported: Path
-) -> None:
+def test_the_error_for_another_network_names_that_of_the_file(make_recipe: MakeRecipe, exported: Path) -> None:
     for backbone in ("{name: mobilefacenet, width: 0.5, embedding_size: 16}", BACKBONES["iresnet18_lite"]):
         with pytest.raises(
             ModelError,
@@ -174,9 +172,7 @@ def test_weights_of_another_type_are_refused(
         Learner(make_recipe(f"backbone.weights={tmp_path / 'typed.onnx'}"), 4)
 
 
-def test_empty_weights_of_a_huge_shape_take_no_memory(
-    make_recipe: MakeRecipe, exported: Path, tmp_path: Path
-) -> None:
+def test_empty_weights_of_a_huge_shape_take_no_memory(make_recipe: MakeRecipe, exported: Path, tmp_path: Path) -> None:
     model = onnx.load(str(exported))
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:

@@ -100,9 +100,7 @@ def test_a_second_stage_starts_from_the_exported_weights_of_the_first(
 
 
 @pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
-def test_heads_that_do_not_fit_are_initialized_randomly(
-    make_recipe: MakeRecipe, first_stage: Path, other: str
-) -> None:
+def test_heads_that_do_not_fit_are_initialized_randomly(make_recipe: MakeRecipe, first_stage: Path, other: str) -> None:
     recipe = make_recipe(f"backbone.weights={first_stage}", other)
     _, state = load_checkpoint(first_stage / FILE)
     learner, fresh = Learner(recipe, 8), Learner(make_recipe(other), 8)

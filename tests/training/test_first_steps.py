@@ -41,9 +41,7 @@ def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(
     assert run("train", "ours/faces_small", *fields, "--out", "run") == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == "run/checkpoint.pt"
-    warning = (
-        f"warning: validation.benchmarks: {tmp_path}/nowhere/lfw does not exist, so nothing is measured on it"
-    )
+    warning = f"warning: validation.benchmarks: {tmp_path}/nowhere/lfw does not exist, so nothing is measured on it"
     assert warning in captured.err.splitlines()
     assert "  validation none" in captured.err.splitlines()
     assert f"warning: validation.heldout: {tmp_path}/nowhere/faces/val-000000.tar does" in captured.err
@@ -53,9 +51,7 @@ def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(
     "field",
     ["validation.benchmarks=gone.bin", "validation.heldout=gone.bin", "validation={heldout: gone.bin}"],
 )
-def test_a_set_that_was_asked_for_must_exist(
-    records: str, capsys: pytest.CaptureFixture[str], field: str
-) -> None:
+def test_a_set_that_was_asked_for_must_exist(records: str, capsys: pytest.CaptureFixture[str], field: str) -> None:
     fields = (f"data.train={records}", "data.name=mine", "data.terms=none", *TINY)
     assert run("train", "casia_rts", *fields, field, "--out", "run") == 2
     key = "validation.benchmarks" if "benchmarks" in field else "validation.heldout"

@@ -19,32 +19,24 @@ from tests.training.conftest import MakeRecipe
 
 
 def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: MakeRecipe) -> None:
-    recipe = make_recipe(
-        "method.name=supcon", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}"
-    )
+    recipe = make_recipe("method.name=supcon", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}")
     crops, labels, samples, *_ = next(TrainingData(recipe).batches(0, 1))
     assert crops.shape == (32, 112, 112, 3)
     assert labels[:16].tolist() == labels[16:].tolist()
     assert samples[:16].tolist() == samples[16:].tolist()
     runs = labels[:16].reshape(4, 4)
     assert (runs == runs[:, :1]).all()
-    different = [
-        (a.float() - b.float()).abs().mean().item() for a, b in zip(crops[:16], crops[16:], strict=True)
-    ]
+    different = [(a.float() - b.float()).abs().mean().item() for a, b in zip(crops[:16], crops[16:], strict=True)]
     assert min(different) > 0.5
     # The first view is the one that a method with a single view gets.
-    one_view = make_recipe(
-        "method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64"
-    )
+    one_view = make_recipe("method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64")
     all_crops, _, all_samples, *_ = next(TrainingData(one_view).batches(0, 1))
     position = all_samples.tolist().index(int(samples[0]))
     assert torch.equal(all_crops[position], crops[0])
 
 
 def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe: MakeRecipe) -> None:
-    with pytest.raises(
-        RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"
-    ):
+    with pytest.raises(RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"):
         make_recipe("method.name=supcon", "data.per_identity=3")
 
 

@@ -76,9 +76,7 @@ class SharpEmbedder:
         return FaceOutputs(unit.astype(np.float32), norm.astype(np.float32), None, None)
 
 
-def measured(
-    quality_of: Any, faces: Path, tmp_path: Path, people: int = PEOPLE
-) -> tuple[HeadComparison, ...]:
+def measured(quality_of: Any, faces: Path, tmp_path: Path, people: int = PEOPLE) -> tuple[HeadComparison, ...]:
     source, model = open_source(faces), SharpEmbedder()
     assert source.labels is not None
     features = features_of(embed_source(model, source, flip=False))

@@ -14,9 +14,7 @@ from tests.training.conftest import MakeRecipe
 
 
 def crops(count: int = 8) -> torch.Tensor:
-    return torch.randint(
-        0, 256, (count, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
+    return torch.randint(0, 256, (count, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
 def batch(count: int = 8) -> Batch:
@@ -28,9 +26,7 @@ def copy_of(learner: Learner) -> list[torch.Tensor]:
 
 
 def test_the_memory_format_does_not_change_the_loss(make_recipe: MakeRecipe) -> None:
-    recipes = (
-        make_recipe(f"compute.channels_last={last}", "backbone.dropout=0") for last in ("true", "false")
-    )
+    recipes = (make_recipe(f"compute.channels_last={last}", "backbone.dropout=0") for last in ("true", "false"))
     losses = [Learner(recipe, 4).step(batch(), 0, 0.02).total.item() for recipe in recipes]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
@@ -103,14 +99,10 @@ def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
         Learner(recipe, identities=4).load_state_dict(state)
 
 
-def test_a_state_with_weights_that_are_not_finite_is_not_saved(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_a_state_with_weights_that_are_not_finite_is_not_saved(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     learner = Learner(make_recipe(), identities=4)
     with torch.no_grad():
         learner.network.embedding[0].weight.fill_(float("inf"))
-    with pytest.raises(
-        NonFiniteLossError, match=r"c\.pt: not written, .* after step 7 .*embedding\.0\.weight"
-    ):
+    with pytest.raises(NonFiniteLossError, match=r"c\.pt: not written, .* after step 7 .*embedding\.0\.weight"):
         save_checkpoint(tmp_path / "c.pt", learner.recipe, {"step": 7, **learner.state_dict()})
     assert not list(tmp_path.glob("*.pt"))

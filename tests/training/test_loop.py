@@ -161,9 +161,7 @@ def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
-def test_what_a_killed_process_had_not_finished_writing_is_removed(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_what_a_killed_process_had_not_finished_writing_is_removed(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run, short = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     train(short, run)
     (run / ".checkpoint.pt.abcdefgh.part").write_bytes(b"half")

@@ -128,9 +128,7 @@ def test_a_run_with_a_budget_ends_in_time_with_its_whole_schedule(
 def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(
     make_recipe: MakeRecipe, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = make_recipe(
-        "optim.epochs=1000", "optim.milestones=[]", "optim.schedule=cosine", "logging.every_steps=1"
-    )
+    recipe = make_recipe("optim.epochs=1000", "optim.milestones=[]", "optim.schedule=cosine", "logging.every_steps=1")
     advance = loop._Run._train_step
 
     def die_at_step_10(run: loop._Run, *arguments: object) -> None:
@@ -151,8 +149,6 @@ def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(
     assert rates[-1] < 0.05 * 0.2
 
 
-def test_a_budget_without_time_to_train_is_refused(
-    make_recipe: MakeRecipe, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_budget_without_time_to_train_is_refused(make_recipe: MakeRecipe, tmp_path: Path, clock: Clock) -> None:
     with pytest.raises(Error, match=r"--budget: 0:00:00 is left.*allow more time"):
         loop.train(make_recipe(), tmp_path / "run", budget_s=0.0)

@@ -39,8 +39,7 @@ def faces(facerts_data: Path) -> dict[str, NDArray[np.uint8]]:
     rows = np.linspace(0, len(source) - 1, STRANGERS).astype(int)
     clean = np.stack([source.crop(row) for row in rows])
     worse = {
-        kind: np.stack([apply_change(crop, kind, STRENGTH, row) for row, crop in enumerate(clean)])
-        for kind in KINDS
+        kind: np.stack([apply_change(crop, kind, STRENGTH, row) for row, crop in enumerate(clean)]) for kind in KINDS
     }
     return {"clean": clean, **worse}
 

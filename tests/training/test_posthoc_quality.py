@@ -101,9 +101,7 @@ def test_each_other_method_is_written_reproducibly(
 ) -> None:
     options: dict[str, Any] = {"overrides": ["rho=1", "tau_max=1"]} if method == "tempnet" else {}
     state = torch.get_rng_state()
-    done, again = (
-        scored(foreign, drawn_faces, tmp_path / f"{name}.onnx", method, **options) for name in "ab"
-    )
+    done, again = (scored(foreign, drawn_faces, tmp_path / f"{name}.onnx", method, **options) for name in "ab")
     assert torch.equal(torch.get_rng_state(), state)
     assert np.isfinite(done.trained.heldout_loss).all()
     # Parity was checked on many crops before the file was written.
@@ -299,9 +297,7 @@ def test_images_without_identities_and_a_missing_norm_are_refused(
 
 
 @pytest.mark.slow
-def test_too_few_held_out_people_to_contrast_are_refused(
-    foreign: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_too_few_held_out_people_to_contrast_are_refused(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     settings = HeadSettings(hidden=8, epochs=1, batch_size=32)
     with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change train.holdout"):
         scored(foreign, drawn_faces, tmp_path / "a.onnx", "tempnet", overrides=["rho=3.5"], settings=settings)

@@ -97,9 +97,7 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(
     network = Learner(onward, 4, sample=TrainingData(onward).sample).network.eval()
     images = to_network_input(torch.from_numpy(crops))
     with torch.no_grad():
-        torch.testing.assert_close(
-            network(images)["log_scale"], trained(images)["log_scale"], rtol=1e-4, atol=1e-4
-        )
+        torch.testing.assert_close(network(images)["log_scale"], trained(images)["log_scale"], rtol=1e-4, atol=1e-4)
         assert network(images)["embedding"].shape == (len(crops), 12)
 
 
@@ -152,13 +150,8 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) ->
         def __call__(self, crops: np.ndarray) -> object:
             from facerts.embedding.outputs import FaceOutputs
 
-            rows = [
-                np.abs(crops[i].astype(int) - all_crops).sum(axis=(1, 2, 3)).argmin()
-                for i in range(len(crops))
-            ]
-            return FaceOutputs(
-                np.zeros((len(rows), 0), np.float32), None, quality[rows].astype(np.float32), None, {}
-            )
+            rows = [np.abs(crops[i].astype(int) - all_crops).sum(axis=(1, 2, 3)).argmin() for i in range(len(crops))]
+            return FaceOutputs(np.zeros((len(rows), 0), np.float32), None, quality[rows].astype(np.float32), None, {})
 
     all_crops = crops.astype(int)
     genuine, impostor = [], []
@@ -175,9 +168,7 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) ->
     assert 0 < np.mean(errors) < 1
     # Mean FNMR over 0 to 30% rejected, in steps of 0.1%; equal qualities share their errors.
     values = np.array([q for q, _ in sorted(genuine)])
-    shared = np.array(
-        [np.mean([e for e, q in zip(errors, values, strict=True) if q == value]) for value in values]
-    )
+    shared = np.array([np.mean([e for e, q in zip(errors, values, strict=True) if q == value]) for value in values])
     curve = [shared[int(rate * len(shared) / 1000 + 1e-9) :].mean() for rate in range(301)]
     area = np.trapezoid(curve, dx=1 / 300) / np.mean(errors)
     measured = TeachersErrors(source, ensemble).measure(Scored())

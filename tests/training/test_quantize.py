@@ -59,9 +59,7 @@ def cosines(one: FaceOutputs, other: FaceOutputs) -> NDArray[np.float64]:
     return np.sum(one.embedding.astype(np.float64) * other.embedding, axis=1)
 
 
-def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(
-    exported: Path, half: tuple[Path, Parity]
-) -> None:
+def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(exported: Path, half: tuple[Path, Parity]) -> None:
     before, after, halved = tensors(exported), tensors(half[0]), weights(exported)
     assert len(halved) >= 40
     for name, values in before.items():
@@ -122,9 +120,7 @@ def test_int8_quantizes_convolutions_but_not_the_heads(exported: Path, eighth: t
         if node.op_type == "Gemm":
             cast = maker[node.input[1]]
             assert cast.op_type == "Cast"
-            np.testing.assert_array_equal(
-                stored[cast.input[0]], before[node.input[1]].astype(np.float16), strict=True
-            )
+            np.testing.assert_array_equal(stored[cast.input[0]], before[node.input[1]].astype(np.float16), strict=True)
             assert maker[node.input[0]].op_type == "Reshape"
             assert before[node.input[2]].dtype == stored[node.input[2]].dtype == np.float32
 
@@ -150,17 +146,11 @@ def test_the_description_and_the_parity_report_the_precision(
         assert cosines(expected, got).min() >= 0.9999
         assert np.abs(expected.quality - got.quality).max() <= 0.1 * np.std(expected.quality)  # type: ignore[operator]
     assert parity.quality_error is not None
-    assert (
-        0
-        < parity.quality_error
-        <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
-    )
+    assert 0 < parity.quality_error <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
 
 
 @pytest.mark.slow
-def test_the_command_prints_the_parity(
-    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_parity(trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = printed_json(capsys, "export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8")
     assert summary["precision"] == "int8"
     assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
@@ -217,16 +207,12 @@ def test_a_network_that_cannot_be_quantized_leaves_no_file(
         quantize(path, np.zeros_like(faces))  # ranges that do not fit any face
 
     monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
-    with pytest.raises(
-        ModelError, match=r"no file was written: the network does not tolerate int8; export it as"
-    ):
+    with pytest.raises(ModelError, match=r"no file was written: the network does not tolerate int8; export it as"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_depend_on_the_precision(
-    half: tuple[Path, Parity], trained_run: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_limits_depend_on_the_precision(half: tuple[Path, Parity], trained_run: Path, crops: NDArray[np.uint8]) -> None:
     trained = load_network(trained_run)
     check_parity(trained, load_embedder(half[0]), crops)
     trained.network.heads["log_scale"][1].bias.data.add_(0.01)
@@ -234,9 +220,7 @@ def test_limits_depend_on_the_precision(
         check_parity(trained, load_embedder(half[0]), crops)
 
 
-def test_int8_without_faces_is_refused(
-    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_without_faces_is_refused(trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_synthetic_faces(tmp_path / "few", identities=3, images=5)
     with pytest.raises(DataError, match=r"needs at least 16 faces .* there are only 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])

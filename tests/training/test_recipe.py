@@ -77,9 +77,7 @@ def test_a_base_is_trained_with_rts_unless_a_method_is_named(write: Write) -> No
     assert load_recipe("ours/faces_small").name == "faces_small_rts"
 
 
-def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone() -> (
-    None
-):
+def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone() -> None:
     for base in BASES:
         recipes = {method: load_recipe(base, [f"method={method}"]) for method in LOSSES}
         for method, recipe in recipes.items():
@@ -308,9 +306,7 @@ def test_a_wrong_file_says_what_is_wrong(write: Write, fields: dict[str, Any], m
         load_recipe(write("folder/mine.yaml", **fields))
 
 
-def test_a_run_needs_nothing_that_its_recipe_was_made_of(
-    make_recipe: MakeRecipe, write: Write, tmp_path: Path
-) -> None:
+def test_a_run_needs_nothing_that_its_recipe_was_made_of(make_recipe: MakeRecipe, write: Write, tmp_path: Path) -> None:
     base = tmp_path / "tiny.yaml"
     base.write_text(make_recipe("optim.epochs=0.25", "optim.milestones=[]").to_yaml())
     mine = write("mine.yaml", base="tiny.yaml", method="dul", optim={"lr": 0.02})

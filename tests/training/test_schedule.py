@@ -8,8 +8,7 @@ from facerts.training.schedule import learning_rate, margin_ramp
 
 def test_the_rate_falls_at_each_milestone_and_not_before() -> None:
     rates = [
-        learning_rate(step, base=0.1, total=32, milestones=[20, 28], decay=0.1)
-        for step in (0, 19, 20, 27, 28, 31)
+        learning_rate(step, base=0.1, total=32, milestones=[20, 28], decay=0.1) for step in (0, 19, 20, 27, 28, 31)
     ]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 

@@ -45,9 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many crops teachers are asked for from here on."""
     counts: list[int] = []
     call = OnnxEmbedder.__call__
-    monkeypatch.setattr(
-        OnnxEmbedder, "__call__", lambda self, crops: counts.append(len(crops)) or call(self, crops)
-    )
+    monkeypatch.setattr(OnnxEmbedder, "__call__", lambda self, crops: counts.append(len(crops)) or call(self, crops))
     return counts
 
 
@@ -160,9 +158,7 @@ def test_each_view_is_made_once_for_all_teachers(
     assert sorted(made) == [(number, index) for number in range(3) for index in range(64)]
 
 
-def test_damaged_files_are_computed_again(
-    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_files_are_computed_again(recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
     files = sorted((tmp_path / "teachers").glob("*.npy"))

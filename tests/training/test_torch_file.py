@@ -97,9 +97,7 @@ def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run: Path, t
 def test_both_formats_of_pytorch_are_read(tmp_path: Path, legacy: bool) -> None:
     base = torch.arange(20.0)
     state = {
-        "kinds": [
-            torch.zeros(3, dtype=kind) for kind in (torch.bool, torch.uint8, torch.int64, torch.bfloat16)
-        ],
+        "kinds": [torch.zeros(3, dtype=kind) for kind in (torch.bool, torch.uint8, torch.int64, torch.bfloat16)],
         "views": (base[3:6], base.reshape(4, 5).t(), base.half(), torch.empty(0, 7), torch.tensor(1.5)),
         "parameter": torch.nn.Parameter(torch.ones(2)),
         "weights": torch.nn.BatchNorm1d(3).state_dict(),

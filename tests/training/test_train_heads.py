@@ -96,9 +96,7 @@ def test_batches_are_as_the_method_declares_them(name: str, cached: int) -> None
         assert all(len(set(drawn)) == built.views for drawn in views.T)
         if built.sampler == "identities":
             assert (labels[images[0]].reshape(3, 4) == labels[images[0]].reshape(3, 4)[:, :1]).all()
-    again, later = (
-        [source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, n)] for n in (3, 4)
-    )
+    again, later = ([source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, n)] for n in (3, 4))
     assert all(torch.equal(a, b) for a, b in zip(epoch, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(epoch, later, strict=True))
 

@@ -73,8 +73,7 @@ def test_frames_of_every_container_have_the_times_they_were_written_with(tmp_pat
     assert source.report.problem is None
     assert source.duration == pytest.approx(20 / rate, abs=0.05)
     assert all(
-        np.abs(frame.pixels.astype(int) - pixels).mean() < 6
-        for frame, (_, pixels) in zip(read, frames, strict=True)
+        np.abs(frame.pixels.astype(int) - pixels).mean() < 6 for frame, (_, pixels) in zip(read, frames, strict=True)
     )
 
 
@@ -87,9 +86,7 @@ def test_frame_rates_that_vary_keep_their_times(tmp_path: Path) -> None:
 
 def test_a_clip_that_is_cut_out_of_another_begins_at_zero(tmp_path: Path) -> None:
     write_clip(tmp_path / "clip.mkv", walk(1, start=100))
-    assert [frame.time for frame in open_frames(tmp_path / "clip.mkv").frames(2)] == pytest.approx(
-        [0, 0.52], abs=0.03
-    )
+    assert [frame.time for frame in open_frames(tmp_path / "clip.mkv").frames(2)] == pytest.approx([0, 0.52], abs=0.03)
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -180,9 +177,7 @@ def test_damaged_packets_are_passed_over(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("suffix", [".mp4", ".m3u8", ".txt"])
-def test_what_is_no_video_is_an_error_and_opens_nothing_else(
-    tmp_path: Path, content: bytes, suffix: str
-) -> None:
+def test_what_is_no_video_is_an_error_and_opens_nothing_else(tmp_path: Path, content: bytes, suffix: str) -> None:
     secret = write_clip(tmp_path / "secret.mkv", walk(1))
     path = tmp_path / f"clip{suffix}"
     path.write_bytes(content.replace(b"SECRET", os.fsencode(secret)))
@@ -203,14 +198,10 @@ def test_other_paths_than_files_are_errors(tmp_path: Path) -> None:
             list(open_frames(f"{tmp_path}/{name}").frames(5))
 
 
-def test_names_that_ffmpeg_takes_for_something_else_are_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_ffmpeg_takes_for_something_else_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_clip(tmp_path / "clip.mkv", walk(1))
-    for name in (
-        *("concat:clip.mkv|clip.mkv", "subfile,,start,0,end,0,,:clip.mkv", "pipe:0", "cache:clip.mkv", "-"),
-    ):
+    for name in (*("concat:clip.mkv|clip.mkv", "subfile,,start,0,end,0,,:clip.mkv", "pipe:0", "cache:clip.mkv", "-"),):
         with pytest.raises(VideoError, match="No such file"):
             list(open_frames(name).frames(5))
         (tmp_path / name).write_bytes((tmp_path / "clip.mkv").read_bytes())

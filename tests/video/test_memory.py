@@ -91,9 +91,7 @@ def test_frames_of_more_bits_count_more(
 
 def test_the_limit_is_one_of_stretched_frames(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", walk(1), aspect=Fraction(4, 1))
-    with pytest.raises(
-        VideoLimitError, match=r"frames of 960 x 120 pixels are more than 100,000, the maximum"
-    ):
+    with pytest.raises(VideoLimitError, match=r"frames of 960 x 120 pixels are more than 100,000, the maximum"):
         list(open_frames(path, limits=VideoLimits(max_pixels=100_000)).frames(5))
 
 

@@ -22,9 +22,7 @@ def box(left: float, top: float = 0.0, side: float = 40.0) -> Floats:
     return np.array([left, top, left + side, top + side])
 
 
-def seen(
-    left: float, top: float = 0.0, score: float = 0.9, who: NDArray[np.float32] | None = None
-) -> SeenBox:
+def seen(left: float, top: float = 0.0, score: float = 0.9, who: NDArray[np.float32] | None = None) -> SeenBox:
     return SeenBox(box(left, top), score, who)
 
 

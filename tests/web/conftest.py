@@ -127,9 +127,7 @@ def reading(page: Page, served: SiteServer, requested: list[str]) -> Iterator[Ca
 def open_module(page: Page, served: SiteServer, **options: Any) -> None:
     """Load the module in a page that has nothing else, as another application would."""
     page.goto(f"{served.address}/empty.html")
-    page.evaluate(
-        "async (options) => { window.facerts = await (await import('/facerts.js')).load(options); }", options
-    )
+    page.evaluate("async (options) => { window.facerts = await (await import('/facerts.js')).load(options); }", options)
 
 
 def differences(rows: list[Row], answer: dict[str, Any]) -> list[str]:

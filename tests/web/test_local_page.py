@@ -56,9 +56,7 @@ def compare(page: Page, photos: list[Path]) -> None:
     page.get_by_text("Not enough quality to say").wait_for()
 
 
-def test_photos_are_scored_and_compared_as_python_does(
-    opened: Page, photos: list[Path], scorer: Scorer
-) -> None:
+def test_photos_are_scored_and_compared_as_python_does(opened: Page, photos: list[Path], scorer: Scorer) -> None:
     compare(opened, photos)
     for width, scheme in ((1200, "light"), (390, "dark")):
         opened.emulate_media(color_scheme=scheme)
@@ -76,9 +74,7 @@ def test_photos_are_scored_and_compared_as_python_does(
             assert [float(side) for side in shown["box"].split()] == pytest.approx(row.box, abs=1)
 
 
-def test_three_hundred_photos_are_read_or_cancelled(
-    opened: Page, tmp_path: Path, astronaut: NDArray[np.uint8]
-) -> None:
+def test_three_hundred_photos_are_read_or_cancelled(opened: Page, tmp_path: Path, astronaut: NDArray[np.uint8]) -> None:
     photo = encode_png(cv2.resize(astronaut, (160, 160), interpolation=cv2.INTER_AREA))
     files = [tmp_path / f"{number:03}.png" for number in range(300)]
     for file in files:

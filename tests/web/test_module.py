@@ -67,9 +67,7 @@ def encoded(image: NDArray[np.uint8], kind: str, orientation: int = 0, **options
     return file.getvalue()
 
 
-def test_photos_have_the_numbers_of_python(
-    reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8]
-) -> None:
+def test_photos_have_the_numbers_of_python(reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8]) -> None:
     verdicts, reasons = set(), set()
     for number, image in enumerate(variants(astronaut)):
         answer = reading(encode_png(image), f"{number}.png")
@@ -244,9 +242,7 @@ def test_the_quality_in_eight_bits_is_another_that_can_be_chosen(
         open_module(page, served, quality="other")
 
 
-def test_threads_give_the_same_numbers(
-    page: Page, site: Path, scorer: Scorer, astronaut: NDArray[np.uint8]
-) -> None:
+def test_threads_give_the_same_numbers(page: Page, site: Path, scorer: Scorer, astronaut: NDArray[np.uint8]) -> None:
     with serving(site, isolated=True) as server:
         open_module(page, server, threads=2)
         assert page.evaluate("crossOriginIsolated")

@@ -29,9 +29,7 @@ def test_the_folder_has_what_its_description_names(site: Path) -> None:
         assert (site / file).is_file()
     assert described["template"] == TEMPLATE.tolist()
     assert described["reasons"]["max_yaw"] == reasons.MAX_YAW
-    assert described["qualities"][0]["description"]["thresholds"]["0.95"]["quality"] == pytest.approx(
-        0.5127, abs=1e-4
-    )
+    assert described["qualities"][0]["description"]["thresholds"]["0.95"]["quality"] == pytest.approx(0.5127, abs=1e-4)
     # Nothing of the service, and nothing that the browser would not find.
     assert not list(site.glob("service.*"))
 
