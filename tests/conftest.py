@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -44,6 +45,12 @@ settings.load_profile("facerts")
 SHARED = Path(__file__).parents[2] / "shared"
 SLOW_FIXTURES = {"browser", "facerts_data", "reference_models"}
 __all__ = ["browser", "complaints", "page", "requested"]
+
+
+def pytest_sessionfinish() -> None:
+    """Free the tensors that loaders shared while PyTorch can: at the end of a process it complains of each."""
+    if reductions := sys.modules.get("torch.multiprocessing.reductions"):
+        reductions.shared_cache.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

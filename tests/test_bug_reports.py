@@ -1,4 +1,4 @@
-"""What users of other face libraries have reported, tried here; docs/bug-reports.md lists the reports.
+"""What users of other face libraries have reported, tried here; docs/bug-reports.md lists most of them.
 
 Where the same behavior is tested elsewhere there is no test here.
 """

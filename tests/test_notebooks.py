@@ -68,6 +68,7 @@ def test_the_first_hour_runs(
     assert "similarity to the original" in (tmp_path / "figure.svg").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_importable_torchvision")
 def test_the_losses_train_export_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

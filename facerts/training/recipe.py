@@ -245,6 +245,9 @@ class Optim(Section):
         algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
             which ``momentum`` is its first β.
         lr: initial learning rate.
+        momentum: of SGD.
+        weight_decay: share of each weight that a step takes off, multiplied by the learning rate.
+        decay: factor of the learning rate after each milestone.
         schedule: "step" decays at the milestones, "cosine" at every step, to 0 at the end.
         milestones: epochs after which the rate is multiplied by ``decay``.
         warmup_epochs: epochs over which the rate rises linearly.
@@ -324,7 +327,12 @@ class Compute(Section):
 
 
 class Logging(Section):
-    """Steps between log lines, and between checkpoints; the end of the run is always saved."""
+    """What a run writes while it trains; its end is always saved.
+
+    Attributes:
+        every_steps: steps between log lines, and between checks that the losses are finite.
+        checkpoint_steps: steps between checkpoints.
+    """
 
     every_steps: int = Field(20, ge=1)
     checkpoint_steps: int = Field(500, ge=1)

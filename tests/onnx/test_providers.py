@@ -129,6 +129,7 @@ def test_auto_takes_the_first_of_the_names_after_it_that_starts(
     assert COREML not in said
 
 
+@pytest.mark.slow
 def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_description(write_embedder(tmp_path / "theirs.onnx"))
     write_description(write_embedder(tmp_path / "wrong.onnx", seed=5))

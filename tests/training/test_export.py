@@ -158,6 +158,7 @@ def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe: 
     assert calibrate(tmp_path / "m.onnx", tmp_path / "people").description.thresholds == found.thresholds
 
 
+@pytest.mark.slow
 def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
     make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
     assert load_embedder(tmp_path / "m.onnx").description.thresholds
 
 
+@pytest.mark.slow
 def test_held_out_people_of_other_data_are_not_used(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     write_synthetic_faces(tmp_path / "faces", identities=8, images=4)
     fields = (f"data.train={tmp_path / 'faces'}", "data.name=f", "data.terms=t", "validation.pairs=10")
