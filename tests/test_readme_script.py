@@ -38,5 +38,5 @@ def test_the_script_goes_from_photos_to_a_gallery(
     first, decision, person = capsys.readouterr().out.splitlines()
     assert first.startswith(("usable", "good"))
     assert decision.split()[1] in {"same", "different"}
-    assert person == "Anna"
+    assert person == "match Anna"
     assert found["annotated"].shape[1] == 448

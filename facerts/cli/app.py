@@ -112,7 +112,7 @@ def shared(
     ] = False,
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
-    """Train, export, evaluate and run face embedders that know how much to trust each face.
+    """Score, compare and search faces, knowing how far to trust each one; train and evaluate such models.
 
     Args:
         version: Print the version and exit.

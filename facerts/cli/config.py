@@ -37,11 +37,11 @@ config.reads_settings = False
 
 @config.command(name="list")
 def list_(*, json: Json = False) -> None:
-    """List all settings with their values, where these stand, and what they are.
+    """List all settings: value, where it was set, and meaning.
 
     Example: facerts config list
     """
-    rows = [row | {"is": keys()[row["key"]].help} for row in settings_rows(find_settings())]
+    rows = [row | {"meaning": keys()[row["key"]].help} for row in settings_rows(find_settings())]
     print_result(
         {"user": str(user_file()), "project": str(project_file())},
         json,
@@ -82,7 +82,7 @@ def set_(key: Name, value: str, *, project: Project = False) -> None:
 
 @config.command()
 def unset(key: Name, *, project: Project = False) -> None:
-    """Take a setting out of the file, also one that there is no more.
+    """Remove a setting from the file, even one that facerts no longer knows.
 
     Example: facerts config unset provider
 
@@ -91,12 +91,12 @@ def unset(key: Name, *, project: Project = False) -> None:
     """
     file = project_file() if project else user_file()
     if key not in (there := dict(flat(read_toml(file)))):
-        raise Error(f"{file}: {key!r} does not stand there{did_you_mean(key, there)}")
+        raise Error(f"{file}: {key!r} is not set there{did_you_mean(key, there)}")
     _edit(file, key, None)
 
 
 def settings_rows(found: Mapping[str, FoundSetting]) -> list[dict[str, Any]]:
-    """All settings: name, value, and the file, variable or option where it stands."""
+    """All settings: name, value, and the file, variable or option that set it."""
     return [
         {
             "key": key,
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
 
 def _known(key: str) -> str:
     if key not in keys():
-        raise Error(f"{key!r} is no setting{did_you_mean(key, keys())}; facerts config list has all")
+        raise Error(f"{key!r} is not a setting{did_you_mean(key, keys()) or '; facerts config list shows all'}")
     return key
 
 
@@ -142,7 +142,7 @@ def _edit(file: Path, key: str, value: Any) -> None:
     except Error:
         right = False
     if not right:
-        raise Error(f"{file}: {key} stands there in a form that is not changed here; edit the file")
+        raise Error(f"{file}: {key} is written there in a form that this command does not change; edit the file")
     make_folder(file.parent)
     with locked(file), atomic_write(file, "w") as to:
         to.write(text)

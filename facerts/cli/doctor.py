@@ -23,7 +23,7 @@ def doctor(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Show which packages are installed or missing, and all settings with where they stand.
+    """Show which packages are installed or missing, and all settings and where each was set.
 
     Example: facerts doctor --bench
 
@@ -74,7 +74,7 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
     for name, problem in times.problems.items():
         warn(f"{names.get(name, name)}: {problem}")
     print_sentence(
-        f"auto takes the first that starts of {', '.join(order)}, and for detection of {', '.join(for_photos)}; stored "
+        f"auto uses the first that starts of {', '.join(order)}, and for detection of {', '.join(for_photos)}; stored "
         f"in {file}"
     )
 

@@ -96,4 +96,4 @@ def debugging() -> bool:
 def install_command(module: str) -> str:
     """The command that installs a missing module; empty if no extra of facerts does."""
     root = module.split(".")[0]
-    return f"pip install 'facerts[{OPTIONAL[root][1]}]'" if root in OPTIONAL else ""
+    return f"pip install '.[{OPTIONAL[root][1]}]'" if root in OPTIONAL else ""

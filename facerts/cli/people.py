@@ -52,7 +52,7 @@ def find_(
     Example: facerts people find photos/ --out people/
 
     Args:
-        out: Folder for the groups, the page and the table; what was decided in it holds in every run.
+        out: Folder for the groups, the page and the table; later runs keep the corrections made there.
         add: Leave the groups of earlier runs and their photos as they are, and only place new faces.
     """
     from facerts.people import find_people
@@ -151,7 +151,7 @@ def move(
     to: Annotated[str, typer.Option(metavar="PERSON|new|nobody")],
     json: Json = False,
 ) -> None:
-    """Decide whose faces are, and that they are not of the people that they were taken for.
+    """Correct whose face it is: move faces to another person, a new one, or nobody.
 
     Example: facerts people move people/ 3f2a9c01-0 --to 5
 

@@ -109,7 +109,7 @@ def score(
                 else:
                     run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
             rows, result = job.finish(), {"file": str(out)}
-            print_result(lambda: {**counts.summary(), **result}, json, counts.of(rows), all_in=f"{out} has")
+            print_result(lambda: {**counts.summary(every=json), **result}, json, counts.of(rows), all_in=f"{out} has")
     else:
         if not (json or out) and len(source) > MAX_ROWS:
             warn(f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out FILE writes all")
@@ -118,7 +118,7 @@ def score(
         others = [field.name for field in fields(Row) if field.name not in ("path", *first, *DETAILS)]
         share = None if keep == "none" else keep
         columns: list[Column] = [("image", "path"), *first, *others, ("note", partial(note, keep=share))]
-        summary = partial(counts.summary, brief=not (json or out))
+        summary = partial(counts.summary, every=json, brief=not (json or out))
         print_result(summary, json, counts.of(rows), columns, name="rows", out=out, kind=Row)
 
 
@@ -135,8 +135,8 @@ class _Counts:
 
     def __init__(self, source: Source, *, decided: bool) -> None:
         self._counts = Counter(images=len(source), other_files=source.other_files)
-        self._only_if_any = {*VERDICTS, "smaller_faces_left_out", "other_files"}
-        self._only_if_any |= set() if decided else {"accepted", "rejected"}
+        self._never = set[str]() if decided else {"accepted", "rejected"}
+        self._only_if_any = {*VERDICTS, "smaller_faces_left_out", "other_files", *self._never}
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows, which are counted."""
@@ -152,8 +152,9 @@ class _Counts:
             counts["failed"] += row.error is not None
             yield row
 
-    def summary(self, *, brief: bool = False) -> dict[str, int]:
-        """The counts by name; if brief, none for a single image that says all."""
+    def summary(self, *, every: bool, brief: bool = False) -> dict[str, int]:
+        """The counts by name: every one, or without what did not occur; if brief, none for an image that says all."""
         if brief and self._counts["images"] == 1 and not self._counts["smaller_faces_left_out"]:
             return {}
-        return {name: self._counts[name] for name in COUNTS if self._counts[name] or name not in self._only_if_any}
+        hidden = self._never if every else self._only_if_any
+        return {name: self._counts[name] for name in COUNTS if self._counts[name] or name not in hidden}

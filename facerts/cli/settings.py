@@ -311,7 +311,9 @@ def checked(key: str, value: object, where: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     if key not in keys():
-        raise Error(f"{where}: {key!r} is no setting{did_you_mean(key, keys())}; facerts config list has all")
+        raise Error(
+            f"{where}: {key!r} is not a setting{did_you_mean(key, keys()) or '; facerts config list shows all'}"
+        )
     hint = keys()[key].hint
     if isinstance(value, str) and _takes_several(hint):
         value = value.split(",")
@@ -372,7 +374,7 @@ def _of_variables() -> Iterator[tuple[str, str, str]]:
             yield names[variable], value, variable
         elif variable.startswith("FACERTS_") and variable not in names:
             for near in get_close_matches(variable, names, n=1, cutoff=0.9):
-                warn(f"{variable} is no setting, did you mean {near}?")
+                warn(f"{variable} is not a setting, did you mean {near}?")
 
 
 def _of_options(options: Iterable[str]) -> Iterator[tuple[str, str, str]]:

@@ -43,7 +43,7 @@ def train(
         overrides: Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05
         out: Folder of the run; by default runs/NAME.
         resume: Continue from the last checkpoint in the folder.
-        budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed demands,
+        budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened to fit the measured speed,
             so that the run ends with it in time.
         show: Print the complete recipe, ??? for what is still to be given, and do not train.
     """

@@ -294,7 +294,7 @@ def _read_parquet(path: Path) -> Columns:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[use]'") from error
+        raise MissingExtraError("Parquet needs pyarrow: pip install '.[use]'") from error
     try:
         columns = [
             field.name

@@ -38,4 +38,4 @@ def import_faiss() -> Any:
     try:
         return import_module("faiss")
     except ImportError as error:
-        raise MissingExtraError("searching with FAISS needs faiss-cpu: pip install 'facerts[use]'") from error
+        raise MissingExtraError("searching with FAISS needs faiss-cpu: pip install '.[use]'") from error

@@ -389,6 +389,6 @@ def _open_store(place: str | Path | Enrollments) -> Store:
         from facerts.galleries.postgres_store import PostgresStore
     except ImportError as error:
         raise MissingExtraError(
-            "a gallery in a database needs psycopg and pgvector: pip install 'facerts[postgres]'"
+            "a gallery in a database needs psycopg and pgvector: pip install '.[postgres]'"
         ) from error
     return PostgresStore(place)

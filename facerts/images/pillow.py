@@ -36,7 +36,7 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
             pillow_heif.register_heif_opener()
     except ImportError as error:
         raise ImageError(
-            f"{where}: {known} is read with Pillow (pip install 'facerts[use]'); or convert it to JPEG"
+            f"{where}: {known} is read with Pillow (pip install '.[use]'); or convert it to JPEG"
         ) from error
     try:
         image = PIL.Image.open(BytesIO(data), formats=[_PILLOW_NAMES.get(known, known)])

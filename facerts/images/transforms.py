@@ -30,7 +30,7 @@ def albumentations() -> Any:
         from albumentations.augmentations.blur import functional as blur
         from albumentations.augmentations.pixel import functional as pixel
     except ImportError as error:
-        raise MissingExtraError("some changes of images need albumentations: pip install 'facerts[use]'") from error
+        raise MissingExtraError("some changes of images need albumentations: pip install '.[use]'") from error
     return SimpleNamespace(library=library, pixel=pixel, blur=blur)
 
 

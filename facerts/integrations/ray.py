@@ -65,7 +65,7 @@ def import_ray(workers: Workers) -> Any:
     try:
         import ray.data
     except ImportError as error:
-        raise MissingExtraError("the engine ray needs Ray: pip install 'facerts[ray]'") from error
+        raise MissingExtraError("the engine ray needs Ray: pip install '.[ray]'") from error
     return ray
 
 

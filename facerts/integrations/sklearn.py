@@ -25,7 +25,7 @@ from facerts.scoring.reasons import in_words
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError as error:
-    raise MissingExtraError("facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'") from error
+    raise MissingExtraError("facerts.integrations.sklearn needs scikit-learn: pip install '.[use]'") from error
 
 ImageInputs = Sequence[str | Path | bytes | NDArray[np.uint8]] | NDArray[Any]
 Quality = Literal["ignore", "column"]

@@ -20,7 +20,7 @@ def load_graph(path: Path, purpose: str) -> ModelProto:
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError(f"{purpose} needs onnx: pip install 'facerts[use]'") from error
+        raise MissingExtraError(f"{purpose} needs onnx: pip install '.[use]'") from error
     if not path.is_file():
         raise ModelError(
             f"{path}: {purpose} must read the model's file again, and it is gone; if it was in a model pack that is "

@@ -180,7 +180,7 @@ def _normalizes_crops(model: Path) -> bool:
         if model.stem in KNOWN:
             return False
         raise MissingExtraError(
-            f"{model}: finding out its preprocessing needs onnx: pip install 'facerts[use]'; or unpack it, write a "
+            f"{model}: finding out its preprocessing needs onnx: pip install '.[use]'; or unpack it, write a "
             f"description in {model.stem}.json beside it (see {documentation_page('foreign-models')}), and give the "
             ".onnx file"
         ) from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAIRS, IMAGES = 12, 12
-PAGES_EXTRA = "pages need Jinja: pip install 'facerts[use]'"
+PAGES_EXTRA = "pages need Jinja: pip install '.[use]'"
 
 
 class Figure(NamedTuple):

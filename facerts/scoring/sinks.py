@@ -118,7 +118,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[use]'") from error
+        raise MissingExtraError("Parquet needs pyarrow: pip install '.[use]'") from error
     return pyarrow
 
 

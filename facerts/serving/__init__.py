@@ -26,6 +26,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{'app' if name == 'build' else 'server'}"), name)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"serving needs {error.name}, which is not installed: pip install 'facerts[use]'"
-        ) from error
+        raise MissingExtraError(f"serving needs {error.name}, which is not installed: pip install '.[use]'") from error

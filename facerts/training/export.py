@@ -347,7 +347,7 @@ def write_module(module: nn.Module, examples: Mapping[str, Tensor], outputs: Seq
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("export needs onnx and onnxscript: pip install 'facerts[train]'") from error
+        raise MissingExtraError("export needs onnx and onnxscript: pip install '.[train]'") from error
     rows = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():

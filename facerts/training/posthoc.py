@@ -158,7 +158,7 @@ def add_quality(
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError("grafting needs onnx: pip install 'facerts[use]'") from error
+        raise MissingExtraError("grafting needs onnx: pip install '.[use]'") from error
     out = Path(out)
     of_views, others = _split(overrides, OF_VIEWS)
     of_training, of_loss = _split(others, OF_TRAINING)

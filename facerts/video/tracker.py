@@ -205,7 +205,7 @@ def import_assignment() -> Callable[..., Any]:
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
-        raise MissingExtraError("tracks need SciPy: pip install 'facerts[use]'") from error
+        raise MissingExtraError("tracks need SciPy: pip install '.[use]'") from error
     solver: Callable[..., Any] = linear_sum_assignment
     return solver
 

@@ -49,7 +49,7 @@ def import_av() -> Any:
     try:
         import av
     except ImportError as error:
-        raise MissingExtraError("videos need PyAV: pip install 'facerts[use]'") from error
+        raise MissingExtraError("videos need PyAV: pip install '.[use]'") from error
     return av
 
 

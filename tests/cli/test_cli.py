@@ -87,7 +87,7 @@ def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> 
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
     missing = find_spec("ray") is None
-    assert result["ray"] == ("missing: pip install 'facerts[ray]'" if missing else metadata.version("ray"))
+    assert result["ray"] == ("missing: pip install '.[ray]'" if missing else metadata.version("ray"))
 
 
 def test_doctor_measures_and_stores_providers(

@@ -134,7 +134,7 @@ def test_a_file_keeps_its_comments_and_tables(place: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("provder = 'cpu'", "'provder' is no setting, did you mean 'provider'?"),
+        ("provder = 'cpu'", "'provder' is not a setting, did you mean 'provider'?"),
         ("threads = 0", "threads must be a whole number from 1 on, not 0"),
         ("keep = 95", "keep must be a share of the faces, such as 0.95, or none, not 95"),
         ("[serve]\nqueue = 0", "queue must be at least 1, not 0"),
@@ -157,12 +157,14 @@ def test_what_is_no_setting_names_its_place(
 def test_a_wrong_option_or_variable_is_named(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "--set: 'thread' is no setting, did you mean 'threads'?" in refused(capsys, "score", "a", OPTION, "thread=1")
+    assert "--set: 'thread' is not a setting, did you mean 'threads'?" in refused(
+        capsys, "score", "a", OPTION, "thread=1"
+    )
     assert "KEY=VALUE" in refused(capsys, "score", "a", OPTION, "threads")
-    assert "no setting" in refused(capsys, "config", "set", "thread", "1")
-    assert "does not stand there" in refused(capsys, "config", "unset", "threads")
+    assert "not a setting" in refused(capsys, "config", "set", "thread", "1")
+    assert "is not set there" in refused(capsys, "config", "unset", "threads")
     monkeypatch.setenv("FACERTS_TREADS", "1")
-    assert "FACERTS_TREADS is no setting, did you mean FACERTS_THREADS?" in refused(capsys, "score", "a")
+    assert "FACERTS_TREADS is not a setting, did you mean FACERTS_THREADS?" in refused(capsys, "score", "a")
     monkeypatch.setenv("FACERTS_THREADS", "x")
     assert "FACERTS_THREADS: threads must be a whole number" in refused(capsys, "score", "a")
 

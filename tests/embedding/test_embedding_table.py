@@ -211,7 +211,7 @@ def test_variances_are_scaled_with_their_embeddings(tmp_path: Path, faces: Sourc
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_parquet(tmp_path / "t.parquet", name=KEYS, embedding=vectors().tolist())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[use\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
         load_table(path)
 
 

@@ -231,5 +231,5 @@ def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
 
 def test_a_missing_faiss_says_what_to_install(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[use\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
         identification_of(*case, backend="faiss")

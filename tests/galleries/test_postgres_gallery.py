@@ -333,7 +333,7 @@ def test_people_images_and_galleries_may_have_any_name(postgres: Server) -> None
 
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "facerts.galleries.postgres_store", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[postgres\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[postgres\]'"):
         Gallery("postgresql://user@host/database")
 
 

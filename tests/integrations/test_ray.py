@@ -31,7 +31,7 @@ from facerts.version import __version__
 from tests.command import run
 
 BLOCK_SIZE = 40
-NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
+NO_RAY = "Ray is not installed: pip install '.[ray]'"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
 
 
@@ -298,7 +298,7 @@ def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tm
 def test_what_needs_no_ray(folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[ray\]'"):
         import_ray(Workers())
     out = ("--model", model, "--out", tmp_path / "rows.csv")
     assert run("score", folder, *out, "--engine", "ray") == 2

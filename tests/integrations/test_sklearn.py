@@ -204,4 +204,4 @@ def test_the_largest_face_of_a_photo_is_embedded(model: Path, faces: Any, monkey
 def test_without_scikit_learn_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[use]'" in ran.stderr
+    assert "facerts.integrations.sklearn needs scikit-learn: pip install '.[use]'" in ran.stderr

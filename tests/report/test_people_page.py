@@ -138,5 +138,5 @@ def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
 
 def test_without_jinja_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"facerts\[use\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[use\]"):
         write_people_page(read_people(folder))

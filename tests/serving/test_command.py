@@ -140,5 +140,5 @@ def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str
     code = WITHOUT.format(module=module, model=str(model_file))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert f"serving needs {module}, which is not installed: pip install 'facerts[use]'" in ran.stderr
+    assert f"serving needs {module}, which is not installed: pip install '.[use]'" in ran.stderr
     assert "Traceback" not in ran.stderr
