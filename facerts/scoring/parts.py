@@ -207,7 +207,7 @@ class Quality(ModelPart):
 
     def _between_quantiles(self, keep: float) -> float:
         if not 0 <= keep <= 1:
-            raise ModelError(f"{keep:g} is not a share of the faces; give a number from 0 to 1, such as 0.95")
+            raise ModelError(f"{keep:g} is no share of the faces; give a number from 0 to 1, such as 0.95")
         quality = None if self.calibration is None else self.calibration.quality_at(100 * (1 - keep))
         if quality is None:
             raise ModelError(

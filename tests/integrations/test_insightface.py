@@ -112,7 +112,7 @@ def test_options_reach_the_models(model: Path, scrfd: Path) -> None:
         faces = prepared(model, allowed_modules=["detection"], detector=scrfd, **options).get(LIT, 2)
         assert [face.accepted for face in faces] == [accepted] * 2
         assert list(faces[0]) == ["bbox", "kps", "det_score", *CROP_SCORES]
-    with pytest.raises(ModelError, match="2 is not a share of the faces"):
+    with pytest.raises(ModelError, match="2 is no share of the faces"):
         prepared(model, detector=scrfd, keep=2)
     with pytest.raises(Error, match="allowed_modules must contain 'detection'"):
         FaceAnalysis(model, allowed_modules=["recognition"])

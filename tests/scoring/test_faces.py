@@ -109,5 +109,5 @@ def test_any_share_of_the_faces_can_be_kept() -> None:
         assert calibration.percentile(scorer.threshold(keep)) == pytest.approx(100 * (1 - keep), abs=0.51)
     assert scorer.threshold(0.95) == facerts.Quality().description.thresholds["0.95"].quality
     for keep in (-0.1, 1.01, float("nan")):
-        with pytest.raises(facerts.Error, match="is not a share of the faces"):
+        with pytest.raises(facerts.Error, match="is no share of the faces"):
             scorer.threshold(keep)
