@@ -409,7 +409,7 @@ def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"keep": [1.0]}, "1 is no share of the faces"),
+        ({"keep": [1.0]}, "1 is not a share of the faces"),
         ({"keep": [float("nan")]}, "nan is not a share"),
         ({"fmr": [0.0]}, "0 is not a false match rate"),
         ({"out": "thresholds.json"}, r"written as \.onnx"),
