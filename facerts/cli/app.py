@@ -79,7 +79,7 @@ def _setting_for(error: Any, line: Sequence[str]) -> str | None:
     option = getattr(error, "option_name", None)
     if not option or not any(OPTION in parameter.opts for parameter in error.ctx.command.params):
         return None
-    name = option.removeprefix("--").replace("-", "_")
+    name = {"--cache": "output_cache"}.get(option, option.removeprefix("--").replace("-", "_"))
     value = "false" if name.startswith("no_") else None
     name = name.removeprefix("no_")
     key = next((key for key in keys() if key.rpartition(".")[2] in (name, f"{name}s")), None)

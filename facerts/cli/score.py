@@ -93,7 +93,7 @@ def score(
         import_ray(workers)
     counts = _Counts(source, decided=task.min_quality is not None)
     if to_file:
-        if resume and Path(str(out)).is_file() and not Path(f"{out}.parts").exists():
+        if resume and ScoreJob.is_finished(Path(str(out))):
             say(f"{out} is finished; --overwrite scores its images again")
             return
         with ScoreJob(str(out), source, {**scorer.settings(embed=False), **task.settings()}) as job:

@@ -41,7 +41,6 @@ class Job:
         self._suffix = suffix
         self._out = out
         self._file = folder / "job.json"
-        self._removed = folder.with_name(f".{folder.name}.finished")
         self._lock = ExitStack()
         self._damaged: list[str] = []
 
@@ -64,10 +63,8 @@ class Job:
         with ExitStack() as lock:
             if self._out is not None:
                 lock.enter_context(locked(self._out))
-            for folder in (self.folder, self._removed):
-                refuse_link(folder)
-            if self._removed.exists():
-                shutil.rmtree(self._removed)
+            refuse_link(self.folder)
+            remove_finished(self.folder)
             remove_unfinished(self.folder)
             if anew and self.different():
                 self.remove()
@@ -134,9 +131,20 @@ class Job:
         """Remove all parts, when they are done or not needed, and release the lock."""
         # Renamed first, because a half-deleted folder could neither be resumed nor ignored.
         with writing(self._out or self.folder):
-            os.replace(self.folder, self._removed)
-            shutil.rmtree(self._removed)
+            os.replace(self.folder, _finished(self.folder))
+            shutil.rmtree(_finished(self.folder))
         self.close()
+
+
+def remove_finished(folder: Path) -> None:
+    """Remove what a run that was killed at its very end had not removed of its parts."""
+    refuse_link(_finished(folder))
+    if _finished(folder).exists():
+        shutil.rmtree(_finished(folder))
+
+
+def _finished(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.finished")
 
 
 def file_state(path: str | Path | None) -> FileState:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.io.files import atomic_write, read_file, reading, sync_names
-from facerts.io.job import FileState, Job, file_state
+from facerts.io.job import FileState, Job, file_state, remove_finished
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
 from facerts.scoring.prepare import LazyImage
@@ -69,6 +69,15 @@ class ScoreJob(Job):
         }
         super().__init__(self.out.with_name(f"{self.out.name}.parts"), settings, ".json", self.out)
         self._source = source
+
+    @staticmethod
+    def is_finished(out: Path) -> bool:
+        """Whether a run has written all rows; what it was killed in removing is removed."""
+        parts = out.with_name(f"{out.name}.parts")
+        if not out.is_file() or parts.exists():
+            return False
+        remove_finished(parts)
+        return True
 
     def __len__(self) -> int:
         """The number of blocks."""

@@ -170,7 +170,7 @@ def test_a_photo_on_its_side_is_said_to_be_turned(
 ) -> None:
     photo = np.ascontiguousarray(np.rot90(skimage.data.astronaut(), turns))
     (tmp_path / "photo.png").write_bytes(encode_png(photo))
-    command = "score", tmp_path / "photo.png", "--detector", reference_models / file
+    command = "score", tmp_path / "photo.png", "--set", f"detector={reference_models / file}"
     assert run(*command) == 0
     assert f"photo turned {90 * turns}°" in capsys.readouterr().out
     (row,) = printed_json(capsys, *command)["rows"]

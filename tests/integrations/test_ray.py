@@ -302,7 +302,6 @@ def test_what_needs_no_ray(folder: Path, model: Path, tmp_path: Path, monkeypatc
         import_ray(Workers())
     out = ("--model", model, "--out", tmp_path / "rows.csv")
     assert run("score", folder, *out, "--engine", "ray") == 2
-    assert run("score", folder, *out, "--set", "ray.workers=2") == 2
     assert not list(tmp_path.iterdir())
     # A finished job does not start it.
     job = new_job(folder, model, tmp_path / "rows.csv")

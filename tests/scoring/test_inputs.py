@@ -154,6 +154,6 @@ def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model
 def test_options_of_a_detector_without_one_are_refused(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for options in (("--det-threshold", "0.5"), ("--det-size", "640"), ("--no-rotate",)):
-        command = ["embed", tmp_path, "--out", tmp_path / "out.npz", "--model", model, "--detector", "none"]
-        assert "--det-threshold, --det-size and --rotate (" in refused(capsys, *command, *options)
+    for setting in ("det_threshold=0.5", "det_size=640", "rotate=false"):
+        command = ["embed", tmp_path, "--out", tmp_path / "out.npz", "--model", model, "--set", "detector=none"]
+        assert "det_threshold, det_size and rotate need a detector" in refused(capsys, *command, "--set", setting)

@@ -170,7 +170,7 @@ def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
     assert "no thresholds: the run held nobody out" in said
     assert f"facerts calibrate --model {tmp_path / 'm.onnx'} --data PEOPLE/" in said
     assert "# it has no match thresholds (for verify) and no quality thresholds (for --keep)" in said
-    assert run(*command, "--data", drawn_faces) == 0
+    assert run(*command, "--data", drawn_faces, "--overwrite") == 0
     assert "calibrate" not in capsys.readouterr().err.partition("next:")[2]
     assert load_embedder(tmp_path / "m.onnx").description.thresholds
 

@@ -306,7 +306,7 @@ def test_too_few_held_out_people_to_contrast_are_refused(foreign: Path, drawn_fa
 @pytest.mark.slow
 def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     cache, out = tmp_path / "cache", tmp_path / "a.onnx"
-    files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
+    files = f"--model {foreign} --data {drawn_faces} --set output_cache={cache} --out {out} --terms drawn"
     plain = " ".join(f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change"))
     options = f"{plain} --views 2"
     short = "train.hidden=8 train.epochs=1 train.batch_size=16 train.holdout=0.25 train.norm=true --json"
