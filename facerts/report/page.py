@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 PAGE_FILE = "report.html"
-REPORT_EXTRA = "figures and pages need matplotlib and Jinja: pip install '.[use]'"
+REPORT_EXTRA = "figures need matplotlib: pip install '.[use]'"
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"\S+")
 # In paths and file names.

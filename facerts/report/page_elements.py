@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import MissingExtraError
 from facerts.evaluation.baselines import OWN_SCORES
 from facerts.io.console import printable
 from facerts.report.subject import Subject
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAIRS, IMAGES = 12, 12
-PAGES_EXTRA = "pages need Jinja: pip install '.[use]'"
 
 
 class Figure(NamedTuple):
@@ -160,12 +158,10 @@ def _crops(subject: Subject, prefix: str) -> dict[int, Crop]:
 
 
 def open_template(name: str) -> Template:
-    """A template of this package; needs Jinja."""
-    try:
-        import jinja2
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtraError(PAGES_EXTRA) from error
+    """A template of this package."""
+    import jinja2
+    from markupsafe import Markup
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(resource),
         autoescape=True,

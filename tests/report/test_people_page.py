@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.errors import MissingExtraError
 from facerts.people import find_people, move_faces, name_person, read_people
 from facerts.report import people_page
 from facerts.report.people_page import write_people_page
@@ -134,9 +132,3 @@ def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
         page = Page(write_people_page(likely).read_text(encoding="utf-8"))
         assert "(42%)" in page.text
         assert sum(link.startswith("#person-") for link in page.all("a", "href")) == links
-
-
-def test_without_jinja_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[use\]"):
-        write_people_page(read_people(folder))
