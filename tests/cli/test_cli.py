@@ -99,7 +99,7 @@ def test_doctor_measures_and_stores_providers(
     assert run("doctor", "--bench", "--set", f"recognizer={tmp_path / 'm.onnx'}", "--set", "detector=none") == 0
     printed = capsys.readouterr().out
     assert "m: ms per crop" in printed
-    assert "auto takes the first that starts of cpu, and for detection of cpu" in printed
+    assert "auto uses the first that starts of cpu, and for detection of cpu" in printed
     (stored,) = (tmp_path / "cache").iterdir()
     assert json.loads(stored.read_text())["providers"][0]["provider"] == "CPUExecutionProvider"
     result = printed_json(

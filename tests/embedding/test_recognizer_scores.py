@@ -119,7 +119,7 @@ def test_only_the_mirror_does_without_onnx(tmp_path: Path, crops: Crops, monkeyp
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
     for names in (None, ["pruning"], ["dropout"]):
-        with pytest.raises(MissingExtraError, match="needs onnx: pip install 'facerts"):
+        with pytest.raises(MissingExtraError, match=r"needs onnx: pip install '\.\[use\]'"):
             open_recognizer_scores(embedder, names)
 
 
