@@ -14,6 +14,7 @@ INTEGRATIONS := $(VENV)-integrations
 # Without a GPU, a particular build of PyTorch can be asked for, such as
 # TORCH_CPU="torch==2.13.0 torchvision==0.28.0 --index-url https://download.pytorch.org/whl/cpu". A torchvision of
 # another version, which timm would bring, would bring its own PyTorch: the build with CUDA, of several GB.
+# At each editable installation, setuptools warns of folders that are named like packages.
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -22,7 +23,7 @@ $(READY): setup.cfg pyproject.toml
 	else \
 		$(BIN)/python -m pip install --quiet $(TORCH_CPU); \
 	fi
-	$(BIN)/python -m pip install --quiet --editable ".[cpu,ray,train,dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[cpu,ray,train,dev]"
 	touch $(READY)
 
 demo: $(READY)
@@ -32,7 +33,7 @@ demo: $(READY)
 $(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --upgrade pip
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu]" "insightface>=2.1" "uniface>=4.2"
+	PYTHONWARNINGS=ignore $(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu]" "insightface>=2.1" "uniface>=4.2"
 	touch $(INTEGRATIONS)/.ready
 
 # Two processes are dealt whole files, whose tests share what is costly to make, in the order of tests/conftest.py.

@@ -34,10 +34,11 @@ class SearchThreshold:
         """What to know of a threshold at a rate that so few searches hardly tell; empty if they do."""
         if self.searches * fpir >= 1:
             return ""
-        low, high = self.ci95
+        low, high = (f"{end:.4f}" for end in self.ci95)
+        between = "" if low == high else f", and could be anything from {low} to {high}"
         return (
-            f"the gallery has {self.searches} images to judge strangers by, which is few for an FPIR of {fpir:g}: the "
-            f"threshold {self.cosine:.4f} may as well be {low:.4f} or {high:.4f}"
+            f"the gallery has {self.searches} images to judge strangers by, too few for an FPIR of {fpir:g}: the "
+            f"threshold is {self.cosine:.4f}{between}"
         )
 
 

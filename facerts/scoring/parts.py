@@ -252,7 +252,11 @@ class Recognizer(ModelPart):
             if math.isclose(float(rate), fmr):
                 return threshold
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
-        choice = f"take one of these (fmr={min(thresholds, key=float)}), or " if thresholds else ""
+        choice = (
+            f"take one of these (fmr={min(thresholds, key=lambda rate: abs(float(rate) - fmr))}), or "
+            if thresholds
+            else ""
+        )
         raise ModelError(
             f"{self.name} has no match threshold for a false match rate of {fmr:g}, {available}; {choice}"
             "calibrate it on your own faces, a folder for each person: facerts calibrate --model MODEL --data people/. "

@@ -16,6 +16,7 @@ from facerts.serving.schemas import STATUS, ImageResult, Problem
 LOG = logging.getLogger("facerts.serving")
 # What Starlette raises by itself.
 CODES = {404: "not_found", 405: "method_not_allowed"}
+NO_ADDRESS = "no such address; POST /v1/score scores images, and GET /v1/model describes the service"
 # nginx's status for a client that closed the connection before it was answered.
 CLIENT_CLOSED_REQUEST = 499
 # Of the responses with a code; a client may try a busy service again after a second.
@@ -50,7 +51,8 @@ def add_exception_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
-        response = error_response(CODES.get(error.status_code, "bad_request"), str(error.detail))
+        message = NO_ADDRESS if error.status_code == 404 else str(error.detail)
+        response = error_response(CODES.get(error.status_code, "bad_request"), message)
         response.status_code = error.status_code
         response.headers.update(error.headers or {})
         return response
