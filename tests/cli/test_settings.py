@@ -189,7 +189,7 @@ def test_offline_and_the_cache_reach_the_functions_that_download(place: Path) ->
 
 def test_errors_name_the_options_of_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(capsys, "verify", "a.png", "b.png", "--model", "facerts-small", "--fmr", "0.5")
-    assert "(--fmr 0.0001)" in error
+    assert "(--fmr 0.01)" in error
     assert "(--threshold 0.3)" in error
     assert _as_typed("data.fmr=1 is not fmr=1", []) == "data.fmr=1 is not fmr=1"
 
