@@ -1,4 +1,4 @@
-"""Settings that are the same for every command, and where they stand.
+"""Settings that are the same for every command, and where they are set.
 
 In rising order: a file in the user's configuration folder, ``facerts.toml`` in the current folder, variables of the
 environment (``FACERTS_PROVIDER``; a dot is ``_``), and ``--set KEY=VALUE``. Python's functions do not read them.
@@ -161,7 +161,7 @@ class CommandSettings:
     ray: RaySettings = field(default_factory=RaySettings)
     video: VideoSettings = field(default_factory=VideoSettings)
     serve: ServiceSettings = field(default_factory=ServiceSettings)
-    # Those that stand somewhere.
+    # Those that are set somewhere.
     found: Mapping[str, FoundSetting] = field(default_factory=dict, compare=False)
 
     def typed(self, name: str) -> bool:
