@@ -57,7 +57,7 @@ def requested() -> list[str]:
 
 
 @pytest.fixture
-def page(browser: Browser, complaints: list[str], requested: list[str]) -> Iterator[Page]:
+def page(browser, complaints, requested) -> Iterator[Page]:
     """An empty page, which must not complain of anything until the test ends."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
     page = context.new_page()

@@ -122,7 +122,7 @@ def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> E
 
 
 def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:
-    return Scorer.of(ColorEmbedder(), detector or ColorDetector(), **options)  # type: ignore[arg-type]
+    return Scorer.of(ColorEmbedder(), detector or ColorDetector(), **options)
 
 
 def write_clip(

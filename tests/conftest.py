@@ -86,7 +86,7 @@ def few_changes() -> Iterator[None]:
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def passed(monkeypatch) -> Counter[str]:
     """Number of crops that passed through each model."""
     counts: Counter[str] = Counter()
     tensors = OnnxModel.tensors
@@ -100,7 +100,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture(scope="session")
-def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn_faces(tmp_path_factory) -> Path:
     """A folder by identity: 8 people, 8 images each."""
     folder = tmp_path_factory.mktemp("drawn") / "faces"
     write_synthetic_faces(folder, identities=8, images=8, seed=3)
@@ -108,7 +108,7 @@ def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def non_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def non_faces(tmp_path_factory) -> Path:
     """A flat folder of 24 images without faces."""
     folder = tmp_path_factory.mktemp("drawn") / "things"
     write_non_faces(folder, images=24)
@@ -157,7 +157,7 @@ def reference_models() -> Path:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     """A small embedder whose quality is the brightness of a crop, to be read only."""
     return write_description(
         write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True), quality="output:bright"
@@ -173,7 +173,7 @@ def postgres() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_run(drawn_faces, tmp_path_factory) -> Path:
     """The folder of a short RTS run on the drawn faces, which ``tests.data.train_short`` has trained."""
     pytest.importorskip("torch")
     from facerts.training.checkpoint import FILE, read_file, save_checkpoint
@@ -185,14 +185,14 @@ def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tmp_path_factory) -> Path:
     """That run as ONNX."""
     stored = Path(__file__).parent / "data" / "short.onnx"
     return Path(shutil.copy(stored, tmp_path_factory.mktemp("exported")))
 
 
 @pytest.fixture(scope="session")
-def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def benchmark_folder(tmp_path_factory) -> Path:
     """200 pairs of 30 people, as people.bin and as a list beside the people."""
     folder = tmp_path_factory.mktemp("benchmark")
     write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
@@ -203,6 +203,6 @@ def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def named(benchmark_folder: Path) -> Path:
+def named(benchmark_folder) -> Path:
     """The same pairs as a list that names the people, so that all pairs of the images can be measured."""
     return benchmark_folder / "people" / "named.csv"

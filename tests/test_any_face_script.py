@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding.onnx_embedder import OnnxQuality
@@ -13,7 +12,7 @@ from tests.scripts import load_script
 script = load_script("any_face")
 
 
-def test_outputs_are_those_of_the_model_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_those_of_the_model_in_batches(monkeypatch):
     crops = np.stack([draw_face(person, 0) for person in range(5)])
     model = OnnxQuality(find_model("facerts-quality"))
     whole = model.tensors(crops)
@@ -24,12 +23,12 @@ def test_outputs_are_those_of_the_model_in_batches(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(found["covered"], whole["covered"].reshape(-1), atol=1e-4)
 
 
-def test_a_share_is_in_percent_with_wilsons_interval() -> None:
+def test_a_share_is_in_percent_with_wilsons_interval():
     # Wilson's interval of 1 in 4, by hand: center (1 + 1.92) / (4 + 3.84).
     assert script.share(np.array([True, False, False, False])) == "25.00 [4.56, 69.94]"
 
 
-def test_faces_are_separated_from_pets_by_each_output() -> None:
+def test_faces_are_separated_from_pets_by_each_output():
     of_faces = {"quality": np.array([0.9, 0.8, 0.4]), "not_a_face": np.array([-3.0, -2.0, 1.0])}
     of_pets = {"quality": np.array([0.5, 0.1]), "not_a_face": np.array([0.0, 2.0])}
     names = ("LFW", "All-Age-Faces", "RAF-DB as it comes")

@@ -41,7 +41,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("fault", PACKAGES)
-def test_a_fault_in_the_structure_is_found(lint: ModuleType, tmp_path: Path, fault: str) -> None:
+def test_a_fault_in_the_structure_is_found(lint, tmp_path, fault):
     (tmp_path / "setup.cfg").write_text("[options]\npackages =\n    facerts\n", encoding="utf-8")
     for name, text in {"__init__.py": "", **PACKAGES[fault]}.items():
         path = tmp_path / "facerts" / name
@@ -76,9 +76,7 @@ main()
 
 
 @pytest.mark.parametrize("kind", ["score", "verification", "dedup", "doctor"])
-def test_the_use_side_runs_where_pytorch_cannot_be_imported(
-    exported: Path, drawn_faces: Path, tmp_path: Path, kind: str
-) -> None:
+def test_the_use_side_runs_where_pytorch_cannot_be_imported(exported, drawn_faces, tmp_path, kind):
     from facerts.datasets import open_source, pairs_from_identities
     from facerts.datasets.bin_set import write_bin
 
@@ -104,9 +102,7 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
 
 
 @pytest.mark.parametrize("command", [["train", "demo"], ["export", "run", "--out", "m.onnx"]], ids=lambda c: c[0])
-def test_the_training_side_says_what_to_install_where_pytorch_is_missing(
-    exported: Path, tmp_path: Path, command: list[str]
-) -> None:
+def test_the_training_side_says_what_to_install_where_pytorch_is_missing(exported, tmp_path, command):
     code = USE_SIDE.format(blocked={"torch"}, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

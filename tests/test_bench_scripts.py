@@ -11,7 +11,6 @@ from tests.browser import CHROMIUM, missing
 from tests.color_people import walk, write_clip
 from tests.detectors import write_yunet
 from tests.foreign import write_description, write_embedder
-from tests.postgres_server import Server
 from tests.scripts import run_script
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -46,7 +45,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_script_runs_on_tiny_input(name, drawn_faces, tmp_path):
     arguments, printed = (SCRIPTS | SLOW)[name]
     model = write_embedder(tmp_path / "foreign.onnx", quality=True)
     write_description(model, name="foreign", quality="output:bright")
@@ -61,7 +60,7 @@ def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Pat
     assert re.search(printed, done.stdout), done.stdout
 
 
-def test_galleries_are_measured_in_memory_and_in_a_database(postgres: Server) -> None:
+def test_galleries_are_measured_in_memory_and_in_a_database(postgres):
     address = postgres.address(gallery="bench")
     arguments = ["--people", "2000", "--size", "32", "--probes", "40", "--ef-search", "200"]
     done = run_script(TOOLS / "bench_gallery.py", address, *arguments)
@@ -80,7 +79,7 @@ def test_galleries_are_measured_in_memory_and_in_a_database(postgres: Server) ->
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_the_browser_is_timed_beside_python() -> None:
+def test_the_browser_is_timed_beside_python():
     if CHROMIUM is None:
         missing("no Chromium is installed (Debian: apt install chromium)")
     done = run_script(TOOLS / "bench_web.py", "--rounds", "1")
@@ -89,7 +88,7 @@ def test_the_browser_is_timed_beside_python() -> None:
     assert len(re.findall(r"ms, [\d.]+ of Python", done.stdout)) == 12
 
 
-def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch):
     monkeypatch.syspath_prepend(str(TOOLS))
     import bench
 

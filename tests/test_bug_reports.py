@@ -9,9 +9,7 @@ import io
 import multiprocessing
 import sys
 import zipfile
-from collections.abc import Sequence
 from multiprocessing.queues import SimpleQueue
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -54,7 +52,7 @@ def photo(*faces: tuple[int, int], height: int = 200, width: int = 300) -> Pixel
 
 
 @pytest.mark.parametrize("corner", [(-30, 40), (60, -40), (220, 40), (60, 130), (-30, -30)], ids=str)
-def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(shipped: Scorer, corner: tuple[int, int]) -> None:
+def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(shipped, corner):
     # serengil/deepface#1307, immich-app/immich#16885
     image = photo(corner)
     (face,) = with_detector(shipped, placed(corner)).faces(image)
@@ -66,13 +64,13 @@ def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(shipped: Scorer,
     assert facerts.annotate(image, [face]).shape[1] == 2 * image.shape[1]
 
 
-def test_touching_faces_are_two_and_one_face_is_not() -> None:
+def test_touching_faces_are_two_and_one_face_is_not():
     # photoprism/photoprism#2041
     boxes = np.array([[0, 0, 90, 120], [80, 0, 170, 120], [4, 3, 93, 121]], dtype=np.float64)
     assert nms(boxes, np.array([0.9, 0.8, 0.7]), 0.3) == [0, 1]
 
 
-def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped: Scorer) -> None:
+def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped):
     # exadel-inc/CompreFace#1081
     two_sizes = Finds(*largest_first([face_at(5, 5, side=40), face_at(150, 60)]))
     scorer = with_detector(shipped, two_sizes)
@@ -83,7 +81,7 @@ def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped: 
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "CMYK", "P", "I;16"])
-def test_pixels_of_every_mode_are_scored(shipped: Scorer, mode: str) -> None:
+def test_pixels_of_every_mode_are_scored(shipped, mode):
     # ageitgey/face_recognition#136
     pixels = draw_face(3, 0)
     gray = np.asarray(Image.fromarray(pixels).convert("L"))
@@ -98,7 +96,7 @@ def test_pixels_of_every_mode_are_scored(shipped: Scorer, mode: str) -> None:
 
 
 @pytest.mark.parametrize("view", ["rotated", "mirrored", "Fortran", "read-only", "part"])
-def test_views_of_photos_give_what_copies_give(shipped: Scorer, view: str) -> None:
+def test_views_of_photos_give_what_copies_give(shipped, view):
     # sepinf-inc/IPED#2885
     scorer = with_detector(shipped, placed((30, 40)))
     image = photo((30, 40))
@@ -114,7 +112,7 @@ def test_views_of_photos_give_what_copies_give(shipped: Scorer, view: str) -> No
     np.testing.assert_array_equal(scorer.embed(views[view]).embedding, scorer.embed(image).embedding)
 
 
-def test_a_pack_in_a_folder_is_found_and_one_without_a_detector_named(tmp_path: Path) -> None:
+def test_a_pack_in_a_folder_is_found_and_one_without_a_detector_named(tmp_path):
     # deepinsight/insightface#2069
     network = write_scrfd(tmp_path / "det.onnx")
     for name, member in (("inner.zip", "buffalo/buffalo/det.onnx"), ("none.zip", "readme.txt")):
@@ -130,7 +128,7 @@ def test_a_pack_in_a_folder_is_found_and_one_without_a_detector_named(tmp_path: 
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
-def test_neither_the_batch_nor_the_run_changes_an_embedding(shipped: Scorer, batch_size: int) -> None:
+def test_neither_the_batch_nor_the_run_changes_an_embedding(shipped, batch_size):
     # davidsandberg/facenet#278
     crops = np.stack([draw_face(person, 0) for person in range(7)])
     expected = shipped.embed(crops)
@@ -140,7 +138,7 @@ def test_neither_the_batch_nor_the_run_changes_an_embedding(shipped: Scorer, bat
 
 
 @pytest.mark.parametrize("person", range(4))
-def test_quality_falls_as_blur_grows(shipped: Scorer, person: int) -> None:
+def test_quality_falls_as_blur_grows(shipped, person):
     # fdbtrs/CR-FIQA#5
     sharp = draw_face(person, 0)
     blurred = [cv2.GaussianBlur(sharp, (0, 0), sigma) for sigma in (2, 4, 8)]
@@ -150,7 +148,7 @@ def test_quality_falls_as_blur_grows(shipped: Scorer, person: int) -> None:
     assert all(0 <= (row.percentile or 0) <= 100 for row in rows)
 
 
-def test_what_shows_nothing_is_no_face_and_matches_nobody(shipped: Scorer) -> None:
+def test_what_shows_nothing_is_no_face_and_matches_nobody(shipped):
     # serengil/deepface#361
     noise = np.random.default_rng(0).integers(0, 256, (112, 112, 3), dtype=np.uint8)
     crops = [*(np.full((112, 112, 3), level, dtype=np.uint8) for level in (0, 128, 255)), noise]
@@ -160,7 +158,7 @@ def test_what_shows_nothing_is_no_face_and_matches_nobody(shipped: Scorer) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, systems' own libraries do not survive a fork")
-def test_a_forked_process_scores_as_its_parent(shipped: Scorer) -> None:
+def test_a_forked_process_scores_as_its_parent(shipped):
     # davisking/dlib#1555
     crop = draw_face(0, 0)
     expected = shipped.embed(crop).embedding
@@ -179,7 +177,7 @@ def put_embedding(queue: SimpleQueue[Pixels], scorer: Scorer, crop: Pixels) -> N
 
 
 @pytest.mark.parametrize("degrees", [-40, -20, 20, 40])
-def test_a_tilted_face_is_aligned_as_an_upright_one(reference_models: Path, degrees: int) -> None:
+def test_a_tilted_face_is_aligned_as_an_upright_one(reference_models, degrees):
     # serengil/deepface#741
     scorer = facerts.load(detector=reference_models / "scrfd_500m_kps.onnx")
     upright = skimage.data.astronaut()[:300, 80:380]
@@ -192,7 +190,7 @@ def test_a_tilted_face_is_aligned_as_an_upright_one(reference_models: Path, degr
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 500), (320, 320), (640, 640), (641, 639)], ids=str)
 @pytest.mark.parametrize("file", ["face_detection_yunet_2023mar.onnx", "scrfd_500m_kps.onnx"])
-def test_no_size_of_a_photo_is_an_error(reference_models: Path, file: str, shape: Sequence[int]) -> None:
+def test_no_size_of_a_photo_is_an_error(reference_models, file, shape):
     # opencv/opencv_zoo#200, deepinsight/insightface#2774
     height, width = shape
     image = cv2.resize(skimage.data.astronaut()[:300, 80:380], (width, height))
@@ -202,7 +200,7 @@ def test_no_size_of_a_photo_is_an_error(reference_models: Path, file: str, shape
         assert face.box[2] - face.box[0] == pytest.approx(0.36 * width, rel=0.2)
 
 
-def test_what_is_no_photo_is_refused_by_a_detector_with_what_it_is(tmp_path: Path) -> None:
+def test_what_is_no_photo_is_refused_by_a_detector_with_what_it_is(tmp_path):
     detector = Detector(write_scrfd(tmp_path / "m.onnx"))
     photo = np.zeros((64, 64, 3), dtype=np.uint8)
     for wrong in (
@@ -214,11 +212,11 @@ def test_what_is_no_photo_is_refused_by_a_detector_with_what_it_is(tmp_path: Pat
         "a.jpg",
     ):
         with pytest.raises(ImageError, match=r"an image must be an array, \(H, W, 3\) uint8 RGB, not "):
-            detector(wrong)  # type: ignore[arg-type]
+            detector(wrong)
     assert detector(photo) == []
 
 
-def test_settings_without_a_meaning_are_refused_before_a_photo_comes() -> None:
+def test_settings_without_a_meaning_are_refused_before_a_photo_comes():
     for name, values in (("det_threshold", (-0.1, 1.5, np.nan)), ("min_face_size", (-5, np.nan))):
         for value in values:
             with pytest.raises(Error, match=f"{name}.* must be .*0"):
@@ -227,7 +225,7 @@ def test_settings_without_a_meaning_are_refused_before_a_photo_comes() -> None:
         facerts.load(det_size=3)
 
 
-def test_one_bad_image_costs_only_its_own_row(shipped: Scorer) -> None:
+def test_one_bad_image_costs_only_its_own_row(shipped):
     (row,) = with_detector(shipped, Finds(face_at(10, 10, side=0))).score(photo())
     assert "points are all at the same position" in str(row.error)
     nul, good = shipped.score(["a\0b.jpg", draw_face(0, 0)])
@@ -235,7 +233,7 @@ def test_one_bad_image_costs_only_its_own_row(shipped: Scorer) -> None:
     assert good.error is None
 
 
-def test_an_array_of_photos_is_embedded_as_it_is_scored(shipped: Scorer) -> None:
+def test_an_array_of_photos_is_embedded_as_it_is_scored(shipped):
     scorer, image = with_detector(shipped, placed((30, 20))), photo((30, 20))
     outputs = scorer.embed(np.stack([image, image]))
     np.testing.assert_array_equal(outputs.embedding[0], scorer.embed([image]).embedding[0])

@@ -58,7 +58,7 @@ def value(source: str) -> list[float]:
 
 
 @pytest.mark.parametrize(("page", "sentence", "sources"), CLAIMS, ids=[f"{page}: {says}" for page, says, _ in CLAIMS])
-def test_a_number_is_that_of_its_table(page: str, sentence: str, sources: list[str]) -> None:
+def test_a_number_is_that_of_its_table(page, sentence, sources):
     pattern = re.escape(" ".join(sentence.split())).replace(r"\{\}", SHOWN)
     matches = re.findall(pattern, " ".join(text_of(page).split()))
     assert matches, f"{page} says nothing like this"
@@ -80,7 +80,7 @@ def test_a_number_is_that_of_its_table(page: str, sentence: str, sources: list[s
     [("manifest", "facerts-small")]
     + [("catalog", name) for name in ("MobileFaceNet", "MobileFaceNet-GNAP", "edgeface-xs-q")],
 )
-def test_what_facerts_models_lists_is_what_the_tables_have(models: str, name: str) -> None:
+def test_what_facerts_models_lists_is_what_the_tables_have(models, name):
     places = {
         "LFW": "accuracy > {} > LFW > accuracy",
         "CFP-FF": "accuracy > {} > CFP-FF > accuracy",
@@ -93,7 +93,7 @@ def test_what_facerts_models_lists_is_what_the_tables_have(models: str, name: st
 
 
 @pytest.mark.parametrize("name", results.figures())
-def test_a_figure_shows_the_numbers_of_its_tables(name: str) -> None:
+def test_a_figure_shows_the_numbers_of_its_tables(name):
     figure: dict[str, Any] = results.figures()[name]
     drawn = (results.FIGURES / f"results_{name}.svg").read_text(encoding="utf-8")
     description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.DOTALL)
@@ -103,7 +103,7 @@ def test_a_figure_shows_the_numbers_of_its_tables(name: str) -> None:
     assert any(f"figures/results_{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
 
 
-def test_every_table_is_on_a_page_and_has_rows_of_one_length() -> None:
+def test_every_table_is_on_a_page_and_has_rows_of_one_length():
     pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     pages += "".join(path.read_text(encoding="utf-8") for path in (ROOT / "models").glob("*.md"))
     for path in sorted(results.TABLES.glob("*.csv")):

@@ -27,7 +27,7 @@ def instructions(word: str) -> list[str]:
 
 
 @pytest.fixture(params=["here", pytest.param("installed", marks=pytest.mark.slow)])
-def environment(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def environment(request, tmp_path, monkeypatch) -> Path:
     """The folder of python and facerts: of these tests, or installed as the Containerfile says."""
     if request.param == "here":
         return Path(sys.executable).parent
@@ -45,7 +45,7 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
     return tmp_path / "opt" / "facerts" / "bin"
 
 
-def test_the_service_answers_without_privileges_and_without_a_place_to_write(environment: Path, tmp_path: Path) -> None:
+def test_the_service_answers_without_privileges_and_without_a_place_to_write(environment, tmp_path):
     assert all(re.match(r"python:3\.\d+-slim-", base) for base in instructions("FROM"))
     (user,), (health,) = instructions("USER"), instructions("HEALTHCHECK")
     entry, command = (json.loads(instructions(word)[-1]) for word in ("ENTRYPOINT", "CMD"))

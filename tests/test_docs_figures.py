@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import cv2
 import numpy as np
@@ -22,9 +21,7 @@ FIGURES = Path(__file__).parents[1] / "docs" / "figures"
     ("script", "names", "most"),
     [(gallery, ["scores.jpg"], 2), (video, ["video_frame.jpg", "video_frame_small.jpg"], 1)],
 )
-def test_figures_are_what_their_command_draws(
-    script: ModuleType, names: list[str], most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_are_what_their_command_draws(script, names, most, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [f"{script.__name__}.py", "--out", str(tmp_path / names[0])])
     script.main()
     for name in names:
@@ -33,7 +30,7 @@ def test_figures_are_what_their_command_draws(
         assert np.abs(drawn - kept).mean() < most
 
 
-def test_faces_are_accepted_as_long_as_they_can_be_recognized_and_nothing_else_is() -> None:
+def test_faces_are_accepted_as_long_as_they_can_be_recognized_and_nothing_else_is():
     decisions = {name: row.accepted for name, _, row in gallery.scored(gallery.crops())}
     assert [name for name, accepted in decisions.items() if accepted] == ["original", "JPEG"]
     reasons = {name: row.reasons[0] for name, _, row in gallery.scored(gallery.crops()) if not row.accepted}
@@ -47,7 +44,7 @@ def test_faces_are_accepted_as_long_as_they_can_be_recognized_and_nothing_else_i
     }
 
 
-def test_three_tracks_are_good_and_one_is_not() -> None:
+def test_three_tracks_are_good_and_one_is_not():
     pixels = video.figure(640).astype(int)
     assert pixels.shape == (360, 640, 3)
     for color, number in ((ACCEPTED, 3), (REJECTED, 1)):
@@ -57,7 +54,7 @@ def test_three_tracks_are_good_and_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("name", people.FIGURES)
-def test_the_figures_of_the_page_of_people_have_the_sizes_that_their_command_gives(name: str) -> None:
+def test_the_figures_of_the_page_of_people_have_the_sizes_that_their_command_gives(name):
     image = cv2.imread(str(FIGURES / name))
     width, height, dark = people.FIGURES[name]
     assert image is not None
@@ -66,7 +63,7 @@ def test_the_figures_of_the_page_of_people_have_the_sizes_that_their_command_giv
 
 
 @pytest.mark.slow
-def test_the_people_of_the_figures_are_those_who_were_drawn(tmp_path: Path) -> None:
+def test_the_people_of_the_figures_are_those_who_were_drawn(tmp_path):
     made = people.make_people(tmp_path)
     owners = {p.number: {people.owner(made, row) for row in p.rows.tolist()} for p in made.persons}
     assert all(len(each) == 1 for each in owners.values())

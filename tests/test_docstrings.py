@@ -16,7 +16,7 @@ from facerts.hub.registry import shipped_models
 ROOT = Path(__file__).parents[1]
 
 
-def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(tmp_path, monkeypatch):
     if not shipped_models():
         pytest.skip("no model ships with this copy of facerts")
     monkeypatch.chdir(tmp_path)
@@ -30,7 +30,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: result for name, result in results.items() if result.failed or not result.attempted} == {}
 
 
-def test_lint_finds_faults_with_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lint_finds_faults_with_their_lines(tmp_path, monkeypatch):
     pytest.importorskip("torch")  # lint.py loads recipes
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     lint = runpy.run_path(str(ROOT / "tools" / "lint.py"))
@@ -53,9 +53,7 @@ def test_lint_finds_faults_with_their_lines(tmp_path: Path, monkeypatch: pytest.
     assert len(faults) == 6
 
 
-def test_lint_finds_pages_that_the_package_names_and_that_do_not_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lint_finds_pages_that_the_package_names_and_that_do_not_exist(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     lint = runpy.run_path(str(ROOT / "tools" / "lint.py"))
@@ -76,9 +74,7 @@ def test_lint_finds_pages_that_the_package_names_and_that_do_not_exist(
     }
 
 
-def test_messages_name_pages_by_their_address_where_the_package_states_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_messages_name_pages_by_their_address_where_the_package_states_one(monkeypatch):
     stated = Message()
     monkeypatch.setattr("importlib.metadata.metadata", lambda _: stated)
     assert documentation_page("foreign-models") == "the page 'foreign-models' of the documentation"

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 import skimage.data
 
 from facerts.datasets import open_source
@@ -16,9 +15,7 @@ from tests.detectors import Finds, face_at
 from tests.scripts import load_script
 
 
-def test_photos_are_aligned_by_a_detector_and_others_left_out(
-    tmp_path: Path, drawn_faces: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photos_are_aligned_by_a_detector_and_others_left_out(tmp_path, drawn_faces, monkeypatch):
     align_crops = load_script("align_crops")
     people = open_source(drawn_faces)
     kept = range(0, len(people), 2)
@@ -32,7 +29,7 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
     assert written == sorted(str(Path(people.key(index)).with_suffix("")) for index in kept)
 
 
-def test_a_rate_of_pairs_is_resampled_by_people() -> None:
+def test_a_rate_of_pairs_is_resampled_by_people():
     """Against a loop over the resamples: a pair of one person counts as often as it, others as often as both."""
     random = np.random.default_rng(0)
     first, second = random.integers(0, 5, (2, 60))
@@ -53,12 +50,7 @@ def test_a_rate_of_pairs_is_resampled_by_people() -> None:
     assert ((by_person >= 0) & (by_person <= 1)).all()
 
 
-def test_what_is_found_in_photos_is_counted(
-    tmp_path: Path,
-    reference_models: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_found_in_photos_is_counted(tmp_path, reference_models, monkeypatch, capsys):
     find_faces = load_script("find_faces")
     photos, nothing = tmp_path / "photos/lfw", tmp_path / "nothing"
     for folder, image in (

@@ -18,7 +18,7 @@ PEOPLE, IMAGES = 12, 4
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory) -> Path:
     """Twelve people as held-out faces, as LFW and as CFP, six flat faces with ages, six without, and nine non-faces."""
     home = tmp_path_factory.mktemp("league")
     write_synthetic_faces(home / "people", identities=PEOPLE, images=IMAGES, seed=5)
@@ -73,7 +73,7 @@ def write_cfp(people: Path, root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: Path, tmp_path: Path) -> None:
+def test_every_set_is_judged_on_every_recognizer(data, reference_models, tmp_path):
     arguments = ["--data", data, "--models", reference_models, "--out", tmp_path, "--replicates", 5]
     sets = ["--sets", "heldout", "lfw", "cfp", "aaf", "rafdb", "misaligned"]
     done = run_script(SCRIPT, *arguments, *sets, "--recognizers", "mobilefacenet", "facerts-small")

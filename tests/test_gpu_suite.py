@@ -19,7 +19,7 @@ def suite(out: Path, *arguments: object) -> tuple[int, str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
+def test_every_item_runs_in_a_rehearsal(tmp_path):
     page = tmp_path / "speed.md"
     page.write_text("## Training\n\n### On a GPU\n\nold\n\n## Robustness\n")
     status, output, found = suite(tmp_path, "--budget", "1h", "--report", page)
@@ -51,7 +51,7 @@ def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_command_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+def test_a_second_command_goes_on_where_the_first_stopped(tmp_path):
     only = ("--only", "machine", "classes, 2,")
     assert suite(tmp_path, "--budget", "1s", *only)[2]["items"]["machine"]["status"] == "did not fit"
     status, output, found = suite(tmp_path, "--budget", "5m", "--only", "machine")
@@ -65,7 +65,7 @@ def test_a_second_command_goes_on_where_the_first_stopped(tmp_path: Path) -> Non
     assert "| in chunks |" in page
 
 
-def test_what_is_missing_and_what_failed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_and_what_failed_is_said(tmp_path, monkeypatch):
     packages = tmp_path / "packages"
     packages.mkdir()
     (packages / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'tensorboard'\")")
@@ -82,7 +82,7 @@ def test_what_is_missing_and_what_failed_is_said(tmp_path: Path, monkeypatch: py
     assert "failed: ValueError: a \\| broken card" in (out / "summary.md").read_text()
 
 
-def test_an_item_that_does_not_exist_and_a_wrong_budget_are_refused(tmp_path: Path) -> None:
+def test_an_item_that_does_not_exist_and_a_wrong_budget_are_refused(tmp_path):
     status, _, found = suite(tmp_path, "--budget", "twenty")
     assert status == 2
     assert found == {}
@@ -90,7 +90,7 @@ def test_an_item_that_does_not_exist_and_a_wrong_budget_are_refused(tmp_path: Pa
     assert "no page with the heading" in suite(tmp_path, "--budget", "5m", "--report", SUITE)[1]
 
 
-def test_goals_are_judged_by_the_results() -> None:
+def test_goals_are_judged_by_the_results():
     namespace = __import__("runpy").run_path(str(SUITE))
     steps = {
         "learners": [{"images_per_s": 900.0, "mib": 1.0, "share_of_product": 0.5}] * 2,

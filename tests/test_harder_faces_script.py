@@ -24,7 +24,7 @@ def images_in(folder: Path) -> tuple[Source, dict[int, tuple[str, int]]]:
     return source, {int(key.stem): (key.parent.name, row) for key, row in found}
 
 
-def test_few_images_under_some_wrong_names_and_partly_blurred_are_written(tmp_path: Path, drawn_faces: Path) -> None:
+def test_few_images_under_some_wrong_names_and_partly_blurred_are_written(tmp_path, drawn_faces):
     options = ("--images", 6, "--imbalance", 0.5, "--label-noise", 0.3, "--blur", 0.4, "--radius", 2)
     done = run_script(SCRIPT, drawn_faces, *options, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def test_few_images_under_some_wrong_names_and_partly_blurred_are_written(tmp_pa
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_wrong_names_are_uniform_over_the_others_and_milder_noise_is_a_part(share: float) -> None:
+def test_wrong_names_are_uniform_over_the_others_and_milder_noise_is_a_part(share):
     labels = np.random.default_rng(1).integers(0, 5, 8000)
     noisy = script.noisy_labels(labels, share, 5)
     wrong = noisy != labels
@@ -58,7 +58,7 @@ def test_wrong_names_are_uniform_over_the_others_and_milder_noise_is_a_part(shar
     assert (harder[wrong] == noisy[wrong]).all()
 
 
-def test_fewer_images_are_a_subset_of_more() -> None:
+def test_fewer_images_are_a_subset_of_more():
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(6), [1, 2, 3, 7, 20, 40]))
     for chain in (
         [script.kept_images(labels, images, 1.0, 5) for images in (1, 2, 6, 25, None)],

@@ -5,16 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 from tests.scripts import EVAL, load_script
 
 script = load_script("harmless_changes", EVAL / "quality_alone")
 
 
-def test_only_changes_that_recognizers_see_through_count(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_changes_that_recognizers_see_through_count(monkeypatch, capsys):
     prefix = "corruptions/faces/"
     numbers = {
         "severity": [0, 0.5, 1],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ def crops_of(source: Source) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", ["degraded", "misaligned"])
-def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_faces: Path, name: str) -> None:
+def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_faces, name):
     source = open_source(drawn_faces)
     images = image_sets.open_image_set(name, source, 1)
     late = images.crop(9)
@@ -34,7 +32,7 @@ def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_fa
     assert [images.key(row) for row in range(3)] == [source.key(row) for row in range(3)]
 
 
-def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser() -> None:
+def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser():
     """Seen by three spots of an image, each of a color of its own."""
     spots = np.array([[40.0, 46.0], [70.0, 46.0], [55.0, 74.0]])
     image = np.zeros((112, 112, 3), dtype=np.uint8)

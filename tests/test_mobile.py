@@ -19,7 +19,7 @@ NAME = "facerts-quality-int8"
 PAGE = (Path(__file__).parents[1] / "docs" / "mobile.md").read_text(encoding="utf-8")
 
 
-def test_the_page_aligns_and_accepts_as_facerts_does() -> None:
+def test_the_page_aligns_and_accepts_as_facerts_does():
     names: dict[str, Any] = {}
     exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
     photo = skimage.data.astronaut()

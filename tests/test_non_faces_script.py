@@ -9,7 +9,7 @@ from tests.scripts import EVAL, load_script
 non_faces = load_script("non_faces", EVAL / "quality_alone")
 
 
-def test_free_windows_show_nothing_of_a_box_nor_of_what_lies_beyond_the_edge() -> None:
+def test_free_windows_show_nothing_of_a_box_nor_of_what_lies_beyond_the_edge():
     random = np.random.default_rng(0)
     image = random.integers(0, 120, (150, 200, 3)).astype(np.uint8)
     image[40:90, 60:120] = 255
@@ -24,7 +24,7 @@ def test_free_windows_show_nothing_of_a_box_nor_of_what_lies_beyond_the_edge() -
     assert non_faces.free_window(image, np.array([[0.0, 0.0, 200.0, 150.0]]), random) is None
 
 
-def test_a_window_is_turned_and_scaled_around_its_center() -> None:
+def test_a_window_is_turned_and_scaled_around_its_center():
     image = np.zeros((100, 100, 3), dtype=np.uint8)
     image[20:40, 50:70] = 200
     upright = non_faces.window(image, (50, 30), 40, 0)

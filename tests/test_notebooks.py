@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,20 +43,18 @@ def _importable_torchvision() -> Any:
     return operators  # which last as long as this
 
 
-def test_the_notebook_is_the_page() -> None:
+def test_the_notebook_is_the_page():
     for name, page in PAGES.items():
         assert SCRIPT.notebook(page) == NOTEBOOKS[name], "python tools/docs_notebook.py writes it again"
 
 
-def test_a_loop_takes_ten_lines() -> None:
+def test_a_loop_takes_ten_lines():
     (loop,) = (code for code in cells("losses") if "optim.SGD" in code)
     lines = [line for line in loop.splitlines() if line and not line.startswith(("import ", "from "))]
     assert len(lines) == 10
 
 
-def test_the_first_hour_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_hour_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     execute("first-hour")
@@ -70,9 +67,7 @@ def test_the_first_hour_runs(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_importable_torchvision")
-def test_the_losses_train_export_and_agree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_losses_train_export_and_agree(tmp_path, monkeypatch, capsys):
     import torch
 
     monkeypatch.chdir(tmp_path)

@@ -22,14 +22,14 @@ def faces(sizes: list[int], good: bool = True) -> object:
 
 
 @pytest.mark.parametrize("name", script.METHODS)
-def test_people_who_are_far_apart_are_told_apart_by_each_method(name: str) -> None:
+def test_people_who_are_far_apart_are_told_apart_by_each_method(name):
     each = faces([4, 3, 3, 2, 2])
     for quality in (False, True):
         group = script.grouped(each, script.METHODS[name], 0.5, RATIO, quality=quality)
         assert script.group_agreement(each.person, group).f == 1
 
 
-def test_sizes_of_people_fall_by_a_power_law() -> None:
+def test_sizes_of_people_fall_by_a_power_law():
     person = np.repeat(np.arange(2000), 10)
     rows = script.draw_people(person, 1000, seed=0)
     sizes = np.bincount(np.unique(person[rows], return_inverse=True)[1])
@@ -39,7 +39,7 @@ def test_sizes_of_people_fall_by_a_power_law() -> None:
     assert len(np.unique(rows)) == len(rows)
 
 
-def test_half_of_a_mixed_set_is_degraded_and_non_faces_are_nobody_else() -> None:
+def test_half_of_a_mixed_set_is_degraded_and_non_faces_are_nobody_else():
     clean, degraded = faces([50, 50]), faces([50, 50], good=False)
     others = faces([1, 1])
     others = script.Faces(*[*vars(others).values()][:-1], np.array([-1, -2]))
@@ -49,7 +49,7 @@ def test_half_of_a_mixed_set_is_degraded_and_non_faces_are_nobody_else() -> None
     assert 30 < np.count_nonzero(each.good[:100]) < 70
 
 
-def test_the_setting_with_the_best_groups_is_chosen() -> None:
+def test_the_setting_with_the_best_groups_is_chosen():
     each = faces([4, 3, 3, 2, 2])
     apart = each.embedding @ each.embedding.T
     largest = apart[each.person[:, None] != each.person[None]].max()
@@ -57,12 +57,12 @@ def test_the_setting_with_the_best_groups_is_chosen() -> None:
     assert chosen > largest or chosen == min(script.COSINES)
 
 
-def test_probabilities_are_compared_with_what_is_right() -> None:
+def test_probabilities_are_compared_with_what_is_right():
     table = script.probabilities_table([faces([4, 3, 3])], RATIO)
     assert table.splitlines()[-1].split("|")[2].strip() == "1.000 of 10"
 
 
-def test_the_summary_pairs_both_rows_of_a_method() -> None:
+def test_the_summary_pairs_both_rows_of_a_method():
     rows = [
         ["set", "a", "without", "0.5 [0, 1]"],
         ["set", "a", "with", "0.7 [0, 1]"],

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import facerts
 from facerts.datasets.synthetic import draw_face
@@ -16,9 +15,7 @@ from facerts.images import encode_png
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_script_goes_from_photos_to_a_gallery(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_goes_from_photos_to_a_gallery(tmp_path, monkeypatch, capsys):
     quality = facerts.Quality()
     least = quality.threshold(0.95)
     good: dict[int, list[np.ndarray]] = {}

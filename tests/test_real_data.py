@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.conftest import shared_folder
 
 
 @pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip), ("1", pytest.fail)])
-def test_missing_real_data_is_a_failure_where_it_is_required(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str, outcome: Any
-) -> None:
+def test_missing_real_data_is_a_failure_where_it_is_required(tmp_path, monkeypatch, required, outcome):
     monkeypatch.setenv("FACERTS_DATA", str(tmp_path))
     monkeypatch.setenv("FACERTS_REQUIRE_REAL_DATA", required)
     with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="set FACERTS_DATA") as raised:

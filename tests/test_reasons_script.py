@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ kinds, script = map(load_script, ("degraded_faces", "reasons"))
 EVERY_KIND = {**kinds.CHOSEN_ON, **kinds.CONFIRMED_ON}
 
 
-def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity() -> None:
+def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity():
     face = draw_face(2, 1)
     for name, (reason, degradation) in EVERY_KIND.items():
         assert reason in {*REASONS, kinds.OCCLUDED, kinds.COMPRESSED}
@@ -33,7 +32,7 @@ def test_degradations_are_the_same_for_a_seed_and_stronger_with_severity() -> No
         assert 0 < errors[0] < errors[1], name
 
 
-def test_the_formula_names_its_lowest_component() -> None:
+def test_the_formula_names_its_lowest_component():
     box, points = np.array([20.0, 20, 120, 120]), TEMPLATE + 20
     photo = np.zeros((140, 140, 3), dtype=np.uint8)
     photo[::2] = 255  # sharp, and neither dark nor bright
@@ -58,7 +57,7 @@ def turned_if_bright(photo: NDArray[np.uint8]) -> list[Detection]:
     return [Detection(np.zeros(4), TEMPLATE + nose, 0.9)] * bool(photo.any())
 
 
-def test_profiles_are_separated_from_frontal_faces_where_a_face_is_found(tmp_path: Path) -> None:
+def test_profiles_are_separated_from_frontal_faces_where_a_face_is_found(tmp_path):
     places = "1/frontal", "1/profile", "2/frontal", "2/profile", "3/profile"
     for place, level in zip(places, (10, 200, 90, 70, 0), strict=True):
         (tmp_path / place).mkdir(parents=True)
@@ -68,13 +67,13 @@ def test_profiles_are_separated_from_frontal_faces_where_a_face_is_found(tmp_pat
     assert [row[2].split()[0] for row in (frontal, profile)] == ["0.0", "50.0"]
 
 
-def test_the_roll_is_compared_with_the_rotation(crops: NDArray[np.uint8]) -> None:
+def test_the_roll_is_compared_with_the_rotation(crops):
     """A detector that sees no rotation errs by all of it."""
     errors = [float(row[-1].split("°")[0]) for row in script.pose_rows(turned_if_bright, crops[:2])]
     assert errors == pytest.approx([60, 30, 0, -30, -60], abs=1)
 
 
-def test_a_photo_is_cut_and_shrunk_as_it_says() -> None:
+def test_a_photo_is_cut_and_shrunk_as_it_says():
     photo = script.photo_of(draw_face(0, 0))
     assert np.array_equal(photo[112:224, 112:224], draw_face(0, 0))
     random = np.random.default_rng(0)

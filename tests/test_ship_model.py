@@ -21,13 +21,13 @@ FACTS = {"summary": "s", "commercial": "no"}
 
 
 @pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def tool(monkeypatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(TOOL.parent))
     return importlib.import_module("ship_model")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """A folder without models, with model cards for "first" and "second-small"."""
     folder = tmp_path / "models"
     folder.mkdir()
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tmp_path: Path) -> None:
+def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder, tmp_path):
     model = write_model(tmp_path / "first.onnx", terms="research only")
     process = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
     assert process.returncode == 0, process.stderr
@@ -75,9 +75,7 @@ def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tm
     assert "Traceback" not in process.stderr
 
 
-def test_the_first_model_is_the_default_until_another_becomes_it(
-    tool: ModuleType, folder: Path, tmp_path: Path
-) -> None:
+def test_the_first_model_is_the_default_until_another_becomes_it(tool, folder, tmp_path):
     for name in ("first", "second-small"):
         tool.ship(write_model(tmp_path / f"{name}.onnx"), folder, name, FACTS, default=False)
     assert read_manifest(folder).default == "first"
@@ -102,9 +100,7 @@ def test_the_first_model_is_the_default_until_another_becomes_it(
         ("Wrong_Name", {}, "name: String should match"),
     ],
 )
-def test_a_rejected_model_changes_nothing(
-    tool: ModuleType, folder: Path, tmp_path: Path, name: str, changes: dict[str, str], message: str
-) -> None:
+def test_a_rejected_model_changes_nothing(tool, folder, tmp_path, name, changes, message):
     (folder / "Wrong_Name.md").write_text("# card\n")
     before = sorted(folder.iterdir()), (folder / "manifest.json").read_bytes()
     with pytest.raises(Error, match=message):
@@ -112,9 +108,7 @@ def test_a_rejected_model_changes_nothing(
     assert (sorted(folder.iterdir()), (folder / "manifest.json").read_bytes()) == before
 
 
-def test_a_small_model_must_be_small(
-    tool: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_model_must_be_small(tool, folder, tmp_path, monkeypatch):
     small, first = (write_model(tmp_path / f"{name}.onnx") for name in ("second-small", "first"))
     assert tool.SMALL_BYTES == 12_000_000
     monkeypatch.setattr(tool, "SMALL_BYTES", small.stat().st_size - 1)
@@ -125,7 +119,7 @@ def test_a_small_model_must_be_small(
     tool.ship(small, folder, "second-small", FACTS, default=False)
 
 
-def test_a_description_next_to_the_model_is_not_enough(tool: ModuleType, folder: Path, tmp_path: Path) -> None:
+def test_a_description_next_to_the_model_is_not_enough(tool, folder, tmp_path):
     model = write_embedder(tmp_path / "first.onnx")
     write_description(model, name="first", terms="t", training_data="d")
     with pytest.raises(Error, match="contains no description"):

@@ -35,7 +35,7 @@ NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+def data(tmp_path_factory, drawn_faces) -> Path:
     """A recipe of a few steps, and a benchmark of synthetic people."""
     folder = tmp_path_factory.mktemp("runs")
     write_synthetic_faces(folder / "people", identities=20, images=4, seed=21)
@@ -82,7 +82,7 @@ def commands(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data, tmp_path):
     # The second run is long enough to be caught in the middle.
     arguments = [data / "arcface.yaml", data / "rts.yaml", "--seeds", 1, 2, "--threads", 1]
     arguments += ["--data", data / "pairs.bin", "--fmr", 0.05, "--set-for", "rts", "optim.epochs=16"]
@@ -127,9 +127,7 @@ def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path
 
 
 @pytest.mark.slow
-def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
-    data: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(data, non_faces, tmp_path):
     arguments = [f"tiny={data / 'rts.yaml'}", "--sweep", "optim.lr=1e30,0.02", "--set", "optim.margin_ramp=0"]
     out = tmp_path / "out"
     bad, good = out / "tiny_lr_1e30_seed1", out / "tiny_lr_0.02_seed1"
@@ -170,9 +168,7 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
         (["rts.yaml", "--only", "rts", "dul"], "--only dul: must be one of the labels rts"),
     ],
 )
-def test_errors_are_found_before_anything_is_trained(
-    data: Path, tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_errors_are_found_before_anything_is_trained(data, tmp_path, arguments, message):
     paths = [data / text if text == "rts.yaml" else text for text in arguments]
     ran = run_script(SCRIPT, *paths, "--out", tmp_path / "out")
     assert ran.returncode == 2
@@ -181,7 +177,7 @@ def test_errors_are_found_before_anything_is_trained(
 
 
 @pytest.mark.slow
-def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> None:
+def test_a_quality_alone_is_judged_in_a_league(data, tmp_path):
     teacher = write_description(write_embedder(tmp_path / "teacher.onnx", size=16))
     write_non_faces(tmp_path / "things", images=12)
     recipe = yaml.safe_load((data / "rts.yaml").read_text())
@@ -209,7 +205,7 @@ def test_a_quality_alone_is_judged_in_a_league(data: Path, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def plan(monkeypatch) -> Callable[..., Any]:
     """The script's module and the runs that it plans for the given arguments."""
     for name in ("FACERTS_DATA", "FACERTS_MODELS", "FACERTS_NON_FACES", "ALIGNED", "CLOSED_SET"):
         monkeypatch.setenv(name, f"/{name.lower()}")
@@ -223,7 +219,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return planned
 
 
-def test_the_documented_comparisons_have_complete_recipes(plan: Callable[..., Any]) -> None:
+def test_the_documented_comparisons_have_complete_recipes(plan):
     page = (SCRIPT.parents[1] / "docs" / "training.md").read_text(encoding="utf-8").replace("\\\n", " ")
     commands = re.findall(r"^python eval/train_and_evaluate\.py (.*)$", page, re.MULTILINE)
     assert commands
@@ -234,9 +230,7 @@ def test_the_documented_comparisons_have_complete_recipes(plan: Callable[..., An
             assert "base" not in yaml.safe_load(run.recipe.to_yaml())
 
 
-def test_arguments_come_from_files(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
-) -> None:
+def test_arguments_come_from_files(data, tmp_path, monkeypatch, plan):
     monkeypatch.setenv("RECIPES", str(data))
     (tmp_path / "more.args").write_text("--set-for b backbone.weights={out}/a_seed{seed}  # of this seed\n")
     (tmp_path / "some.args").write_text(
@@ -250,9 +244,7 @@ def test_arguments_come_from_files(
     assert [run.folder.name for run in runs] == ["b_seed1"]
 
 
-def test_a_run_of_another_process_is_left_to_it(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], plan: Callable[..., Any]
-) -> None:
+def test_a_run_of_another_process_is_left_to_it(data, tmp_path, capfd, plan):
     script, options, runs = plan(data / "rts.yaml", "--out", tmp_path)
     with locked(tmp_path / "rts_seed1"):
         assert script.execute_all(runs, options) == {}
@@ -260,9 +252,7 @@ def test_a_run_of_another_process_is_left_to_it(
     assert not (tmp_path / "rts_seed1").exists()
 
 
-def test_only_changed_steps_run_again(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
-) -> None:
+def test_only_changed_steps_run_again(data, tmp_path, monkeypatch, plan):
     script, options, (run,) = plan(data / "rts.yaml", "--out", tmp_path, "--budget", "3m")
     assert run.steps(options)[0].command[-2:] == ["--budget", "3m"]
     started = []
@@ -280,7 +270,7 @@ def test_only_changed_steps_run_again(
     assert started == ["train", "export", "train"]
 
 
-def test_the_runs_of_a_quality_alone_have_complete_recipes_that_differ(plan: Callable[..., Any]) -> None:
+def test_the_runs_of_a_quality_alone_have_complete_recipes_that_differ(plan):
     folder = SCRIPT.parent / "quality_alone"
     common = folder / "common.args"
     recipes = []
@@ -293,7 +283,7 @@ def test_the_runs_of_a_quality_alone_have_complete_recipes_that_differ(plan: Cal
     assert all(recipes.count(recipe) == 1 for recipe in recipes)
 
 
-def test_the_papers_runs_have_complete_recipes_that_differ(plan: Callable[..., Any]) -> None:
+def test_the_papers_runs_have_complete_recipes_that_differ(plan):
     papers = SCRIPT.parent / "papers"
     for path in sorted(set(papers.glob("*.args")) - {papers / "common.args"}):
         common = f"@{papers / 'common.args'}"
@@ -306,7 +296,7 @@ def test_the_papers_runs_have_complete_recipes_that_differ(plan: Callable[..., A
         assert len({recipe["optim"]["batch_size"] for recipe in recipes}) == 1
 
 
-def test_the_papers_settings_change_all_runs(plan: Callable[..., Any]) -> None:
+def test_the_papers_settings_change_all_runs(plan):
     papers = SCRIPT.parent / "papers"
     settings = list((papers / "settings").glob("*.args"))
     assert settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ def brightness(crops: Crop) -> NDArray[np.float64]:
     return (crops.reshape(len(crops), -1).mean(axis=1) - 127.5) / 127.5
 
 
-def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_path: Path) -> None:
+def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_path):
     model = write_matcher(tmp_path / "matcher.onnx")
     for person, image in np.ndindex(len(PEOPLE), IMAGES):
         path = tmp_path / "lfw" / PEOPLE[person] / f"{PEOPLE[person]}_{image + 1:04d}.jpg"

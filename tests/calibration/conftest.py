@@ -11,7 +11,7 @@ from tests.foreign import write_description, write_embedder
 
 
 @pytest.fixture(scope="session")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(tmp_path_factory) -> Path:
     """A folder by identity: 15 people with 8 images each, so 420 genuine and 6,720 impostor pairs."""
     folder = tmp_path_factory.mktemp("own") / "people"
     write_synthetic_faces(folder, identities=15, images=8, seed=5)
@@ -19,6 +19,6 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path) -> Path:
     """A foreign model whose norm is its quality."""
     return write_description(write_embedder(tmp_path / "model.onnx"), license="custom")

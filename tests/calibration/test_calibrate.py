@@ -7,7 +7,6 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -42,7 +41,7 @@ KEEP = ("0.99", "0.95", "0.9", "0.8")
 
 
 @pytest.fixture(scope="module")
-def calibrated(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def calibrated(people, tmp_path_factory) -> Path:
     """The same model, calibrated on the same people; tests must not change it."""
     path = write_description(write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx"))
     calibrate(path, people)
@@ -79,7 +78,7 @@ def matching_of(model: Path) -> Matching:
     st.lists(st.integers(-5, 20), min_size=1, max_size=60),
     st.one_of(st.sampled_from([0.99, 0.95, 0.9, 0.8, 0.55]), st.floats(0.001, 0.999)),
 )
-def test_a_threshold_is_the_largest_that_keeps_the_share(values: list[int], share: float) -> None:
+def test_a_threshold_is_the_largest_that_keeps_the_share(values, share):
     quality = np.array(values, dtype=np.float64) / 3
     threshold = quality_thresholds(quality, [share], "0")[str(share)]
     kept = {minimum: float(np.mean([value >= minimum for value in quality])) for minimum in quality}
@@ -90,7 +89,7 @@ def test_a_threshold_is_the_largest_that_keeps_the_share(values: list[int], shar
 
 @pytest.mark.parametrize("faces", [100, 137, 400])
 @pytest.mark.parametrize("distinct", [1, 2, 40, 10_000])
-def test_a_percentile_is_the_percentage_that_scored_lower(faces: int, distinct: int) -> None:
+def test_a_percentile_is_the_percentage_that_scored_lower(faces, distinct):
     random = np.random.default_rng((faces, distinct))
     sample = random.choice(random.normal(size=distinct).astype(np.float32), faces)
     quality = np.array([float(str(value)) for value in sample])  # as in rows
@@ -101,12 +100,12 @@ def test_a_percentile_is_the_percentage_that_scored_lower(faces: int, distinct: 
     percentiles = [calibration.percentile(value) for value in values.tolist()]
     lower = [100 * np.mean(quality < value) for value in values]
     np.testing.assert_allclose(np.array(percentiles, dtype=float), lower, atol=1 + 100 / faces + 0.01)
-    assert percentiles == sorted(percentiles)  # type: ignore[type-var]
+    assert percentiles == sorted(percentiles)
     assert calibration.percentile(float(quality.min())) == calibration.percentile(float(quality.min()) - 1) == 0
     assert calibration.percentile(float(quality.max()) + 1e-6) == 100
 
 
-def test_missing_quantiles_give_no_percentiles_and_invalid_ones_are_refused() -> None:
+def test_missing_quantiles_give_no_percentiles_and_invalid_ones_are_refused():
     content = {"data": "d", "data_sha256": "0", "faces": 1, "identities": None}
     assert Calibration.model_validate(content).percentile(1.0) is None
     for quantiles in ([0.0] * 100, [1.0, *[0.0] * 100], [float("nan")] * 101, [*[0.0] * 100, math.inf]):
@@ -114,7 +113,7 @@ def test_missing_quantiles_give_no_percentiles_and_invalid_ones_are_refused() ->
             Calibration.model_validate({**content, "quantiles": quantiles})
 
 
-def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Path, people: Path) -> None:
+def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated, people):
     scorer = facerts.load(calibrated)
     description = scorer.recognizer.opened.description
     assert tuple(description.thresholds) == KEEP
@@ -176,9 +175,7 @@ def check_threshold(
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
-    model: Path, people: Path, tmp_path: Path, flip: bool
-) -> None:
+def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(model, people, tmp_path, flip):
     out = tmp_path / "out.onnx"
     done = calibrate(model, people, out=out, flip=flip)
     source = open_source(people)
@@ -213,7 +210,7 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
         scorer.recognizer.match_threshold(0.01, flip=not flip)
 
 
-def test_intervals_equal_those_of_the_metrics() -> None:
+def test_intervals_equal_those_of_the_metrics():
     random = np.random.default_rng(1)
     labels = np.repeat(np.arange(20), 6)
     vectors = random.normal(size=(20, 8))[labels] + 0.7 * random.normal(size=(120, 8))
@@ -231,7 +228,7 @@ def test_intervals_equal_those_of_the_metrics() -> None:
     assert 0 < fixed.ci95[1] - fixed.ci95[0] < thresholds["0.1"].ci95[1] - thresholds["0.1"].ci95[0] + 0.02
 
 
-def test_intervals_after_rejection_are_those_of_the_remaining_pairs() -> None:
+def test_intervals_after_rejection_are_those_of_the_remaining_pairs():
     random = np.random.default_rng(3)
     pairs = np.arange(800).reshape(400, 2)
     same = np.arange(400) < 200
@@ -254,7 +251,7 @@ def test_intervals_after_rejection_are_those_of_the_remaining_pairs() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("all_fail", [True, False])
-def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known: bool, all_fail: bool) -> None:
+def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known, all_fail):
     labels = np.repeat(np.arange(30), 4)
     pairs = np.array(list(itertools.combinations(range(120), 2)))
     same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
@@ -265,7 +262,7 @@ def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known: bool, a
     assert (calibration.fnmr, calibration.ci95) == ((1.0, (1 - margin, 1.0)) if all_fail else (0.0, (0.0, margin)))
 
 
-def test_duplicate_images_make_no_pairs(model: Path, people: Path, tmp_path: Path) -> None:
+def test_duplicate_images_make_no_pairs(model, people, tmp_path):
     copy = tmp_path / "people"
     shutil.copytree(people, copy)
     first = sorted(copy.glob("*/*"))[0]
@@ -280,9 +277,7 @@ def test_duplicate_images_make_no_pairs(model: Path, people: Path, tmp_path: Pat
 # Unreadable images, and too few faces or pairs
 
 
-def test_unreadable_images_are_named_and_left_out(
-    model: Path, people: Path, calibrated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_images_are_named_and_left_out(model, people, calibrated, tmp_path, capsys):
     worse = tmp_path / "people"
     shutil.copytree(people, worse)
     person = sorted(worse.iterdir())[0]
@@ -315,7 +310,7 @@ def test_unreadable_images_are_named_and_left_out(
     assert match.genuine + match.impostors == len(lines) - 59
 
 
-def test_few_faces_give_wide_intervals_and_remarks(model: Path, people: Path, tmp_path: Path) -> None:
+def test_few_faces_give_wide_intervals_and_remarks(model, people, tmp_path):
     few = tmp_path / "few"
     for path in sorted(people.glob("*/*"))[:24]:
         (few / path.parent.name).mkdir(parents=True, exist_ok=True)
@@ -343,7 +338,7 @@ def test_few_faces_give_wide_intervals_and_remarks(model: Path, people: Path, tm
     assert list(matching.thresholds) == ["0.01"]
 
 
-def test_without_a_face_nothing_is_written(model: Path, tmp_path: Path) -> None:
+def test_without_a_face_nothing_is_written(model, tmp_path):
     before = model.with_suffix(".json").read_bytes()
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "a.jpg").write_bytes(b"no")
@@ -352,9 +347,7 @@ def test_without_a_face_nothing_is_written(model: Path, tmp_path: Path) -> None:
     assert model.with_suffix(".json").read_bytes() == before
 
 
-def test_without_identities_there_are_only_quality_thresholds(
-    model: Path, calibrated: Path, people: Path, tmp_path: Path
-) -> None:
+def test_without_identities_there_are_only_quality_thresholds(model, calibrated, people, tmp_path):
     flat = tmp_path / "flat"
     flat.mkdir()
     for path in people.glob("*/*"):
@@ -372,9 +365,7 @@ def test_without_identities_there_are_only_quality_thresholds(
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_model_without_quality_gets_only_match_thresholds(
-    model: Path, people: Path, tmp_path: Path, inside: bool
-) -> None:
+def test_a_model_without_quality_gets_only_match_thresholds(model, people, tmp_path, inside):
     write_description(model, quality="none")
     model = embed_description(model) if inside else model
     calibrate(model, people)
@@ -392,7 +383,7 @@ def test_a_model_without_quality_gets_only_match_thresholds(
         calibrate(model, tmp_path / "flat")
 
 
-def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_refused(people, tmp_path):
     model = write_description(write_embedder(tmp_path / "nan.onnx", not_a_number=True))
     with pytest.raises(ModelError, match="not a finite number"):
         calibrate(model, people)
@@ -415,9 +406,7 @@ def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -
         ({"out": "thresholds.json"}, r"written as \.onnx"),
     ],
 )
-def test_impossible_thresholds_are_refused_before_scoring(
-    model: Path, people: Path, arguments: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_thresholds_are_refused_before_scoring(model, people, arguments, message, capsys):
     before = model.with_suffix(".json").read_bytes()
     with pytest.raises(Error, match=message):
         calibrate(model, people, **arguments)
@@ -425,7 +414,7 @@ def test_impossible_thresholds_are_refused_before_scoring(
     assert model.with_suffix(".json").read_bytes() == before
 
 
-def test_people_with_one_image_each_give_no_match_thresholds(model: Path, tmp_path: Path) -> None:
+def test_people_with_one_image_each_give_no_match_thresholds(model, tmp_path):
     write_synthetic_faces(tmp_path / "single", identities=100, images=1, seed=1)
     calibrate(model, tmp_path / "single")
     calibration = calibration_of(model)
@@ -433,7 +422,7 @@ def test_people_with_one_image_each_give_no_match_thresholds(model: Path, tmp_pa
     assert calibration.notes[0].startswith("There are 0 genuine pairs and 4,950 impostor pairs")
 
 
-def test_a_model_pack_is_refused(people: Path, tmp_path: Path) -> None:
+def test_a_model_pack_is_refused(people, tmp_path):
     with pytest.raises(ModelError, match="a model pack cannot hold thresholds"):
         calibrate(tmp_path, people)
 
@@ -441,9 +430,7 @@ def test_a_model_pack_is_refused(people: Path, tmp_path: Path) -> None:
 # Output files
 
 
-def test_a_shipped_model_is_calibrated_into_another_file(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_model_is_calibrated_into_another_file(people, tmp_path, monkeypatch):
     folder = tmp_path / "models"
     folder.mkdir()
     write_manifest(folder, write_entry(folder, "small"), default="small")
@@ -455,7 +442,7 @@ def test_a_shipped_model_is_calibrated_into_another_file(
     assert list(facerts.load(tmp_path / "mine.onnx").recognizer.opened.description.thresholds) == list(KEEP)
 
 
-def test_a_description_inside_a_model_is_rewritten_inside_it(model: Path, people: Path, tmp_path: Path) -> None:
+def test_a_description_inside_a_model_is_rewritten_inside_it(model, people, tmp_path):
     model = embed_description(model)
     before, original = model.read_bytes(), onnx.load(str(model))
     other = calibrate(model, people, out=tmp_path / "new" / "other.onnx")
@@ -480,7 +467,7 @@ def test_a_description_inside_a_model_is_rewritten_inside_it(model: Path, people
     assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
 
 
-def test_photos_without_a_face_are_left_out(model: Path, people: Path, calibrated: Path, tmp_path: Path) -> None:
+def test_photos_without_a_face_are_left_out(model, people, calibrated, tmp_path):
     photos = tmp_path / "people"
     shutil.copytree(people, photos)
     dark = sorted(photos.iterdir())[1] / "dark.png"
@@ -499,9 +486,7 @@ def test_photos_without_a_face_are_left_out(model: Path, people: Path, calibrate
 # The command
 
 
-def test_the_command_shows_thresholds_with_their_error_rates(
-    model: Path, people: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_thresholds_with_their_error_rates(model, people, capsys):
     assert run("calibrate", "--model", model, "--data", people, "--fmr", "0.05", "--keep", "0.8") == 0
     shown = capsys.readouterr().out
     match = matching_of(model).thresholds["0.05"]
@@ -514,7 +499,7 @@ def test_the_command_shows_thresholds_with_their_error_rates(
     assert list(matching_of(model).thresholds) == ["0.05"]
 
 
-def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(people: Path, tmp_path: Path) -> None:
+def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(people, tmp_path):
     alone = write_quality(tmp_path / "alone.onnx")
     alone.with_suffix(".json").write_text(json.dumps(quality_description()))
     found = calibrate(alone, people).description

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ Crops = NDArray[np.uint8]
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Path:
+def theirs(tmp_path) -> Path:
     about = {"license": "free", "terms": "ask", "source": "a friend", "training_data": "friends"}
     return write_description(write_embedder(tmp_path / "theirs.onnx"), **about)
 
@@ -63,13 +62,8 @@ def quality_model(folder: Path, size: int = 96, **changes: Any) -> Path:
 )
 @pytest.mark.parametrize("size", [96, 112])
 def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
-    size: int,
-    embedder: dict[str, Any],
-    description: dict[str, Any],
-    oracle: dict[str, Any],
-    tmp_path: Path,
-    crops: Crops,
-) -> None:
+    size, embedder, description, oracle, tmp_path, crops
+):
     model = write_description(write_embedder(tmp_path / "theirs.onnx", **embedder), **description)
     quality = quality_model(tmp_path, size)
     joined = graft_quality(model, quality, tmp_path / "joined.onnx")
@@ -83,9 +77,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
 
 @pytest.mark.parametrize("size", [(56, 56), (64, 96), (128, 120), (224, 224)])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_crops_are_resized_in_the_graph_to_the_level(
-    layout: Any, size: tuple[int, int], crops: Crops, tmp_path: Path
-) -> None:
+def test_crops_are_resized_in_the_graph_to_the_level(layout, size, crops, tmp_path):
     ours = InputSpec(name="x", size=size, layout=layout, mean=(0, 0, 0), std=(1, 1, 1))
     theirs = InputSpec(name="y", color="BGR", mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
     noise = np.random.default_rng(1).integers(0, 256, (4, 112, 112, 3), dtype=np.uint8)
@@ -105,7 +97,7 @@ def test_crops_are_resized_in_the_graph_to_the_level(
     np.testing.assert_array_equal(got if layout == "NHWC" else got.transpose(0, 2, 3, 1), expected)
 
 
-def test_the_description_states_both_sources(theirs: Path, tmp_path: Path) -> None:
+def test_the_description_states_both_sources(theirs, tmp_path):
     quality = write_model(tmp_path / "ours.onnx", polarity="lower_is_better", training_data="drawn", **CALIBRATED)
     graft_quality(theirs, quality, tmp_path / "new" / "joined.onnx")
     joined, recognizer = load_embedder(tmp_path / "new" / "joined.onnx"), load_embedder(theirs)
@@ -130,7 +122,7 @@ def test_the_description_states_both_sources(theirs: Path, tmp_path: Path) -> No
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["joined.onnx"]
 
 
-def test_match_thresholds_are_the_recognizers_own(tmp_path: Path) -> None:
+def test_match_thresholds_are_the_recognizers_own(tmp_path):
     pairs = {"genuine": 9, "fnmr": 0.1, "ci95": [0, 0.3]}
     match = {"similarity": 0.3, "achieved_fmr": 0.001, "impostors": 1000, "kept": {"0.95": pairs}, **pairs}
     calibration = json.loads(json.dumps(CALIBRATED["calibration"]))
@@ -148,7 +140,7 @@ def test_match_thresholds_are_the_recognizers_own(tmp_path: Path) -> None:
     assert facerts.load(tmp_path / "joined.onnx").match_rule().threshold == 0.3
 
 
-def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path: Path, crops: Crops) -> None:
+def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path, crops):
     theirs = write_model(tmp_path / "theirs.onnx", terms="ask")
     once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
     graft_quality(theirs, quality_model(tmp_path), once)
@@ -162,7 +154,7 @@ def test_names_of_the_recognizer_do_not_change_and_clashes_are_prefixed(tmp_path
 
 
 @pytest.mark.slow
-def test_the_shipped_quality_without_its_embedding(theirs: Path, tmp_path: Path, crops: Crops) -> None:
+def test_the_shipped_quality_without_its_embedding(theirs, tmp_path, crops):
     """Of a model without a probe for non-faces, which may need the embedding."""
     shipped = find_shipped("facerts-small-noteacher")
     graft_quality(theirs, "facerts-small-noteacher", tmp_path / "joined.onnx")
@@ -178,7 +170,7 @@ def test_the_shipped_quality_without_its_embedding(theirs: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("normalized", [False, True], ids=["norm from the embedding", "output"])
-def test_the_norm_can_be_the_quality(normalized: bool, theirs: Path, tmp_path: Path, crops: Crops) -> None:
+def test_the_norm_can_be_the_quality(normalized, theirs, tmp_path, crops):
     quality = write_embedder(tmp_path / "ours.onnx", quality=True, seed=5)
     changes = {"normalize_embedding": False, "outputs": {"embedding": "vector", "norm": "bright"}}
     write_description(quality, **(changes if normalized else {}))
@@ -206,9 +198,7 @@ def with_a_function(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("change", [in_16_bits_and_another_opset, with_a_function])
-def test_a_recognizer_may_be_built_in_other_ways(
-    change: Callable[[onnx.ModelProto], onnx.ModelProto], theirs: Path, tmp_path: Path, crops: Crops
-) -> None:
+def test_a_recognizer_may_be_built_in_other_ways(change, theirs, tmp_path, crops):
     onnx.save(change(onnx.load(str(theirs))), str(theirs))
     graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
     got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
@@ -216,7 +206,7 @@ def test_a_recognizer_may_be_built_in_other_ways(
     np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
 
 
-def test_errors_about_the_new_file_name_it(theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_about_the_new_file_name_it(theirs, tmp_path, monkeypatch):
     monkeypatch.setattr(graft, "append", lambda *_: {"quality": "missing"})
     with pytest.raises(ModelError, match=f"^{tmp_path}/joined.onnx: no output 'missing'"):
         graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
@@ -232,7 +222,7 @@ def fixed_batch(quality: Path, batch: int) -> None:
     quality.with_suffix(".json").write_text(json.dumps(description))
 
 
-def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs: Path, tmp_path: Path, crops: Crops) -> None:
+def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs, tmp_path, crops):
     quality = quality_model(tmp_path)
     fixed_batch(quality, 2)
     assert graft_quality(theirs, quality, tmp_path / "joined.onnx").description.input.batch == 2
@@ -240,9 +230,7 @@ def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs: Path, tmp_path
     np.testing.assert_allclose(got.quality, slow_quality(crops[:5], 96), atol=2e-4)
 
 
-def test_a_file_with_another_quality_is_not_written(
-    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_another_quality_is_not_written(theirs, tmp_path, monkeypatch):
     def wrong(graph: onnx.GraphProto, ours: InputSpec, theirs: InputSpec) -> str:
         return prepend_preprocessing(graph, ours.model_copy(update={"color": theirs.color}), theirs)
 
@@ -252,7 +240,7 @@ def test_a_file_with_another_quality_is_not_written(
     assert not (tmp_path / "joined.onnx").exists()
 
 
-def test_what_cannot_be_joined_is_refused(theirs: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_joined_is_refused(theirs, tmp_path):
     without = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     with pytest.raises(ModelError, match=r"plain\.onnx: the model has no quality"):
         graft_quality(theirs, without, tmp_path / "joined.onnx")

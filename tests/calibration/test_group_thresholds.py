@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,9 +23,7 @@ from tests.command import run
 from tests.foreign import write_description, write_embedder
 
 
-def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
-    people: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_thresholds_of_groups_and_what_they_cost(people, model, tmp_path, capsys):
     write_non_faces(tmp_path / "things", images=20)
     source = open_source(people)
     keys = [source.key(row) for row in range(len(source))]
@@ -100,9 +97,7 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(
     ]
 
 
-def test_faces_without_identities_have_group_thresholds_without_errors(
-    people: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faces_without_identities_have_group_thresholds_without_errors(people, model, tmp_path, capsys):
     flat = tmp_path / "flat"
     flat.mkdir()
     for number, path in enumerate(sorted(people.glob("*/*"))):
@@ -136,14 +131,14 @@ def test_faces_without_identities_have_group_thresholds_without_errors(
     assert "--group-edges needs the attributes of --groups" in error
 
 
-def test_a_model_without_quality_has_no_groups(people: Path, tmp_path: Path) -> None:
+def test_a_model_without_quality_has_no_groups(people, tmp_path):
     model = write_description(write_embedder(tmp_path / "model.onnx"), quality="none")
     (tmp_path / "groups.csv").write_text("image,person\n0.jpg,0\n")
     assert run("calibrate", "--model", model, "--data", people, "--groups", tmp_path / "groups.csv") == 2
     assert run("calibrate", "--model", model, "--data", people, "--out-of", people) == 2
 
 
-def test_rejected_duplicates_do_not_shift_the_groups() -> None:
+def test_rejected_duplicates_do_not_shift_the_groups():
     """Pairs are numbered by the faces that were compared, groups and qualities by all faces."""
     random = np.random.default_rng(1)
     labels = np.repeat(np.arange(20), 4)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ def leaves(command: Any, *names: str) -> Iterator[tuple[str, ...]]:
         yield names
 
 
-def test_every_command_has_help_with_an_example() -> None:
+def test_every_command_has_help_with_an_example():
     app = build_app()
     commands = [*leaves(get_command(app))]
     # A command line that is built again has each command once.
@@ -39,9 +38,7 @@ def test_every_command_has_help_with_an_example() -> None:
         assert f"Example: facerts {example}" in re.sub(r"\s+", " ", shown.output), command
 
 
-def test_unreadable_input_gives_status_2_and_a_message(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
-) -> None:
+def test_unreadable_input_gives_status_2_and_a_message(capsys, tmp_path, model):
     assert run("score", tmp_path / "[odd] name", "--model", model, "--out", tmp_path / "rows.csv") == 2
     error = capsys.readouterr().err
     assert "[odd] name: no such file or folder" in error
@@ -51,22 +48,20 @@ def test_unreadable_input_gives_status_2_and_a_message(
     assert run("evaluate", "nonsense") == 2
 
 
-def test_where_embeddings_cannot_be_written_nothing_is_embedded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_embeddings_cannot_be_written_nothing_is_embedded(tmp_path, capsys):
     (tmp_path / "file").write_bytes(b"")
     for out, problem in (("e.txt", "written as .npz"), ("file/e.npz", "a file is where a folder should be")):
         assert problem in refused(capsys, "embed", tmp_path, "--model", "none.onnx", "--out", tmp_path / out)
 
 
-def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> None:
+def test_contradicting_thresholds_are_refused(tmp_path, model):
     command = ("score", tmp_path, "--model", model, "--out", tmp_path / "r.csv")
     assert run(*command, "--min-quality", "1", "--keep", "0.9") == 2
     assert run(*command, "--keep", "0.9") == 2
     assert run(*command, "--copy-accepted", tmp_path / "a") == 2
 
 
-def test_pack_inspect_unpack_by_command(capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path) -> None:
+def test_pack_inspect_unpack_by_command(capsys, drawn_faces, tmp_path):
     packed = printed_json(capsys, "data", "pack", drawn_faces, "--out", tmp_path / "rec")
     assert packed["written"][0]["images"] == 64
     report = printed_json(capsys, "data", "inspect", tmp_path / "rec", "--all")
@@ -82,7 +77,7 @@ def test_pack_inspect_unpack_by_command(capsys: pytest.CaptureFixture[str], draw
 
 
 @pytest.mark.slow
-def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_lists_installed_packages(capsys):
     result = printed_json(capsys, "doctor")
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
@@ -90,9 +85,7 @@ def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> 
     assert result["ray"] == ("missing: pip install '.[ray]'" if missing else metadata.version("ray"))
 
 
-def test_doctor_measures_and_stores_providers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_measures_and_stores_providers(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     write_description(write_embedder(tmp_path / "m.onnx"))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-import pytest
 
 from facerts.curation.rearrange import unpack
 from facerts.datasets import open_source
@@ -13,7 +10,7 @@ from tests.command import printed_json, refused, run
 from tests.contents import content, files_in
 
 
-def test_split_and_pack(drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_split_and_pack(drawn_faces, tmp_path, capsys):
     a, b = tmp_path / "a", tmp_path / "b.tar"
     assert run("data", "split", drawn_faces, "--out", a, "--held-out", b, "--share", "0.25", "--json") == 0
     report = json.loads(capsys.readouterr().out)
@@ -35,9 +32,7 @@ def test_split_and_pack(drawn_faces: Path, tmp_path: Path, capsys: pytest.Captur
     assert "exists and is not overwritten" in capsys.readouterr().err
 
 
-def test_dedup_by_bytes_and_by_embedding(
-    drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dedup_by_bytes_and_by_embedding(drawn_faces, model, tmp_path, capsys):
     faces = tmp_path / "faces"
     unpack(open_source(drawn_faces), faces)
     (faces / "person_0001" / "again.jpg").write_bytes((faces / "person_0001" / "0000.jpg").read_bytes())
@@ -55,9 +50,7 @@ def test_dedup_by_bytes_and_by_embedding(
     assert content(tmp_path / "e") == content(drawn_faces)
 
 
-def test_dedup_refuses_options_without_effect(
-    drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dedup_refuses_options_without_effect(drawn_faces, tmp_path, capsys):
     for options, problem in (
         (["--threshold", "0.9"], "does not use embeddings; leave out --threshold"),
         (["--within-identities"], "does not use embeddings; leave out --within-identities"),
@@ -68,9 +61,7 @@ def test_dedup_refuses_options_without_effect(
         assert files_in(tmp_path) == []
 
 
-def test_exclude_overlap_reports_dropped_identities(
-    drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exclude_overlap_reports_dropped_identities(drawn_faces, model, tmp_path, capsys):
     bench = tmp_path / "bench"
     bench.mkdir()
     (bench / "1.jpg").write_bytes((drawn_faces / "person_0003" / "0000.jpg").read_bytes())

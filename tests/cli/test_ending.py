@@ -21,7 +21,7 @@ from facerts.images import encode_png
 from tests.command import ROOT, no_larger_files, run, run_process
 
 
-def test_every_status_is_in_the_table_of_the_documentation() -> None:
+def test_every_status_is_in_the_table_of_the_documentation():
     table = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     listed = {name: int(status) for status, name in re.findall(r"^\| (\d+) \| `(\w+)`", table, re.MULTILINE)}
     assert listed == {
@@ -29,7 +29,7 @@ def test_every_status_is_in_the_table_of_the_documentation() -> None:
     }
 
 
-def test_every_extra_that_is_named_can_be_installed() -> None:
+def test_every_extra_that_is_named_can_be_installed():
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg", encoding="utf-8")
     known = set(settings["options.extras_require"])
@@ -56,13 +56,7 @@ def test_every_extra_that_is_named_can_be_installed() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_every_error_gives_one_line_and_its_own_status(
-    error: BaseException,
-    status: int,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_error_gives_one_line_and_its_own_status(error, status, message, monkeypatch, capsys):
     def fail() -> None:
         raise error
 
@@ -78,7 +72,7 @@ def test_every_error_gives_one_line_and_its_own_status(
 
 
 @pytest.mark.slow
-def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
+def test_a_traceback_is_shown_on_request(tmp_path):
     command = ("train", tmp_path / "gone.yaml")
     plain, debugged = run_process(*command), run_process("--debug", *command)
     assert plain.returncode == debugged.returncode == 2
@@ -88,7 +82,7 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_full_disk_gives_a_message(model, drawn_faces, tmp_path):
     for out, command in {
         "rows.csv": ["score", drawn_faces, "--model", model],
         "rows.parquet": ["score", drawn_faces, "--model", model],
@@ -112,14 +106,7 @@ def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("under", ["a file", "a read-only disk"])
-def test_an_unwritable_path_gives_a_message(
-    under: str,
-    model: Path,
-    drawn_faces: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unwritable_path_gives_a_message(under, model, drawn_faces, tmp_path, monkeypatch, capsys):
     home = tmp_path / "file"
     advice = "a file is where a folder should be" if under == "a file" else "choose a location"
     if under == "a file":
@@ -143,7 +130,7 @@ def test_an_unwritable_path_gives_a_message(
         assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); {advice}", message), message
 
 
-def test_a_broken_pipe_has_its_own_status() -> None:
+def test_a_broken_pipe_has_its_own_status():
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
@@ -158,7 +145,7 @@ def test_a_broken_pipe_has_its_own_status() -> None:
 
 
 @pytest.mark.slow
-def test_file_names_that_are_not_valid_text_are_shown(tmp_path: Path) -> None:
+def test_file_names_that_are_not_valid_text_are_shown(tmp_path):
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)
     with open(folder + b"/face.png", "wb") as file:

@@ -24,7 +24,7 @@ PEOPLE, TAKEN, FOLDS = 30, 4, 10
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     """Models, people in LFW's layout and as a folder by identity."""
     folder = tmp_path_factory.mktemp("evaluate")
     write_description(write_embedder(folder / "model.onnx", size=16), name="sixteen")
@@ -70,9 +70,7 @@ SHOWN = {
 
 
 @pytest.mark.usefixtures("few_replicates", "few_changes")
-def test_all_kinds_share_a_folder_and_print_what_they_write(
-    capsys: pytest.CaptureFixture[str], home: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_all_kinds_share_a_folder_and_print_what_they_write(capsys, home, non_faces, tmp_path):
     result = tmp_path / "result.json"
     for kind, rest in commands_of(home, non_faces).items():
         command = ["evaluate", kind, "--model", home / "bright.onnx", *rest, "--out", tmp_path]
@@ -104,9 +102,7 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(
     assert "holds results of bright" in refused(capsys, "evaluate", "verification", *other)
 
 
-def test_options_reach_the_evaluation(
-    capsys: pytest.CaptureFixture[str], home: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_options_reach_the_evaluation(capsys, home, non_faces, tmp_path):
     model = ("--model", home / "bright.onnx", "--out", tmp_path)
     pairs = (
         "evaluate",
@@ -134,9 +130,7 @@ def test_options_reach_the_evaluation(
     assert searches[0] != searches[1]
 
 
-def test_what_cannot_be_measured_is_refused_in_one_sentence(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_measured_is_refused_in_one_sentence(capsys, home, tmp_path):
     given = ("--model", home / "model.onnx", "--out", tmp_path / "r")
     pairs, people = (*given, "--data", home / "lfw"), (*given, "--data", home / "faces")
     for command, message in (
@@ -156,9 +150,7 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(
     assert not (tmp_path / "r" / "result.json").exists()
 
 
-def test_two_evaluations_do_not_write_into_one_folder(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_two_evaluations_do_not_write_into_one_folder(capsys, home, tmp_path):
     out, faces = tmp_path / "results", home / "faces"
     model, where = ("--model", home / "model.onnx"), ("--out", out)
     with locked(out / "result.json"):
@@ -171,7 +163,7 @@ def test_two_evaluations_do_not_write_into_one_folder(
     assert not out.exists()
 
 
-def test_notes_are_told_on_standard_error(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+def test_notes_are_told_on_standard_error(capsys, home, tmp_path):
     data = tmp_path / "copied"
     shutil.copytree(home / "lfw", data)
     shutil.copy(data / "P1" / "P1_0001.jpg", data / "P2" / "P2_0002.jpg")
@@ -186,9 +178,7 @@ def test_notes_are_told_on_standard_error(capsys: pytest.CaptureFixture[str], ho
 
 
 @pytest.mark.slow
-def test_results_and_reports_say_nothing_of_where_they_were_made(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_and_reports_say_nothing_of_where_they_were_made(home, tmp_path, monkeypatch):
     work, elsewhere = tmp_path / "work", tmp_path / "private"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -212,9 +202,7 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(
     assert "facerts evaluate verification --model model.onnx --data lfw --out results" in texts[1]
 
 
-def test_embeddings_computed_elsewhere_give_the_models_numbers(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_embeddings_computed_elsewhere_give_the_models_numbers(capsys, home, tmp_path):
     images = open_benchmark(home / "lfw").images
     outputs = embed_source(load_embedder(home / "model.onnx"), images, flip=False, progress=False)
     names = np.array([f"/somewhere/{images.key(row)}" for row in range(len(images))])
@@ -231,9 +219,7 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
     assert table.measure("accuracy").value == model.measure("accuracy").value
 
 
-def test_a_list_of_pairs_may_be_elsewhere_than_its_images(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_a_list_of_pairs_may_be_elsewhere_than_its_images(capsys, home, tmp_path):
     shutil.copy(home / "lfw" / "pairs.txt", tmp_path / "lfw.txt")
     command = (
         "evaluate",
@@ -249,7 +235,7 @@ def test_a_list_of_pairs_may_be_elsewhere_than_its_images(
     assert printed_json(capsys, *command, "--pairs", tmp_path / "lfw.txt", "--out", tmp_path / "b") == beside
 
 
-def test_lfw_becomes_a_bin_set(home: Path, tmp_path: Path) -> None:
+def test_lfw_becomes_a_bin_set(home, tmp_path):
     assert run("data", "bin", home / "lfw", "--out", tmp_path / "lfw.bin") == 0
     original, copy = open_benchmark(home / "lfw"), open_benchmark(tmp_path / "lfw.bin")
     assert (copy.same.tolist(), copy.folds.tolist()) == (original.same.tolist(), original.folds.tolist())
@@ -258,7 +244,7 @@ def test_lfw_becomes_a_bin_set(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def results(home: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def results(home, non_faces, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("results")
     for name in ("model", "small"):
         model = ("--model", home / f"{name}.onnx", "--out", folder / name)
@@ -268,9 +254,7 @@ def results(home: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.slow
-def test_compare_writes_numbers_and_a_page(
-    capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_compare_writes_numbers_and_a_page(capsys, results, tmp_path):
     line = {"kind": "train", "epoch": 1.0, "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
     (tmp_path / "log.jsonl").write_text(json.dumps(line))
     out, labeled = tmp_path / "c", (f"B={results[0]}", f"A={results[1]}")

@@ -13,18 +13,15 @@ import pytest
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.galleries import Gallery
 from tests.command import printed_json, refused, run
-from tests.postgres_server import Server
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Path:
+def people(tmp_path) -> Path:
     write_synthetic_faces(tmp_path / "people", identities=3, images=3, seed=5)
     return tmp_path / "people"
 
 
-def test_a_gallery_is_built_searched_checked_and_changed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path
-) -> None:
+def test_a_gallery_is_built_searched_checked_and_changed(capsys, tmp_path, model, people):
     gallery, report = tmp_path / "people.npz", tmp_path / "check.csv"
     first, second, _ = sorted(path.name for path in people.iterdir())
     (people / first / "broken.jpg").write_bytes(b"no image")
@@ -104,9 +101,7 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert "nothing was removed" in refused(capsys, "gallery", "remove", gallery, "--image", best[0]["path"])
 
 
-def test_nothing_is_written_where_an_option_is_wrong(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path
-) -> None:
+def test_nothing_is_written_where_an_option_is_wrong(capsys, tmp_path, model, people):
     gallery = tmp_path / "people.npz"
     options = ("--model", model, "--out", gallery)
     both = ("--set", "min_quality=1", "--set", "keep=none")
@@ -118,9 +113,7 @@ def test_nothing_is_written_where_an_option_is_wrong(
     assert run("gallery", "remove", gallery) == 2
 
 
-def test_a_gallery_in_a_database_takes_the_same_commands(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path, postgres: Server
-) -> None:
+def test_a_gallery_in_a_database_takes_the_same_commands(capsys, tmp_path, model, people, postgres):
     place, options = postgres.address(gallery="cli", password="s3cr3t"), ("--model", model)
     built = printed_json(capsys, "gallery", "build", people, *options, "--out", place)
     found = printed_json(capsys, "gallery", "search", place, people, *options, "--fpir", "0.5")

@@ -55,7 +55,7 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, few_replicates: None, few_changes: None) -> World:
+def world(tmp_path_factory, few_replicates, few_changes) -> World:
     """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
     names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")
@@ -163,7 +163,7 @@ NAMELESS = {"config list", "doctor", "models list", "models verify"}
 WITHOUT_JSON = {"config get", "config set", "config unset", "models path", "report", "serve", "train"}
 
 
-def test_every_command_is_tested() -> None:
+def test_every_command_is_tested():
     assert {" ".join(names) for names in leaves(get_command(build_app()))} == {*COMMANDS, *NAMELESS}
 
 
@@ -176,9 +176,7 @@ def check_printable(text: str) -> None:
     ("command", "form"),
     [(command, form) for command in COMMANDS for form in ([], ["--json"]) if not (form and command in WITHOUT_JSON)],
 )
-def test_a_command_prints_no_control_characters(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
-) -> None:
+def test_a_command_prints_no_control_characters(world, tmp_path, capsys, command, form):
     out = tmp_path / NAME / "out"
     out.parent.mkdir()
     status = run(*command.replace("METHOD", "rts").split(), *COMMANDS[command](world._replace(out=out)), *form)
@@ -195,9 +193,7 @@ def test_a_command_prints_no_control_characters(
             assert not re.search(r":(?<!\\)<b>", content)
 
 
-def test_errors_of_arguments_and_tracebacks_are_printable(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_arguments_and_tracebacks_are_printable(capsys, monkeypatch):
     monkeypatch.setenv("FACERTS_DEBUG", "1")
     for arguments in (
         *((f"--{NAME}",), (NAME,), ("score", f"--{NAME}"), ("score", "a", "--engine", NAME), ("score", NAME)),
@@ -209,7 +205,7 @@ def test_errors_of_arguments_and_tracebacks_are_printable(
     assert "Traceback" in shown.err
 
 
-def test_names_in_all_languages_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_in_all_languages_are_shown_as_they_are(capsys):
     # With an ideographic space, a joiner, a non-joiner, a variation selector, a combining and a no-break space.
     names = "山田\u3000太郎 👩\u200d🚀 علی\u200cرضا ☺\ufe0f e\u0301 A\u00a0B"
     rows_table("", ["name"], [[names]])
@@ -219,7 +215,7 @@ def test_names_in_all_languages_are_shown_as_they_are(capsys: pytest.CaptureFixt
     assert shown.err == f"warning: {names}\n"
 
 
-def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_no_markup(capsys):
     rows_table(NAME, [NAME, "number"], [[NAME, "1"]])
     warn(NAME)
     shown = capsys.readouterr()
@@ -227,9 +223,7 @@ def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.err == f"warning: {SHOWN}\n"
 
 
-def test_csv_is_escaped_on_a_terminal_only(
-    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_csv_is_escaped_on_a_terminal_only(world, capsys, monkeypatch):
     command = ("score", world.people, "--model", world.model, "--out", "-")
     assert run(*command) == 0
     piped = capsys.readouterr().out
@@ -241,7 +235,7 @@ def test_csv_is_escaped_on_a_terminal_only(
     assert shown.count("\n") == piped.count("\n")
 
 
-def test_json_is_escaped_but_keeps_the_value() -> None:
+def test_json_is_escaped_but_keeps_the_value():
     value = {FILE: [FILE, "ä 人 😀", "\U000e0001"]}
     for indent in (None, 1):
         text = json_text(value, indent=indent)
@@ -250,7 +244,7 @@ def test_json_is_escaped_but_keeps_the_value() -> None:
         assert "ä 人 😀" in text
 
 
-def test_the_log_of_the_service_is_printable() -> None:
+def test_the_log_of_the_service_is_printable():
     try:
         raise ValueError(NAME)
     except ValueError:
@@ -260,7 +254,7 @@ def test_the_log_of_the_service_is_printable() -> None:
     assert text.startswith(f"{SHOWN}\nTraceback")
 
 
-def test_onnx_runtime_does_not_print_names_of_a_graph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_onnx_runtime_does_not_print_names_of_a_graph(tmp_path, capfd):
     """Its error of a forward pass is raised and so reaches the terminal once, through us."""
     shape = helper.make_tensor("shape", TensorProto.INT64, [1], [5])
     node = helper.make_node("Reshape", ["x", "shape"], ["y"], name="\x1b[31mnode")

@@ -28,7 +28,7 @@ class Named(Size):
     width: int = 5
 
 
-def test_groups_become_options_and_come_back_as_instances() -> None:
+def test_groups_become_options_and_come_back_as_instances():
     calls: list[tuple[str, Size, bool]] = []
 
     @with_option_groups
@@ -56,7 +56,7 @@ def test_groups_become_options_and_come_back_as_instances() -> None:
     assert "Args:" not in shown
 
 
-def test_a_group_may_extend_another_with_other_defaults() -> None:
+def test_a_group_may_extend_another_with_other_defaults():
     calls: list[Named] = []
 
     @with_option_groups
@@ -69,7 +69,7 @@ def test_a_group_may_extend_another_with_other_defaults() -> None:
     assert calls == [Named(name="y", width=5)]
 
 
-def test_two_options_of_one_name_are_refused() -> None:
+def test_two_options_of_one_name_are_refused():
     def command(size: Size, width: int = 1) -> None: ...
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'width'"):

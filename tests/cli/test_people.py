@@ -6,17 +6,12 @@ import csv
 import json
 from pathlib import Path
 
-import pytest
-
 from facerts.galleries import Gallery
 from tests.command import printed_json, refused, run
 from tests.people.photos import open_scorer, write_people
-from tests.postgres_server import Server
 
 
-def test_people_are_found_corrected_copied_and_enrolled(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, postgres: Server
-) -> None:
+def test_people_are_found_corrected_copied_and_enrolled(capsys, tmp_path, postgres):
     open_scorer(tmp_path)
     photos, out = tmp_path / "photos", tmp_path / "people"
     model = ("--model", tmp_path / "blocks.onnx", "--set", "threads=1")
@@ -85,7 +80,7 @@ def test_people_are_found_corrected_copied_and_enrolled(
     assert len(copied["errors"]) == 1
 
 
-def test_what_cannot_be_done_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_cannot_be_done_ends_with_status_2(capsys, tmp_path):
     open_scorer(tmp_path)
     write_people(tmp_path / "photos", range(2), range(2))
     model, out = ("--model", tmp_path / "blocks.onnx"), tmp_path / "people"

@@ -17,21 +17,19 @@ from tests.shipped import write_model
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> tuple[str, ...]:
+def models(tmp_path) -> tuple[str, ...]:
     """Options of a recognizer and of a quality."""
     theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
 
 
-def test_any_other_word_is_a_method(capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_other_word_is_a_method(capsys):
     rest = ["--data", "faces", "--out", "o.onnx"]
     for words in (["rtz", "--model", "m.onnx"], ["--model", "m.onnx", "rtz"]):
         assert "no method 'rtz', did you mean 'rts'?" in refused(capsys, "posthoc", *words, *rest)
 
 
-def test_graft_calibrates_both_on_the_same_faces(
-    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graft_calibrates_both_on_the_same_faces(models, tmp_path, capsys):
     write_synthetic_faces(tmp_path / "faces", identities=25, images=4)
     out = tmp_path / "joined.onnx"
     summary = printed_json(capsys, "posthoc", "graft", *models, "--out", out, "--data", tmp_path / "faces")
@@ -44,18 +42,14 @@ def test_graft_calibrates_both_on_the_same_faces(
     assert summary["largest_quality_error"] == 0
 
 
-def test_the_quality_that_ships_is_grafted_unless_another_is_named(
-    models: tuple[str, ...], tmp_path: Path, crops: np.ndarray
-) -> None:
+def test_the_quality_that_ships_is_grafted_unless_another_is_named(models, tmp_path, crops):
     out = tmp_path / "joined.onnx"
     assert run("posthoc", "graft", *models[:2], "--out", out) == 0
     expected = OnnxQuality(find_model("facerts-quality"))(crops)
     np.testing.assert_allclose(load_embedder(out)(crops).quality, expected, atol=1e-5)
 
 
-def test_a_graft_that_is_refused_writes_nothing(
-    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graft_that_is_refused_writes_nothing(models, tmp_path, capsys):
     (tmp_path / "faces" / "ann").mkdir(parents=True)
     (tmp_path / "faces" / "ann" / "a.jpg").write_bytes(b"no")
     out, before = tmp_path / "joined.onnx", Path(models[1]).read_bytes()

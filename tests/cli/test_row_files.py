@@ -38,12 +38,12 @@ def commands_with_row_files(command: Any, *names: str) -> Iterator[tuple[str, ..
         yield names
 
 
-def test_every_command_is_tested() -> None:
+def test_every_command_is_tested():
     assert {*commands_with_row_files(typer.main.get_command(build_app()))} == {*COMMANDS}
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("rows")
     write_matcher(folder / "model.onnx")
     write_synthetic_faces(folder / "faces", identities=2, images=3, seed=5)
@@ -59,9 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids="-".join)
-def test_rows_are_the_same_in_every_kind_of_file(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+def test_rows_are_the_same_in_every_kind_of_file(files, tmp_path, monkeypatch, command):
     monkeypatch.chdir(files)
     for suffix in SINKS:
         assert run(*command, *COMMANDS[command], "--out", tmp_path / f"rows{suffix}") in (0, 1)

@@ -19,7 +19,7 @@ from tests.command import printed_json, refused, run
 
 
 @pytest.fixture
-def crops(tmp_path: Path) -> Path:
+def crops(tmp_path) -> Path:
     """Three crops and a broken file."""
     folder = tmp_path / "crops"
     folder.mkdir()
@@ -36,7 +36,7 @@ def table_of(out: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in lines]
 
 
-def test_an_image_alone_is_one_line_of_a_table(model: Path, crops: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_alone_is_one_line_of_a_table(model, crops, capsys):
     assert run("score", crops / "0.png", "--model", model) == 0
     captured = capsys.readouterr()
     (header, row) = table_of(captured.out)
@@ -47,9 +47,7 @@ def test_an_image_alone_is_one_line_of_a_table(model: Path, crops: Path, capsys:
     assert captured.err == ""
 
 
-def test_decisions_and_errors_have_columns_and_the_status(
-    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decisions_and_errors_have_columns_and_the_status(model, crops, capsys, monkeypatch):
     # Long paths would be wrapped.
     monkeypatch.chdir(crops.parent)
     command = ("score", crops.name, "--model", model, "--min-quality", "9", "--copy-rejected", "rejected")
@@ -65,9 +63,7 @@ def test_decisions_and_errors_have_columns_and_the_status(
     assert captured.err == ""
 
 
-def test_a_table_is_limited_and_says_so(
-    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_limited_and_says_so(model, crops, capsys, monkeypatch):
     monkeypatch.chdir(crops.parent)
     for number in range(3, 51):
         shutil.copy(crops / "0.png", crops / f"{number}.png")
@@ -83,9 +79,7 @@ def test_a_table_is_limited_and_says_so(
     assert (result["images"], result["faces"], result["failed"]) == (52, 51, 1)
 
 
-def test_standard_output_gets_what_a_file_gets(
-    model: Path, crops: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_output_gets_what_a_file_gets(model, crops, tmp_path, capsys):
     for name, options in (("rows.csv", ()), ("rows.jsonl", ("--json",))):
         assert run("score", crops, "--model", model, "--out", tmp_path / name) == 1
         capsys.readouterr()
@@ -102,7 +96,7 @@ def test_standard_output_gets_what_a_file_gets(
     assert run("embed", crops, "--model", model, "--out", tmp_path / "e.npz") == 1
 
 
-def test_standard_output_may_be_closed_early(model: Path, crops: Path) -> None:
+def test_standard_output_may_be_closed_early(model, crops):
     process = subprocess.Popen(
         [sys.executable, "-m", "facerts", "score", crops, "--model", model, "--out", "-"],
         stdout=subprocess.PIPE,
@@ -132,9 +126,7 @@ ROWS_TRIED = {
 }
 
 
-def test_what_a_new_user_may_try_is_answered(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_new_user_may_try_is_answered(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "phone").mkdir()
@@ -151,9 +143,7 @@ def test_what_a_new_user_may_try_is_answered(
         assert "require --out FILE" in refused(capsys, "score", "empty", "--model", model, *options)
 
 
-def test_on_a_narrow_terminal_percentiles_must_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_narrow_terminal_percentiles_must_do(capsys, monkeypatch):
     rows = [{"percentile": 9.9, "quality": -0.5, "reasons": ("too_small",)}, {"reasons": ()}]
     columns = ["percentile", "quality", "reasons", "none"]
     for width, header, cells in (
@@ -165,9 +155,7 @@ def test_on_a_narrow_terminal_percentiles_must_do(
         assert table_of(capsys.readouterr().out)[:2] == [header, cells]
 
 
-def test_a_finished_file_is_neither_replaced_nor_scored_again(
-    model: Path, crops: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_file_is_neither_replaced_nor_scored_again(model, crops, tmp_path, capsys):
     out = tmp_path / "rows.csv"
     command = ("score", crops, "--model", model, "--out", out)
     assert run(*command) == 1

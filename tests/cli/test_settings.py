@@ -20,7 +20,7 @@ from tests.command import printed_json, refused, run
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch) -> Path:
     """A folder of a project, and a user without settings."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     # What commands tell other functions by variables is undone.
@@ -47,7 +47,7 @@ def every_command() -> dict[str, Any]:
     return found
 
 
-def test_there_are_few_options_and_none_says_what_another_says() -> None:
+def test_there_are_few_options_and_none_says_what_another_says():
     counts = {name: len(options_of(command)) for name, command in every_command().items()}
     assert sum(counts.values()) <= 300
     assert max(counts.values()) <= 18, counts
@@ -60,7 +60,7 @@ def test_there_are_few_options_and_none_says_what_another_says() -> None:
         assert not {option.name for option in options} & {*keys()} - main, name
 
 
-def test_help_is_short_and_names_no_types() -> None:
+def test_help_is_short_and_names_no_types():
     app = build_app()
     for name in every_command():
         shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"}).output
@@ -69,9 +69,7 @@ def test_help_is_short_and_names_no_types() -> None:
         assert ("Common options" in shown) == ("--json" in shown or OPTION in shown), name
 
 
-def test_the_command_line_is_above_variables_the_project_and_the_user(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_is_above_variables_the_project_and_the_user(place, monkeypatch):
     assert read_settings().threads is None
     for threads, write in enumerate(
         (
@@ -90,9 +88,7 @@ def test_the_command_line_is_above_variables_the_project_and_the_user(
     assert (settings.keep, settings.min_quality) == (None, 0.2)
 
 
-def test_settings_are_listed_with_where_they_stand(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_listed_with_where_they_stand(place, capsys, monkeypatch):
     assert run("config", "set", "provider", "auto,cuda") == 0
     monkeypatch.setenv("FACERTS_SERVE_MAX_FACES", "7")
     listed = {row["key"]: row for row in printed_json(capsys, "config", "list")["settings"]}
@@ -109,7 +105,7 @@ def test_settings_are_listed_with_where_they_stand(
     assert (doctor["threads"], doctor["provider"]) == (OPTION, str(user_file()))
 
 
-def test_a_file_keeps_its_comments_and_tables(place: Path) -> None:
+def test_a_file_keeps_its_comments_and_tables(place):
     file = Path("facerts.toml")
     file.write_text("# ours\nthreads = 2  # cores\n[serve]\n# seconds\ntimeout = 9\n")
     for command in (("threads", "3"), ("serve.timeout", "8"), ("det_size", "full"), ("serve.queue", "4")):
@@ -145,18 +141,14 @@ def test_a_file_keeps_its_comments_and_tables(place: Path) -> None:
         ("x = '\udcff'", "not text in UTF-8"),
     ],
 )
-def test_what_is_no_setting_names_its_place(
-    place: Path, capsys: pytest.CaptureFixture[str], content: str, problem: str
-) -> None:
+def test_what_is_no_setting_names_its_place(place, capsys, content, problem):
     Path("facerts.toml").write_text(content, encoding="utf-8", errors="surrogateescape")
     error = refused(capsys, "score", "a.jpg")
     assert f"{Path.cwd() / 'facerts.toml'}: " in error
     assert problem in error
 
 
-def test_a_wrong_option_or_variable_is_named(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_option_or_variable_is_named(place, capsys, monkeypatch):
     assert "--set: 'thread' is not a setting, did you mean 'threads'?" in refused(
         capsys, "score", "a", OPTION, "thread=1"
     )
@@ -169,7 +161,7 @@ def test_a_wrong_option_or_variable_is_named(
     assert "FACERTS_THREADS: threads must be a whole number" in refused(capsys, "score", "a")
 
 
-def test_an_option_that_became_a_setting_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_that_became_a_setting_says_so(capsys):
     for arguments, setting in (
         (("score", "a", "--provider", "cuda"), "provider=cuda"),
         (("score", "a", "--det-size=full"), "det_size=full"),
@@ -182,21 +174,19 @@ def test_an_option_that_became_a_setting_says_so(capsys: pytest.CaptureFixture[s
     assert "No such option" in refused(capsys, "models", "list", "--threads", "2")
 
 
-def test_offline_and_the_cache_reach_the_functions_that_download(place: Path) -> None:
+def test_offline_and_the_cache_reach_the_functions_that_download(place):
     read_settings(["offline=false", f"cache={place}"]).export()
     assert (os.environ["FACERTS_OFFLINE"], os.environ["FACERTS_CACHE"]) == ("0", str(place))
 
 
-def test_errors_name_the_options_of_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_name_the_options_of_the_command(place, capsys):
     error = refused(capsys, "verify", "a.png", "b.png", "--model", "facerts-small", "--fmr", "0.5")
     assert "(--fmr 0.01)" in error
     assert "(--threshold 0.3)" in error
     assert _as_typed("data.fmr=1 is not fmr=1", []) == "data.fmr=1 is not fmr=1"
 
 
-def test_what_is_there_is_replaced_only_where_that_is_said(
-    place: Path, capsys: pytest.CaptureFixture[str], model: Path
-) -> None:
+def test_what_is_there_is_replaced_only_where_that_is_said(place, capsys, model):
     Path("there").mkdir()
     Path("there", "file").write_text("kept")
     checked = 0

@@ -41,7 +41,7 @@ def packages(modules: set[str]) -> set[str]:
     return {module.split(".")[0] for module in modules}
 
 
-def test_nothing_heavy_is_imported_before_a_command_works() -> None:
+def test_nothing_heavy_is_imported_before_a_command_works():
     # Typer reads the options of a command with pydantic.
     for arguments, allowed in ((["--help"], set()), (["score", "--help"], {"pydantic"})):
         _, modules = imported(*arguments)
@@ -49,19 +49,19 @@ def test_nothing_heavy_is_imported_before_a_command_works() -> None:
         assert 0 < sum(module.startswith("facerts.") for module in modules) <= BUDGET
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out == f"facerts {__version__}\n"
 
 
-def test_public_names_are_imported_when_they_are_used() -> None:
+def test_public_names_are_imported_when_they_are_used():
     assert dir(facerts) == facerts.__all__
     assert all(getattr(facerts, name) is not None for name in facerts.__all__)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         facerts.lode  # noqa: B018
 
 
-def test_a_shell_completes_commands_and_options_quickly() -> None:
+def test_a_shell_completes_commands_and_options_quickly():
     for words, expected in (("facerts s", {"score", "serve"}), ("facerts score --overw", {"--overwrite"})):
         place = str(words.count(" "))
         printed, modules = imported(_FACERTS_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)

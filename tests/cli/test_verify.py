@@ -25,7 +25,7 @@ ALIKE = (0.7 * blocks(0) + 0.3 * blocks(OTHER)).round().astype(np.uint8)
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Path:
+def images(tmp_path) -> Path:
     """A model and images: a person, an image that is much like it, another person, a poor image, no image."""
     write_matcher(tmp_path / "model.onnx")
     for name, crop in {"a": blocks(0), "same": ALIKE, "other": blocks(OTHER), "poor": blocks(0) // 8}.items():
@@ -43,7 +43,7 @@ def verify_list(images: Path, listing: Path, out: Path, *options: str | Path) ->
     return run("verify", "--pairs", listing, "--model", images / "model.onnx", "--out", out, *options)
 
 
-def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured) -> None:
+def test_the_decision_is_a_sentence_and_a_status(images, capsys):
     assert verify(images, "a", "same") == 0
     same = capsys.readouterr().out
     assert same.startswith(f"Same person: similarity {cosine(blocks(0), ALIKE):.3f}, ")
@@ -67,7 +67,7 @@ def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured)
     assert verify(images, "a", "poor", "--set", "min_quality=-1") in {0, 1}
 
 
-def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> None:
+def test_what_cannot_be_compared_is_status_2(images, capsys):
     assert verify(images, "a", "broken") == 2
     assert "broken.png: not " in capsys.readouterr().err
     assert verify(images, "gone", "a", "--json") == 2
@@ -80,7 +80,7 @@ def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> 
     assert "no match threshold for a false match rate of 0," in capsys.readouterr().err
 
 
-def test_a_threshold_of_ones_own_has_no_error_rates(images: Path, capsys: Captured) -> None:
+def test_a_threshold_of_ones_own_has_no_error_rates(images, capsys):
     similarity = cosine(blocks(0), ALIKE)
     # Without match thresholds, too.
     write_description(write_embedder(images / "model.onnx"), quality="norm")
@@ -102,7 +102,7 @@ def test_a_threshold_of_ones_own_has_no_error_rates(images: Path, capsys: Captur
     assert "--fmr and --threshold both set the threshold" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_two_images_or_a_list_are_required() -> None:
+def test_two_images_or_a_list_are_required():
     for arguments in (
         [],
         ["a.png"],
@@ -122,7 +122,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: str) -> None:
+def test_every_row_of_a_list_has_a_result(images, capsys, kind):
     (images / f"list.{kind}").write_text(PAIRS[kind])
     out = images / "rows.csv"
     assert verify_list(images, images / f"list.{kind}", out, "--json") == 1
@@ -141,7 +141,7 @@ def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: 
     assert rows[0]["fnmr_ci95"] == "0.115 0.135"
 
 
-def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
+def test_odd_files_of_a_list_are_rows_with_errors(images):
     os.mkfifo(images / "pipe.png")
     odd = ["a\0b.png", ".", "/dev/zero", "pipe.png", "a.png/b.png", "x" * 200_000, "a\u2028b.png"]
     lines = "".join(f"a.png\t{name}\n" for name in odd) + "a.png\tsame.png\n"
@@ -156,7 +156,7 @@ def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
     assert "not a file" in rows[3]["error"]
 
 
-def test_the_paths_of_a_list_may_be_relative_to_another_folder(images: Path, tmp_path: Path) -> None:
+def test_the_paths_of_a_list_may_be_relative_to_another_folder(images, tmp_path):
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "list.csv").write_text("same,second,first\n1,same.png,a.png\n0,other.png,a.png\n")
     out = tmp_path / "rows.jsonl"
@@ -177,7 +177,7 @@ LABELED = {
 
 
 @pytest.mark.parametrize("name", LABELED)
-def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name: str) -> None:
+def test_decisions_are_compared_with_labels(images, capsys, name):
     (images / name).write_text(LABELED[name])
     assert verify_list(images, images / name, images / "r.csv", "--json") == 0
     labeled = json.loads(capsys.readouterr().out)["labeled"]
@@ -196,7 +196,7 @@ def test_decisions_are_compared_with_labels(images: Path, capsys: Captured, name
     assert re.search(r"FNMR 50% \[[^]]*\] of 2 pairs", shown)
 
 
-def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(images: Path, capsys: Captured) -> None:
+def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(images, capsys):
     (images / "list.csv").write_text(
         "first,second,same,first_subject,second_subject\n"
         "a.png,same.png,maybe,A,A\na.png,other.png,1,A,B\na.png,other.png,0,,\n"
@@ -211,7 +211,7 @@ def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(im
     assert errors[2] is None
 
 
-def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> None:
+def test_a_list_that_is_none_writes_nothing(images, capsys):
     for name, content, message in (
         ("list.xls", b"a\n", "'a' is neither PATH PATH, PATH PATH LABEL, "),
         ("list.csv", b"\n\n", "the list has no pairs"),

@@ -30,7 +30,7 @@ def main() -> None:
         import_module(module)
     # Built once, which takes longer than most commands.
     built = typer.main.get_command(app.build_app())
-    app.build_app = lambda: built  # type: ignore[assignment, return-value]
+    app.build_app = lambda: built
     gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
@@ -63,7 +63,7 @@ def run(request: dict[str, Any], counted: int) -> None:
     except SystemExit as ended:
         status = int(ended.code or 0)
     # What Python does at its end, but for taking itself apart, which takes long.
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -19,7 +19,7 @@ def people_of_color() -> None:
     import facerts.scoring
 
     scorer = color_scorer()
-    facerts.scoring.load = lambda *_, **__: scorer  # type: ignore[assignment]
+    facerts.scoring.load = lambda *_, **__: scorer
 
 
 def small_blocks() -> None:

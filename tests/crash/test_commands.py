@@ -139,7 +139,7 @@ def run() -> Iterator[Commands]:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_failed_command_is_done_or_not_and_the_next_goes_on(run: Commands, tmp_path: Path, scene: str) -> None:
+def test_a_failed_command_is_done_or_not_and_the_next_goes_on(run, tmp_path, scene):
     files = tmp_path / "files"
     write_people(files / "photos", range(3), range(2))
     open_scorer(files)

@@ -20,18 +20,18 @@ SIZE = 16
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     """An embedder whose quality is the norm of the embedding."""
     return write_description(write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx", size=SIZE))
 
 
 @pytest.fixture(scope="session")
-def embedder(model: Path) -> SourceEmbedder:
+def embedder(model) -> SourceEmbedder:
     return SourceEmbedder(load_embedder(model, threads=1, batch_size=7))
 
 
 @pytest.fixture(scope="session")
-def faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def faces(drawn_faces, tmp_path_factory) -> Path:
     """Synthetic faces with near-duplicates, which are slightly brighter.
 
     Person 1 has three near-duplicates, person 2 has one of person 3, and person 4 appears again under another name.

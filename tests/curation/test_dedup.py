@@ -39,7 +39,7 @@ Dedup = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def run_dedup(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> Dedup:
+def run_dedup(faces, embedder, tmp_path) -> Dedup:
     def run(thresholds: DedupThresholds = THRESHOLDS, **options: Any) -> dict[str, Any]:
         return dedup(open_source(faces), OutputSpec(tmp_path / "out.tar"), embedder, thresholds, **options)
 
@@ -71,7 +71,7 @@ def expected_duplicates(faces: Path, threshold: float) -> set[str]:
 
 
 @pytest.mark.parametrize("threshold", [0.999, 0.9])
-def test_the_best_of_near_duplicates_is_kept(run_dedup: Dedup, faces: Path, tmp_path: Path, threshold: float) -> None:
+def test_the_best_of_near_duplicates_is_kept(run_dedup, faces, tmp_path, threshold):
     report = run_dedup(replace(THRESHOLDS, threshold=threshold))
     rows = report["dropped"]["list"]
     expected = expected_duplicates(faces, threshold)
@@ -89,9 +89,7 @@ def test_the_best_of_near_duplicates_is_kept(run_dedup: Dedup, faces: Path, tmp_
     assert content(tmp_path / "out.tar") == content(faces) - gone
 
 
-def test_identities_that_look_like_one_person_are_reported_and_kept(
-    run_dedup: Dedup, faces: Path, tmp_path: Path
-) -> None:
+def test_identities_that_look_like_one_person_are_reported_and_kept(run_dedup, faces, tmp_path):
     report = run_dedup()
     pairs = pairs_of(report)
     # One pair by means and all images, one by a single shared image.
@@ -115,9 +113,7 @@ def test_identities_that_look_like_one_person_are_reported_and_kept(
         ("drop", {"near-duplicate": 3, "identity resembles another": 8}),
     ],
 )
-def test_of_two_identities_of_one_person_one_is_left(
-    run_dedup: Dedup, tmp_path: Path, action: str, dropped: dict[str, int]
-) -> None:
+def test_of_two_identities_of_one_person_one_is_left(run_dedup, tmp_path, action, dropped):
     report = run_dedup(identity_action=action)
     source = open_source(tmp_path / "out.tar")
     assert len(source.identities) == 8
@@ -125,12 +121,12 @@ def test_of_two_identities_of_one_person_one_is_left(
     assert report["dropped"]["by_reason"] == dropped
 
 
-def test_images_of_different_identities_need_not_be_compared(run_dedup: Dedup) -> None:
+def test_images_of_different_identities_need_not_be_compared(run_dedup):
     (pair,) = lists(run_dedup(replace(THRESHOLDS, images_across=False)))[1]
     assert (pair["first"], pair["shared_images"], pair["example"]) == ("other_0004", 0, None)
 
 
-def test_images_far_from_their_identity_are_dropped_on_request(run_dedup: Dedup, faces: Path, tmp_path: Path) -> None:
+def test_images_far_from_their_identity_are_dropped_on_request(run_dedup, faces, tmp_path):
     minimum = 0.6
     report = run_dedup(DedupThresholds(threshold=1.0, identity_threshold=0.97, min_own_cosine=minimum))
     vectors, _, people, files = embeddings_of(faces)
@@ -148,9 +144,7 @@ def test_images_far_from_their_identity_are_dropped_on_request(run_dedup: Dedup,
     assert report["dropped"]["by_reason"] == {"far from its identity": len(dropped)}
 
 
-def test_a_dry_run_reports_the_same_and_writes_no_images(
-    run_dedup: Dedup, tmp_path: Path, embedder: SourceEmbedder, faces: Path
-) -> None:
+def test_a_dry_run_reports_the_same_and_writes_no_images(run_dedup, tmp_path, embedder, faces):
     real = run_dedup()
     report = dedup(open_source(faces), OutputSpec(tmp_path / "dry", dry_run=True), embedder, THRESHOLDS)
     assert lists(report) == lists(real)
@@ -158,9 +152,7 @@ def test_a_dry_run_reports_the_same_and_writes_no_images(
     assert [name for name in files_in(tmp_path) if name.startswith("dry")] == ["dry.dry-run.json"]
 
 
-def test_the_cache_is_used_as_long_as_it_is_valid(
-    faces: Path, embedder: SourceEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_is_used_as_long_as_it_is_valid(faces, embedder, tmp_path, monkeypatch):
     cached = replace(embedder, cache=tmp_path / "cache")
 
     def run(name: str, embedder: SourceEmbedder, source: Path = faces) -> dict[str, Any]:
@@ -185,9 +177,7 @@ def test_the_cache_is_used_as_long_as_it_is_valid(
     assert not list((tmp_path / "cache").glob(".*"))
 
 
-def test_a_cache_that_cannot_be_written_is_not_needed(
-    faces: Path, embedder: SourceEmbedder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cache_that_cannot_be_written_is_not_needed(faces, embedder, tmp_path, capsys):
     (tmp_path / "file").write_bytes(b"")
     cached = replace(embedder, cache=tmp_path / "file" / "cache")
     fresh, uncached = (
@@ -198,7 +188,7 @@ def test_a_cache_that_cannot_be_written_is_not_needed(
     assert "the embeddings are not kept for the next command" in capsys.readouterr().err
 
 
-def test_unreadable_images_are_dropped_and_named(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+def test_unreadable_images_are_dropped_and_named(faces, embedder, tmp_path):
     unpack(open_source(faces), tmp_path / "faces")
     broken = tmp_path / "faces" / "person_0005" / "0003.jpg"
     broken.write_bytes(broken.read_bytes()[:200])
@@ -213,9 +203,7 @@ def test_unreadable_images_are_dropped_and_named(faces: Path, embedder: SourceEm
     assert by_bytes["dropped"]["by_reason"] == {"cannot be read": 1}
 
 
-def test_photos_are_aligned_and_dropped_if_they_have_no_face(
-    drawn_faces: Path, embedder: SourceEmbedder, tmp_path: Path
-) -> None:
+def test_photos_are_aligned_and_dropped_if_they_have_no_face(drawn_faces, embedder, tmp_path):
     # Finds the face in the photos below, unless the photo is of one color.
     detector = Finds(face_at(40, 40), where=lambda image: image.std() >= 1)
     for number, shift in enumerate((0, 0, 9)):
@@ -235,7 +223,7 @@ def test_photos_are_aligned_and_dropped_if_they_have_no_face(
     assert set(content(tmp_path / "out.tar")) <= set(content(tmp_path / "photos"))
 
 
-def test_a_source_without_readable_images_is_an_error(embedder: SourceEmbedder, tmp_path: Path) -> None:
+def test_a_source_without_readable_images_is_an_error(embedder, tmp_path):
     (tmp_path / "bad" / "a").mkdir(parents=True)
     (tmp_path / "bad" / "a" / "1.jpg").write_bytes(b"no")
     with pytest.raises(DataError, match="none of its 1 images can be embedded"):
@@ -243,14 +231,14 @@ def test_a_source_without_readable_images_is_an_error(embedder: SourceEmbedder, 
     assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
 
 
-def test_without_identities_all_images_are_compared(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+def test_without_identities_all_images_are_compared(faces, embedder, tmp_path):
     report = dedup(open_images(faces), OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS)
     # Three of person 1, one of persons 2 and 3, eight of persons 4.
     assert report["dropped"]["by_reason"] == {"near-duplicate": 12}
     assert "identity_pairs" not in report
 
 
-def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedder: SourceEmbedder) -> None:
+def test_identity_pairs_do_not_depend_on_the_order_of_images(faces, embedder):
     mean_threshold, image_threshold = 0.8, 0.95
     ordered = open_source(faces)
     source = Subset(ordered, np.random.default_rng(2).permutation(len(ordered)))
@@ -282,7 +270,7 @@ def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedd
 
 
 @pytest.fixture(scope="module")
-def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repeated(drawn_faces, tmp_path_factory) -> Path:
     """The drawn faces with copies.
 
     Of person 1 two images again (one of them twice); one of person 2 with person 3; most of person 4 again as a
@@ -307,13 +295,11 @@ def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture
-def by_bytes(repeated: Path, tmp_path: Path) -> Dedup:
+def by_bytes(repeated, tmp_path) -> Dedup:
     return partial(dedup, open_source(repeated), OutputSpec(tmp_path / "once.tar"))
 
 
-def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
-    by_bytes: Dedup, repeated: Path, tmp_path: Path
-) -> None:
+def test_within_an_identity_the_first_stays_and_between_identities_all_stay(by_bytes, repeated, tmp_path):
     report = by_bytes()
     once = content(tmp_path / "once.tar")
     assert set(once) == set(content(repeated))
@@ -333,7 +319,7 @@ def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
     assert len(pairs) == 2
 
 
-def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) -> None:
+def test_one_person_of_two_names_can_be_merged(by_bytes, tmp_path):
     report = by_bytes(identity_action="merge")
     source = open_source(tmp_path / "once.tar")
     assert "another" not in source.identities
@@ -346,7 +332,7 @@ def test_one_person_of_two_names_can_be_merged(by_bytes: Dedup, tmp_path: Path) 
     assert {"person_0002", "person_0003"} <= set(source.identities)
 
 
-def test_or_the_one_with_fewer_images_be_dropped(by_bytes: Dedup, repeated: Path, tmp_path: Path) -> None:
+def test_or_the_one_with_fewer_images_be_dropped(by_bytes, repeated, tmp_path):
     report = by_bytes(identity_action="drop")
     assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {"another"}
     assert report["dropped"]["by_reason"] == {"equal bytes": 3, "identity resembles another": 5}
@@ -359,13 +345,13 @@ def pair(first: int, second: int, sure: float, one_person: bool = True) -> Ident
     return IdentityPair(first, second, one_person, sure)
 
 
-def test_whoever_hangs_together_becomes_the_one_with_the_most_images() -> None:
+def test_whoever_hangs_together_becomes_the_one_with_the_most_images():
     images = np.array([2, 5, 5, 9, 1, 1, 3])
     becomes = merge_labels([pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images)
     assert becomes.tolist() == [1, 1, 1, 3, 4, 4, 6]
 
 
-def test_nobody_is_dropped_for_one_who_is_dropped() -> None:
+def test_nobody_is_dropped_for_one_who_is_dropped():
     images = np.array([3, 2, 1, 4])
     gone = choose_dropped([pair(1, 2, 0.8), pair(0, 1, 0.9), pair(0, 3, 0.1, one_person=False)], images)
     assert set(gone) == {1}  # it goes for 0, the surer pair; 2 resembles nobody who stays

@@ -25,7 +25,7 @@ Exclude = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def benchmark(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def benchmark(faces, tmp_path_factory) -> Path:
     """A folder with images of persons 4 and 6."""
     folder = tmp_path_factory.mktemp("benchmark") / "bench"
     folder.mkdir()
@@ -36,7 +36,7 @@ def benchmark(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_exclude(faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path) -> Exclude:
+def run_exclude(faces, benchmark, embedder, tmp_path) -> Exclude:
     def run(**options: Any) -> dict[str, Any]:
         return exclude_overlap(open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options)
 
@@ -59,14 +59,8 @@ def nearest(faces: Path, benchmark: Path) -> tuple[dict[str, float], dict[str, f
 @pytest.mark.parametrize("single_images", [False, True])
 @pytest.mark.parametrize("threshold", [0.85, 0.95])
 def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
-    run_exclude: Exclude,
-    faces: Path,
-    benchmark: Path,
-    tmp_path: Path,
-    single_images: bool,
-    threshold: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_exclude, faces, benchmark, tmp_path, single_images, threshold, monkeypatch
+):
     monkeypatch.setattr("facerts.curation.exclude_overlap.BLOCK_SIZE", 5)
     report = run_exclude(threshold=threshold, single_images=single_images)
     means, singles = nearest(faces, benchmark)
@@ -89,7 +83,7 @@ def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
     assert kept == sorted(set(means) - dropped, key=lambda person: -maximum[person])
 
 
-def test_the_nearest_match_is_kept_in_any_order() -> None:
+def test_the_nearest_match_is_kept_in_any_order():
     matches = NearestMatches(3)
     matches.add(np.array([0, 1]), np.float32([0.5, 0.9]), np.array([3, 4]), np.array([-1, -1]))
     matches.add(np.array([0, 1, 0, 0]), np.float32([0.6, 0.8, 0.7, 0.65]), np.array([5, 6, 7, 8]), np.arange(4))
@@ -98,7 +92,7 @@ def test_the_nearest_match_is_kept_in_any_order() -> None:
     assert matches.image.tolist() == [2, -1, -1]
 
 
-def test_every_kind_of_benchmark_is_accepted(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+def test_every_kind_of_benchmark_is_accepted(faces, embedder, tmp_path):
     source = open_source(faces)
     assert source.labels is not None
     people = [1, 2, 6, 7]
@@ -125,9 +119,7 @@ def test_every_kind_of_benchmark_is_accepted(faces: Path, embedder: SourceEmbedd
     assert dropped == {source.identities[label] for label in people} | {"person_0007"}
 
 
-def test_unreadable_images_of_the_benchmark_are_reported(
-    faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
-) -> None:
+def test_unreadable_images_of_the_benchmark_are_reported(faces, benchmark, embedder, tmp_path):
     broken = tmp_path / "bench"
     broken.mkdir()
     for image in benchmark.iterdir():
@@ -148,14 +140,12 @@ def test_unreadable_images_of_the_benchmark_are_reported(
     assert Path(by_image["resembles"]).read_bytes() == Path(by_image["by"]).read_bytes()
 
 
-def test_a_source_without_identities_is_refused(
-    non_faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
-) -> None:
+def test_a_source_without_identities_is_refused(non_faces, benchmark, embedder, tmp_path):
     with pytest.raises(DataError, match="no identities to exclude"):
         exclude_overlap(open_source(non_faces), [benchmark], OutputSpec(tmp_path / "out"), embedder)
 
 
-def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+def test_a_dry_run_explains_why_nobody_remains(faces, embedder, tmp_path):
     def run(**options: Any) -> dict[str, Any]:
         output = OutputSpec(tmp_path / "out", **options)
         return exclude_overlap(open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True)
@@ -169,7 +159,7 @@ def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbe
 
 
 @pytest.mark.slow
-def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data: Path, tmp_path: Path) -> None:
+def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data, tmp_path):
     embedder = SourceEmbedder(load_embedder(find_model("facerts-small"), threads=1))
     lfw = open_source(facerts_data / "lfw")
     strangers = open_source(facerts_data / "faces" / "val-000000.tar")

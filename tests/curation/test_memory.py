@@ -65,7 +65,7 @@ COMMANDS: dict[str, Callable[[Source, Path], object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_keeps_a_few_numbers_of_each_image(command: str, tmp_path: Path) -> None:
+def test_a_command_keeps_a_few_numbers_of_each_image(command, tmp_path):
     few, many = (
         peak(lambda count=count: COMMANDS[command](Numbered(count), Path(mkdtemp(dir=tmp_path)) / "out"))
         for count in (FEW, MANY)
@@ -74,7 +74,7 @@ def test_a_command_keeps_a_few_numbers_of_each_image(command: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
+def test_an_open_shard_keeps_names_and_numbers(tmp_path):
     for count in (FEW, MANY):
         source = Numbered(count)
         write_shard(tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count)))

@@ -31,13 +31,13 @@ def vectors() -> NDArray[np.float32]:
 
 
 @pytest.fixture(params=[4, 7, 2048])
-def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def block(request, monkeypatch) -> None:
     monkeypatch.setattr(pairwise, "BLOCK", request.param)
     monkeypatch.setattr(pairwise, "MAX_ROWS", 5 if request.param < 100 else 1 << 16)
 
 
 @pytest.mark.usefixtures("block")
-def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32]) -> None:
+def test_near_duplicates_of_kept_rows_are_found(vectors):
     duplicates = find_near_duplicates(vectors, THRESHOLD)
     kept: list[int] = []
     for row, vector in enumerate(vectors):
@@ -53,7 +53,7 @@ def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32]) ->
 
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("subset", [False, True])
-def test_similar_pairs_are_found_exactly_once(vectors: NDArray[np.float32], subset: bool) -> None:
+def test_similar_pairs_are_found_exactly_once(vectors, subset):
     rows = np.random.default_rng(0).permutation(90)[:50] if subset else np.arange(90)
     embedding = EmbeddingSubset(vectors, rows) if subset else vectors
     actual = [
@@ -74,7 +74,7 @@ def test_similar_pairs_are_found_exactly_once(vectors: NDArray[np.float32], subs
     assert len(actual) > 10
 
 
-def test_a_pair_just_below_the_threshold_is_not_found() -> None:
+def test_a_pair_just_below_the_threshold_is_not_found():
     at = np.float32(THRESHOLD)
     cosines = np.array([np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))])
     # Each row's cosine to the first is its first entry, exactly; the others are at right angles to each other.
@@ -92,19 +92,19 @@ def test_a_pair_just_below_the_threshold_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.01, float("nan")])
-def test_a_threshold_that_finds_nothing_or_everything_is_refused(value: float) -> None:
+def test_a_threshold_that_finds_nothing_or_everything_is_refused(value):
     with pytest.raises(Error, match="--threshold"):
         check_threshold(value, "--threshold")
 
 
-def test_an_image_is_compared_with_the_others_of_its_identity(vectors: NDArray[np.float32]) -> None:
+def test_an_image_is_compared_with_the_others_of_its_identity(vectors):
     own = leave_one_out_cosines(vectors[:9])
     for row in range(9):
         others = np.delete(vectors[:9], row, axis=0).mean(axis=0)
         assert own[row] == pytest.approx(float(vectors[row] @ others / np.linalg.norm(others)), abs=1e-5)
 
 
-def test_identity_means_include_only_kept_images(vectors: NDArray[np.float32]) -> None:
+def test_identity_means_include_only_kept_images(vectors):
     labels = np.random.default_rng(1).integers(0, 5, 90)
     kept = (np.arange(90) % 3 > 0) & (labels != 4)
     means = identity_means(vectors, labels, kept, 6)

@@ -29,9 +29,7 @@ def people(data: Path | str) -> set[str]:
     [("a", None, "a"), ("a.tar", None, "a.tar"), ("a", 3, "a/shard-*.tar")],
     ids=["records", "tar", "shards"],
 )
-def test_nobody_is_in_both_parts_and_nothing_is_lost(
-    drawn_faces: Path, tmp_path: Path, out: str, shards: int | None, read: str
-) -> None:
+def test_nobody_is_in_both_parts_and_nothing_is_lost(drawn_faces, tmp_path, out, shards, read):
     report = split(
         open_source(drawn_faces),
         OutputSpec(tmp_path / out, shards),
@@ -53,7 +51,7 @@ def test_nobody_is_in_both_parts_and_nothing_is_lost(
     }
 
 
-def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_dry_run_writes_its_report_alone(drawn_faces, tmp_path):
     out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
     planned = split(open_source(drawn_faces), replace(out, dry_run=True), held, identities=2)
     assert files_in(tmp_path) == ["a.dry-run.json"]
@@ -70,15 +68,13 @@ def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) ->
         ({"identities": 8}, "some must be left"),
     ],
 )
-def test_a_split_that_makes_no_sense_is_refused(
-    drawn_faces: Path, tmp_path: Path, options: dict[str, float], problem: str
-) -> None:
+def test_a_split_that_makes_no_sense_is_refused(drawn_faces, tmp_path, options, problem):
     with pytest.raises(Error, match=problem):
-        split(open_source(drawn_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), **options)  # type: ignore[arg-type]
+        split(open_source(drawn_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), **options)
     assert files_in(tmp_path) == []
 
 
-def test_a_split_needs_identities(non_faces: Path, tmp_path: Path) -> None:
+def test_a_split_needs_identities(non_faces, tmp_path):
     with pytest.raises(DataError, match="needs identities"):
         split(open_source(non_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
 
@@ -96,7 +92,7 @@ def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
     return folder / "one", folder / "two"
 
 
-def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(drawn_faces: Path, tmp_path: Path) -> None:
+def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(drawn_faces, tmp_path):
     one, two = parts(drawn_faces, tmp_path)
     report = pack([one, two], OutputSpec(tmp_path / "all.tar"))
     assert content(tmp_path / "all.tar") == content(drawn_faces)
@@ -108,7 +104,7 @@ def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(drawn_
     assert (tmp_path / "again" / "person_0001" / "0001.jpg").is_file()
 
 
-def test_with_prefixes_identities_of_one_name_are_two(drawn_faces: Path, tmp_path: Path) -> None:
+def test_with_prefixes_identities_of_one_name_are_two(drawn_faces, tmp_path):
     one, two = parts(drawn_faces, tmp_path)
     pack([one, two], OutputSpec(tmp_path / "all"), prefix_sources=True)
     expected = {(f"{part.name}_{identity}", data) for part in (one, two) for identity, data in content(part)}
@@ -116,7 +112,7 @@ def test_with_prefixes_identities_of_one_name_are_two(drawn_faces: Path, tmp_pat
     assert len(people(tmp_path / "all")) == 9
 
 
-def test_sources_of_one_name_get_different_prefixes(drawn_faces: Path, tmp_path: Path) -> None:
+def test_sources_of_one_name_get_different_prefixes(drawn_faces, tmp_path):
     for number in (1, 2):
         split(
             open_source(drawn_faces),
@@ -131,7 +127,7 @@ def test_sources_of_one_name_get_different_prefixes(drawn_faces: Path, tmp_path:
     assert len(people(tmp_path / "all.tar")) == 4
 
 
-def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: Path, tmp_path: Path) -> None:
+def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces, tmp_path):
     for part in ("x", "y"):
         pack([drawn_faces], OutputSpec(tmp_path / part / "set"))
         (tmp_path / part / "set" / "train.lst").unlink()
@@ -145,7 +141,7 @@ def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: 
     assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(data for *_, data in rows(both[0]))
 
 
-def test_sources_with_and_without_identities_do_not_mix(drawn_faces: Path, non_faces: Path, tmp_path: Path) -> None:
+def test_sources_with_and_without_identities_do_not_mix(drawn_faces, non_faces, tmp_path):
     with pytest.raises(DataError, match="things has no identities"):
         pack([drawn_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
     with pytest.raises(Error, match="needs identities"):
@@ -154,7 +150,7 @@ def test_sources_with_and_without_identities_do_not_mix(drawn_faces: Path, non_f
     assert content(str(tmp_path / "all" / "*.tar")) == content(non_faces) + content(non_faces)
 
 
-def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path: Path) -> None:
+def test_names_may_be_anything_that_files_are_called(drawn_faces, tmp_path):
     image = (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
     odd = [b"line\nbreak", b"tab\tbed", "Zo\u00eb \u674e".encode(), b"no \xff text"]
     for name in odd:
@@ -177,7 +173,7 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
     assert row["identity"] == os.fsdecode(odd[3])
 
 
-def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
+def test_forms_that_cannot_be_are_refused(drawn_faces, tmp_path):
     with pytest.raises(Error, match="is one tar file"):
         OutputSpec(tmp_path / "a.tar", 2)
     with pytest.raises(Error, match="64 images cannot fill 65 shards"):
@@ -197,9 +193,7 @@ def shuffled(source: Source, seed: int) -> list[tuple[str, str, bytes]]:
     [("s", 1), ("s", 5), ("s.tar", None), ("s", None)],
     ids=["shard", "shards", "tar", "records"],
 )
-def test_the_order_is_the_seed_s_whatever_the_form(
-    drawn_faces: Path, tmp_path: Path, out: str, shards: int | None
-) -> None:
+def test_the_order_is_the_seed_s_whatever_the_form(drawn_faces, tmp_path, out, shards):
     source = open_source(drawn_faces)
     pack([source], OutputSpec(tmp_path / out, shards), shuffle_seed=7)
     read = open_source(str(tmp_path / out / "shard-*.tar") if shards else tmp_path / out)
@@ -207,7 +201,7 @@ def test_the_order_is_the_seed_s_whatever_the_form(
     assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
 
 
-def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces, tmp_path):
     source = open_source(drawn_faces)
     pack([source], OutputSpec(tmp_path / "s"), shuffle_seed=3)
     (tmp_path / "s" / "train.lst").unlink()
@@ -217,7 +211,7 @@ def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces: Path, tm
     assert [f"person_{label:04d}" for label in read.labels] == [row[0] for row in shuffled(source, 3)]
 
 
-def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
+def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces, tmp_path):
     faces = tmp_path / "faces"
     unpack(open_source(drawn_faces), faces)
     broken = faces / "person_0003" / "0002.jpg"
@@ -239,7 +233,7 @@ def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces: Path,
     assert set(records.labels.tolist()) == set(range(7))
 
 
-def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:
+def test_nothing_decodable_writes_nothing(tmp_path):
     (tmp_path / "bad" / "a").mkdir(parents=True)
     (tmp_path / "bad" / "a" / "1.jpg").write_bytes(b"no")
     with pytest.raises(Error, match="no image is left to write"):
@@ -247,12 +241,12 @@ def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
 
 
-def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces: Path, tmp_path: Path) -> None:
+def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces, tmp_path):
     with pytest.raises(Error, match="exists"):
         unpack(open_source(drawn_faces), tmp_path)
 
 
-def test_a_name_that_points_outside_stays_inside(tmp_path: Path) -> None:
+def test_a_name_that_points_outside_stays_inside(tmp_path):
     class Hostile(Source):
         name, labels, identities = "hostile", np.zeros(1, dtype=np.int64), ["../../evil"]
 
@@ -270,7 +264,7 @@ def test_a_name_that_points_outside_stays_inside(tmp_path: Path) -> None:
     assert image.parent.parent == tmp_path / "deep" / "down" / "out"
 
 
-def test_a_hostile_tar_member_stays_inside(tmp_path: Path, drawn_faces: Path) -> None:
+def test_a_hostile_tar_member_stays_inside(tmp_path, drawn_faces):
     image = next(drawn_faces.rglob("*.jpg"))
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:
         tar.add(image, arcname="../../escaped/x.jpg")
@@ -280,7 +274,7 @@ def test_a_hostile_tar_member_stays_inside(tmp_path: Path, drawn_faces: Path) ->
     assert sorted(p.name for p in (tmp_path / "deep" / "down" / "out").rglob("*.jpg")) == ["x.jpg", "y.jpg"]
 
 
-def test_images_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: Path) -> None:
+def test_images_of_one_name_are_not_overwritten(tmp_path, drawn_faces):
     first, second = sorted(drawn_faces.rglob("*.jpg"))[:2]
     with tarfile.open(tmp_path / "twice.tar", "w") as tar:
         tar.add(first, arcname="a/1.jpg")

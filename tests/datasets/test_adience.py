@@ -29,7 +29,7 @@ KEYS = [
 
 
 @pytest.fixture
-def adience(tmp_path: Path) -> Path:
+def adience(tmp_path) -> Path:
     for fold, lines in LINES.items():
         rest = "\t0\t414\t1086\t1383\t-115\t30\t17"
         text = "\n".join([HEADER, *[line + rest for line in lines]])
@@ -41,7 +41,7 @@ def adience(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_adience_is_labeled_by_person_in_the_order_of_the_folds(adience: Path) -> None:
+def test_adience_is_labeled_by_person_in_the_order_of_the_folds(adience):
     source = open_source(adience)
     assert [source.key(row) for row in range(len(source))] == [f"aligned/{key}" for key in KEYS]
     assert source.labels is not None
@@ -49,7 +49,7 @@ def test_adience_is_labeled_by_person_in_the_order_of_the_folds(adience: Path) -
     assert source.read(3) == encode_jpeg(draw_face(3, 0))
 
 
-def test_coarse_crops_are_read_where_there_are_no_better_ones(adience: Path) -> None:
+def test_coarse_crops_are_read_where_there_are_no_better_ones(adience):
     (adience / "aligned").rename(adience / "elsewhere")
     assert open_source(adience).key(0) == "faces/30@N03/coarse_tilt_aligned_face.1.a_o.jpg"
     (adience / "faces").rename(adience / "other")
@@ -57,7 +57,7 @@ def test_coarse_crops_are_read_where_there_are_no_better_ones(adience: Path) -> 
         open_source(adience)
 
 
-def test_ages_and_genders_are_written_as_groups_of_images(adience: Path, tmp_path: Path) -> None:
+def test_ages_and_genders_are_written_as_groups_of_images(adience, tmp_path):
     table = tmp_path / "groups.csv"
     write_adience_groups(adience, table)
     with table.open(newline="") as file:
@@ -79,7 +79,7 @@ def test_ages_and_genders_are_written_as_groups_of_images(adience: Path, tmp_pat
         ("b_o.jpg", "c_o.jpg", r"1 of 5 images that fold_0_data\.txt to fold_4_data\.txt list are missing"),
     ],
 )
-def test_a_broken_adience_is_named(adience: Path, old: str, new: str, message: str) -> None:
+def test_a_broken_adience_is_named(adience, old, new, message):
     listing = adience / "fold_0_data.txt"
     text = listing.read_text()
     assert old in text
@@ -88,7 +88,7 @@ def test_a_broken_adience_is_named(adience: Path, old: str, new: str, message: s
         open_source(adience)
 
 
-def test_a_missing_or_unreadable_list_is_named(adience: Path) -> None:
+def test_a_missing_or_unreadable_list_is_named(adience):
     (adience / "fold_3_data.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"fold_3_data\.txt: not a table"):
         open_source(adience)

@@ -16,7 +16,7 @@ FACE = encode_png(draw_face(0, 0))
 
 
 @pytest.fixture
-def lfw(tmp_path: Path) -> Path:
+def lfw(tmp_path) -> Path:
     """Two folds of two genuine and two impostor pairs."""
     folder = tmp_path / "small_lfw"
     for person in ("Ann_A", "Bob", "Cy", "Di"):
@@ -30,7 +30,7 @@ def lfw(tmp_path: Path) -> Path:
     return folder
 
 
-def test_lfw_pairs_match_the_list(lfw: Path) -> None:
+def test_lfw_pairs_match_the_list(lfw):
     benchmark = open_benchmark(lfw)
     assert benchmark.name == "small_lfw"
     assert benchmark.same.tolist() == [True, True, False, False] * 2
@@ -43,7 +43,7 @@ def test_lfw_pairs_match_the_list(lfw: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_lfw_has_its_published_numbers(facerts_data: Path) -> None:
+def test_the_real_lfw_has_its_published_numbers(facerts_data):
     benchmark = open_benchmark(facerts_data / "lfw")
     assert (len(benchmark.same), int(benchmark.same.sum()), len(benchmark.images)) == (6000, 3000, 7701)
     assert np.bincount(benchmark.folds).tolist() == [600] * 10
@@ -53,7 +53,7 @@ def bin_content(pairs: int) -> tuple[list[bytes], list[bool]]:
     return [FACE + bytes([n % 256]) for n in range(2 * pairs)], [n % 2 == 0 for n in range(pairs)]
 
 
-def test_bin_sets_round_trip(tmp_path: Path) -> None:
+def test_bin_sets_round_trip(tmp_path):
     images, same = bin_content(25)
     write_bin(tmp_path / "small.bin", images, same)
     benchmark = load_bin(tmp_path / "small.bin")
@@ -64,19 +64,19 @@ def test_bin_sets_round_trip(tmp_path: Path) -> None:
     assert (np.diff(benchmark.folds) >= 0).all()
 
 
-def test_too_few_pairs_for_ten_folds_are_refused(tmp_path: Path) -> None:
+def test_too_few_pairs_for_ten_folds_are_refused(tmp_path):
     write_bin(tmp_path / "few.bin", *bin_content(4))
     with pytest.raises(DataError, match="4 pairs are too few for 10 folds"):
         load_bin(tmp_path / "few.bin")
 
 
-def test_uneven_folds_cannot_become_a_bin_set(drawn_faces: Path, tmp_path: Path) -> None:
+def test_uneven_folds_cannot_become_a_bin_set(drawn_faces, tmp_path):
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=40, impostors=40, seed=1)
     with pytest.raises(DataError, match="10 equal folds"):
         save_bin(benchmark, tmp_path / "x.bin")
 
 
-def test_a_missing_path_is_refused(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused(tmp_path):
     with pytest.raises(DataError, match="no such verification benchmark"):
         open_benchmark(tmp_path / "nothing.bin")
 
@@ -89,7 +89,7 @@ def write_people(folder: Path, people: int, images: int) -> Path:
     return folder
 
 
-def test_a_folder_by_person_is_a_benchmark_of_pairs_whose_note_says_how_many(tmp_path: Path) -> None:
+def test_a_folder_by_person_is_a_benchmark_of_pairs_whose_note_says_how_many(tmp_path):
     folder = write_people(tmp_path / "people", 6, 3)
     benchmark, again = open_benchmark(folder), open_benchmark(folder)
     np.testing.assert_array_equal(benchmark.pairs, again.pairs)
@@ -106,7 +106,7 @@ def test_a_folder_by_person_is_a_benchmark_of_pairs_whose_note_says_how_many(tmp
     assert "all 18 genuine pairs and 27 of 135 impostor pairs of its 6 people" in note
 
 
-def test_of_many_people_some_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_people_some_are_drawn(tmp_path, monkeypatch):
     folder = write_people(tmp_path / "people", 9, 3)
     (folder / "person 8" / "2.png").unlink()
     monkeypatch.setattr(pair_benchmark, "MAX_IMAGES", 20)
@@ -119,7 +119,7 @@ def test_of_many_people_some_are_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     assert "4 of 1" in pairs
 
 
-def test_images_without_people_and_too_few_people_are_no_benchmark(tmp_path: Path) -> None:
+def test_images_without_people_and_too_few_people_are_no_benchmark(tmp_path):
     (tmp_path / "one.png").write_bytes(FACE)
     with pytest.raises(DataError, match="not in folders by person"):
         open_benchmark(tmp_path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +34,7 @@ SAME = [True, False, True]
         *("big-endian flags", "big-endian scalars", "flags as floats", "one image"),
     ],
 )
-def test_sets_by_every_writer_are_read(tmp_path: Path, form: Any, protocol: int) -> None:
+def test_sets_by_every_writer_are_read(tmp_path, form, protocol):
     content = form()
     (tmp_path / "set.bin").write_bytes(pickle.dumps(content, protocol))
     source = BinSet(tmp_path / "set.bin")
@@ -45,13 +43,13 @@ def test_sets_by_every_writer_are_read(tmp_path: Path, form: Any, protocol: int)
 
 
 @pytest.mark.parametrize("same", [["yes", "no", "yes"], [None] * 3, np.array([None] * 3)])
-def test_values_that_are_not_flags_are_refused(tmp_path: Path, same: Any) -> None:
+def test_values_that_are_not_flags_are_refused(tmp_path, same):
     (tmp_path / "set.bin").write_bytes(pickle.dumps((IMAGES, same)))
     with pytest.raises(DataError, match=r"set\.bin: not "):
         BinSet(tmp_path / "set.bin")
 
 
-def test_sets_by_python_2_are_read(tmp_path: Path) -> None:
+def test_sets_by_python_2_are_read(tmp_path):
     # Byte strings are BINSTRING, flags INT; written out by hand.
     body = b"".join(b"T" + len(image).to_bytes(4, "little") + image + b"a" for image in IMAGES)
     flags = b"".join((b"I01\n" if flag else b"I00\n") + b"a" for flag in SAME)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ IMAGES = [4] * 6 + [2] * 4 + [1] * 2
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Source:
+def people(tmp_path_factory) -> Source:
     folder = tmp_path_factory.mktemp("enrollment") / "people"
     for identity, images in enumerate(IMAGES):
         write_synthetic_faces(folder, identities=1, images=images, first_identity=identity)
@@ -28,7 +26,7 @@ def enrolled_people(benchmark: TemplateBenchmark) -> set[int]:
 
 
 @pytest.mark.parametrize(("enrolled", "able"), [(1, range(10)), (2, range(6)), (3, range(6))])
-def test_every_image_is_in_the_gallery_or_a_probe(people: Source, enrolled: int, able: range) -> None:
+def test_every_image_is_in_the_gallery_or_a_probe(people, enrolled, able):
     benchmark = templates_from_identities(people, enrolled=enrolled, unknown=0.5, seed=4)
     gallery, probes = benchmark.galleries[0], benchmark.probes
     assert probes is not None
@@ -45,11 +43,11 @@ def test_every_image_is_in_the_gallery_or_a_probe(people: Source, enrolled: int,
 
 
 @pytest.mark.parametrize(("unknown", "known"), [(0.0, 10), (0.2, 8), (0.75, 2), (0.9, 1)])
-def test_the_share_of_unknown_people_refers_to_the_eligible_ones(people: Source, unknown: float, known: int) -> None:
+def test_the_share_of_unknown_people_refers_to_the_eligible_ones(people, unknown, known):
     assert len(enrolled_people(templates_from_identities(people, unknown=unknown))) == known
 
 
-def test_the_seed_determines_who_is_enrolled_and_with_which_images(people: Source) -> None:
+def test_the_seed_determines_who_is_enrolled_and_with_which_images(people):
     dealt = [templates_from_identities(people, enrolled=2, seed=seed) for seed in (1, 1, *range(2, 12))]
     np.testing.assert_array_equal(dealt[0].template, dealt[1].template)
     assert len({frozenset(enrolled_people(benchmark)) for benchmark in dealt}) > 1
@@ -58,7 +56,7 @@ def test_the_seed_determines_who_is_enrolled_and_with_which_images(people: Sourc
     assert np.any([template < 3 for template in rows], axis=0).all()
 
 
-def test_a_note_describes_the_split(people: Source) -> None:
+def test_a_note_describes_the_split(people):
     benchmark = templates_from_identities(people, enrolled=2, unknown=0.5, seed=9)
     assert benchmark.notes == (
         "3 of 12 people were enrolled with 2 images each, sampled with seed 9; "
@@ -75,16 +73,16 @@ def test_a_note_describes_the_split(people: Source) -> None:
         (1, 1.5, r"people: .* a share of 1\.5 unknown"),
     ],
 )
-def test_a_gallery_of_nobody_is_refused(people: Source, enrolled: int, unknown: float, message: str) -> None:
+def test_a_gallery_of_nobody_is_refused(people, enrolled, unknown, message):
     with pytest.raises(DataError, match=message):
         templates_from_identities(people, enrolled=enrolled, unknown=unknown)
 
 
-def test_a_gallery_of_everybody_is_refused(drawn_faces: Path) -> None:
+def test_a_gallery_of_everybody_is_refused(drawn_faces):
     with pytest.raises(DataError, match=r"all 8 people would be enrolled.* raise the share .* above 0\.05"):
         templates_from_identities(open_source(drawn_faces), unknown=0.05)
 
 
-def test_a_source_without_identities_is_refused(non_faces: Path) -> None:
+def test_a_source_without_identities_is_refused(non_faces):
     with pytest.raises(DataError, match="this source has none"):
         templates_from_identities(open_source(non_faces))

@@ -40,9 +40,7 @@ READ_BIN = {"images that are 100 GB"}  # the same image may be listed many times
     [(archives.HOSTILE, ".tar", READ_TAR), (pickles.HOSTILE, ".bin", READ_BIN)],
     ids=["tar", "bin"],
 )
-def test_hostile_files_are_refused_within_bounds(
-    tmp_path: Path, hostile: dict[str, bytes], suffix: str, read: set[str]
-) -> None:
+def test_hostile_files_are_refused_within_bounds(tmp_path, hostile, suffix, read):
     paths = write_each(tmp_path, hostile, suffix)
     messages = read_bounded("source", paths).values()
     assert {what for what, message in zip(hostile, messages, strict=True) if not message} == read
@@ -50,7 +48,7 @@ def test_hostile_files_are_refused_within_bounds(
         assert not message or message.startswith(f"{path}: ")
 
 
-def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
+def test_hostile_record_sets_are_refused_within_bounds(tmp_path):
     paths = [write_set(tmp_path / str(number), content) for number, content in enumerate(records.HOSTILE.values())]
     messages = dict(zip(records.HOSTILE, read_bounded("source", paths).values(), strict=True))
     assert {what for what, message in messages.items() if not message} == {
@@ -71,9 +69,7 @@ def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
         ("adience", adience.FOLDS[0], adience.COLUMNS, ""),
     ],
 )
-def test_the_columns_of_a_table_are_not_read_for_each_row(
-    tmp_path: Path, kind: str, name: str, columns: tuple[str, ...], refused: str
-) -> None:
+def test_the_columns_of_a_table_are_not_read_for_each_row(tmp_path, kind, name, columns, refused):
     (tmp_path / "aligned").mkdir()
     for fold in adience.FOLDS[1:]:
         (tmp_path / fold).write_text("\t".join(columns))
@@ -84,7 +80,7 @@ def test_the_columns_of_a_table_are_not_read_for_each_row(
 
 
 @pytest.mark.slow
-def test_a_bad_line_of_a_list_fails_alone(tmp_path: Path) -> None:
+def test_a_bad_line_of_a_list_fails_alone(tmp_path):
     (tmp_path / "there.jpg").write_bytes(FACE)
     for number, content in enumerate(lists.HOSTILE.values()):
         (tmp_path / f"{number}.txt").write_bytes(content)
@@ -97,14 +93,14 @@ def test_a_bad_line_of_a_list_fails_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", lists.REFUSED.values(), ids=lists.REFUSED)
-def test_a_file_that_is_not_a_list_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_list_is_refused(tmp_path, content):
     (tmp_path / "there.jpg").write_bytes(FACE)
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(DataError, match=r"list\.txt: the list is (empty|UTF-16)"):
         open_images(tmp_path / "list.txt")
 
 
-def test_a_list_may_contain_file_names_that_are_not_utf8(tmp_path: Path) -> None:
+def test_a_list_may_contain_file_names_that_are_not_utf8(tmp_path):
     (tmp_path / "Größe.jpg").write_bytes(FACE)
     with open(bytes(tmp_path) + "/Jürgen.jpg".encode("latin1"), "wb") as file:
         file.write(FACE)
@@ -113,7 +109,7 @@ def test_a_list_may_contain_file_names_that_are_not_utf8(tmp_path: Path) -> None
     assert [source.read(index) for index in range(2)] == [FACE, FACE]
 
 
-def test_a_member_of_three_gigabytes_fails_alone(tmp_path: Path) -> None:
+def test_a_member_of_three_gigabytes_fails_alone(tmp_path):
     size = 3 << 30
     with (tmp_path / "large.tar").open("wb") as file:
         file.write(archives.header("a/1.jpg", size))
@@ -125,7 +121,7 @@ def test_a_member_of_three_gigabytes_fails_alone(tmp_path: Path) -> None:
     assert source.read(1) == FACE
 
 
-def test_data_after_the_last_indexed_record_is_not_read(tmp_path: Path) -> None:
+def test_data_after_the_last_indexed_record_is_not_read(tmp_path):
     path = write_set(tmp_path / "set", records.records(records.labeled(0.0, FACE)))
     with path.open("r+b") as file:
         file.truncate(3 << 30)
@@ -133,7 +129,7 @@ def test_data_after_the_last_indexed_record_is_not_read(tmp_path: Path) -> None:
     assert open_source(path).read(0) == FACE
 
 
-def test_ordinary_tar_files_of_every_format_are_read(tmp_path: Path) -> None:
+def test_ordinary_tar_files_of_every_format_are_read(tmp_path):
     long = f"{'person ' * 20}/{'x' * 120}.jpg"
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / "t.tar", "w", format=form) as archive:

@@ -37,7 +37,7 @@ def points_line(name: str, points: NDArray[np.float64] = POINTS) -> str:
 
 
 @pytest.fixture
-def ijb(tmp_path: Path) -> Path:
+def ijb(tmp_path) -> Path:
     root = tmp_path / "IJBC"
     meta = root / "meta"
     (root / "loose_crop").mkdir(parents=True)
@@ -55,7 +55,7 @@ def ijb(tmp_path: Path) -> Path:
     return root
 
 
-def test_templates_pairs_and_rosters_match_the_lists(ijb: Path) -> None:
+def test_templates_pairs_and_rosters_match_the_lists(ijb):
     assert is_template_benchmark(ijb)
     benchmark = open_templates(ijb)
     ids = benchmark.template_ids
@@ -75,7 +75,7 @@ def test_templates_pairs_and_rosters_match_the_lists(ijb: Path) -> None:
     assert "There are 5 images here, but 469,375 in the published benchmark." in benchmark.notes
 
 
-def test_crops_are_aligned_by_their_landmarks(ijb: Path) -> None:
+def test_crops_are_aligned_by_their_landmarks(ijb):
     images = open_templates(ijb).images
     for row in range(5):
         crop = images.crop(row)
@@ -86,7 +86,7 @@ def test_crops_are_aligned_by_their_landmarks(ijb: Path) -> None:
         assert np.abs(crop.astype(float) - draw_face(row + 1, 0)).mean() > 15
 
 
-def test_landmarks_are_matched_to_images_by_name(ijb: Path) -> None:
+def test_landmarks_are_matched_to_images_by_name(ijb):
     listing = ijb / "meta/ijbc_name_5pts_score.txt"
     lines = [points_line(f"{number}.png", POINTS + number) for number in range(1, 6)]
     write(listing, lines[::-1])
@@ -96,7 +96,7 @@ def test_landmarks_are_matched_to_images_by_name(ijb: Path) -> None:
     np.testing.assert_allclose(images.points[:, 0, 0], POINTS[0, 0] + np.arange(1, 6), atol=1e-3)
 
 
-def test_the_raw_bytes_and_the_face_size_before_alignment_are_available(ijb: Path) -> None:
+def test_the_raw_bytes_and_the_face_size_before_alignment_are_available(ijb):
     images = open_templates(ijb).images
     assert isinstance(images, LandmarkedFiles)
     assert images.read(1) == (ijb / "loose_crop/2.png").read_bytes()
@@ -105,7 +105,7 @@ def test_the_raw_bytes_and_the_face_size_before_alignment_are_available(ijb: Pat
     assert np.array_equal(again.crop(2), images.crop(2))
 
 
-def test_landmarks_at_one_position_are_refused_with_the_image(ijb: Path) -> None:
+def test_landmarks_at_one_position_are_refused_with_the_image(ijb):
     lines = [points_line(f"{number}.png", np.full((5, 2), 9.0)) for number in range(1, 6)]
     write(ijb / "meta/ijbc_name_5pts_score.txt", lines)
     images = open_templates(ijb).images
@@ -113,7 +113,7 @@ def test_landmarks_at_one_position_are_refused_with_the_image(ijb: Path) -> None
         images.crop(2)
 
 
-def test_missing_optional_lists_give_notes(ijb: Path) -> None:
+def test_missing_optional_lists_give_notes(ijb):
     for name in ("template_pair_label.txt", "1N_gallery_G2.csv", "1N_probe_mixed.csv"):
         (ijb / "meta" / f"ijbc_{name}").unlink()
     benchmark = open_templates(ijb)
@@ -195,13 +195,13 @@ def gone(name: str) -> Callable[[Path], None]:
         ),
     ],
 )
-def test_a_broken_ijb_is_refused_with_file_and_line(ijb: Path, spoil: Callable[[Path], object], message: str) -> None:
+def test_a_broken_ijb_is_refused_with_file_and_line(ijb, spoil, message):
     spoil(ijb)
     with pytest.raises(DataError, match=message):
         open_templates(ijb)
 
 
-def test_templates_and_pairs_of_images_are_not_confused(ijb: Path, drawn_faces: Path) -> None:
+def test_templates_and_pairs_of_images_are_not_confused(ijb, drawn_faces):
     with pytest.raises(DataError, match="a benchmark of templates, not of pairs of images; open it"):
         open_benchmarks(ijb)
     assert not is_template_benchmark(drawn_faces)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +44,7 @@ def subjects(benchmark: PairBenchmark) -> list[list[str]]:
 
 
 @pytest.fixture
-def cfp(tmp_path: Path) -> Path:
+def cfp(tmp_path) -> Path:
     """Ten folds of two genuine pairs and one impostor pair, of ten people."""
     root = tmp_path / "cfp-dataset"
     frontal = [f"Data/Images/{who:03d}/frontal/{n:02d}.jpg" for who in range(1, 11) for n in (1, 2, 3)]
@@ -70,7 +69,7 @@ def cfp(tmp_path: Path) -> Path:
     return root
 
 
-def test_cfp_has_two_benchmarks_with_the_second_image_of_fp_in_profile(cfp: Path) -> None:
+def test_cfp_has_two_benchmarks_with_the_second_image_of_fp_in_profile(cfp):
     frontal, profile = open_benchmarks(cfp)
     assert (frontal.name, profile.name) == ("cfp_ff", "cfp_fp")
     assert keys(frontal, 4) == ["Data/Images/002/frontal/01.jpg", "Data/Images/002/frontal/03.jpg"]
@@ -85,7 +84,7 @@ def test_cfp_has_two_benchmarks_with_the_second_image_of_fp_in_profile(cfp: Path
         assert benchmark.images.crop(0).shape == (112, 112, 3)
 
 
-def test_a_folder_with_two_benchmarks_is_not_one(cfp: Path) -> None:
+def test_a_folder_with_two_benchmarks_is_not_one(cfp):
     with pytest.raises(DataError, match=r"several benchmarks \(cfp_ff, cfp_fp\)"):
         open_benchmark(cfp)
 
@@ -121,7 +120,7 @@ def test_a_folder_with_two_benchmarks_is_not_one(cfp: Path) -> None:
     ],
     ids=["image", "comma", "number", "fold", "list", "outside", "twice"],
 )
-def test_a_broken_cfp_is_named(cfp: Path, spoil: Callable[[Path], object], message: str) -> None:
+def test_a_broken_cfp_is_named(cfp, spoil, message):
     spoil(cfp)
     with pytest.raises(DataError, match=message):
         open_benchmarks(cfp)
@@ -131,7 +130,7 @@ def test_a_broken_cfp_is_named(cfp: Path, spoil: Callable[[Path], object], messa
 
 
 @pytest.fixture(params=["CALFW", "CPLFW"])
-def cross(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def cross(request, tmp_path) -> Path:
     """Ten people, two genuine pairs and one impostor pair in each of ten folds."""
     root = tmp_path / "cross"
     lines = []
@@ -149,7 +148,7 @@ def listing(root: Path) -> Path:
     return next(root.glob("pairs_*.txt"))
 
 
-def test_cross_lfw_has_listed_folds_for_genuine_pairs_and_runs_for_impostors(cross: Path) -> None:
+def test_cross_lfw_has_listed_folds_for_genuine_pairs_and_runs_for_impostors(cross):
     benchmark = open_benchmark(cross)
     assert benchmark.name == listing(cross).stem.removeprefix("pairs_").lower()
     assert benchmark.same.tolist() == [True, True, False] * 10
@@ -159,7 +158,7 @@ def test_cross_lfw_has_listed_folds_for_genuine_pairs_and_runs_for_impostors(cro
     assert benchmark.notes == ("There are 30 pairs here, but 6,000 in the published benchmark.",)
 
 
-def test_cross_lfw_without_folds_gets_equal_runs_and_a_note(cross: Path) -> None:
+def test_cross_lfw_without_folds_gets_equal_runs_and_a_note(cross):
     lines = [line.split() for line in listing(cross).read_text().splitlines()]
     write(listing(cross), [f"{name} {min(int(label), 1)}" for name, label in lines])
     benchmark = open_benchmark(cross)
@@ -168,7 +167,7 @@ def test_cross_lfw_without_folds_gets_equal_runs_and_a_note(cross: Path) -> None
     assert any("has no folds" in note for note in benchmark.notes)
 
 
-def test_a_label_that_contradicts_the_names_gives_a_note(cross: Path) -> None:
+def test_a_label_that_contradicts_the_names_gives_a_note(cross):
     change(listing(cross), "Ann_2_0003.jpg 2", "Ann_3_0003.jpg 2")
     notes = open_benchmark(cross).notes
     assert any(note.startswith("In 1 of 30 pairs") for note in notes)
@@ -188,7 +187,7 @@ def test_a_label_that_contradicts_the_names_gives_a_note(cross: Path) -> None:
         ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "Ann_10_0002.jpg 0\n", "59 lines, but a pair has two"),
     ],
 )
-def test_a_broken_cross_lfw_is_named(cross: Path, old: str, new: str, message: str) -> None:
+def test_a_broken_cross_lfw_is_named(cross, old, new, message):
     change(listing(cross), old, new)
     with pytest.raises(DataError, match=message):
         open_benchmark(cross)
@@ -198,14 +197,14 @@ def test_a_broken_cross_lfw_is_named(cross: Path, old: str, new: str, message: s
 
 
 @pytest.fixture
-def agedb(tmp_path: Path) -> Path:
+def agedb(tmp_path) -> Path:
     """Two men, each at two ages."""
     root = tmp_path / "AgeDB"
     put(*(root / f"{number}_Person{number // 2}_{20 + 30 * (number % 2)}_m.jpg" for number in range(4)))
     return root
 
 
-def test_agedb_pairs_are_read_from_a_list(agedb: Path) -> None:
+def test_agedb_pairs_are_read_from_a_list(agedb):
     same = "0_Person0_20_m.jpg 1_Person0_50_m.jpg 1"
     write(agedb / "pairs.txt", [same, "0_Person0_20_m.jpg 3_Person1_50_m.jpg 0"] * 10)
     benchmark = open_benchmark(agedb)
@@ -216,7 +215,7 @@ def test_agedb_pairs_are_read_from_a_list(agedb: Path) -> None:
     assert benchmark.notes == ()
 
 
-def test_agedb_without_its_list_or_with_a_wrong_one_is_refused(agedb: Path) -> None:
+def test_agedb_without_its_list_or_with_a_wrong_one_is_refused(agedb):
     with pytest.raises(DataError, match=r"AgeDB's images with no list of pairs; put the list .* beside them"):
         open_benchmark(agedb)
     put(agedb / "me.jpg")
@@ -232,7 +231,7 @@ def test_agedb_without_its_list_or_with_a_wrong_one_is_refused(agedb: Path) -> N
 
 
 @pytest.fixture
-def xqlfw(tmp_path: Path) -> Path:
+def xqlfw(tmp_path) -> Path:
     lines = [f"{name}\t1\t12" for name in ("Ann_Lee", "Bob")] + ["Ann_Lee\t12\tBob\t1", "Bob\t12\tAnn_Lee\t1"]
     write(tmp_path / "xqlfw_pairs.txt", ["2\t1", *lines])
     images = [f"{name}/{name}_{number:04d}.jpg" for name in ("Ann_Lee", "Bob") for number in (1, 12)]
@@ -240,7 +239,7 @@ def xqlfw(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_xqlfw_is_read_from_its_photos_or_else_its_aligned_crops(xqlfw: Path) -> None:
+def test_xqlfw_is_read_from_its_photos_or_else_its_aligned_crops(xqlfw):
     photos = open_benchmark(xqlfw)
     assert photos.name == "xqlfw"
     assert photos.same.tolist() == [True, True, False, False]
@@ -253,7 +252,7 @@ def test_xqlfw_is_read_from_its_photos_or_else_its_aligned_crops(xqlfw: Path) ->
     np.testing.assert_array_equal(crops.pairs, photos.pairs)
 
 
-def test_a_broken_xqlfw_is_named(xqlfw: Path) -> None:
+def test_a_broken_xqlfw_is_named(xqlfw):
     images = xqlfw / "lfw_original_imgs_min_qual0.85variant11"
     (images / "Bob/Bob_0012.jpg").unlink()
     with pytest.raises(DataError, match=r"1 of 4 images that xqlfw_pairs\.txt lists are missing"):

@@ -118,7 +118,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Path:
+def images(tmp_path) -> Path:
     for key in (A, B, C, C2):
         (tmp_path / "images" / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / key).write_bytes(encode_jpeg(draw_face(0, 0)))
@@ -126,7 +126,7 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("layout", READ)
-def test_a_list_is_read_in_its_layout(images: Path, layout: str) -> None:
+def test_a_list_is_read_in_its_layout(images, layout):
     name, head, genuine, impostor = READ[layout]
     path = images.parent / name
     path.write_text("\r\n".join([head, *[genuine, impostor] * 6]), encoding="utf-8-sig")
@@ -156,7 +156,7 @@ def test_a_list_is_read_in_its_layout(images: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-def test_a_list_that_is_not_understood_is_refused_with_its_line(images: Path, fault: str) -> None:
+def test_a_list_that_is_not_understood_is_refused_with_its_line(images, fault):
     lines, message = REFUSED[fault]
     path = images / "pairs.txt"
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -173,14 +173,12 @@ def test_a_list_that_is_not_understood_is_refused_with_its_line(images: Path, fa
         (["first,second,same,fold", f"{A},{B},1,1", f"{A},{C},0,10", f"{A},{C},0,1"], [0, 1, 0]),
     ],
 )
-def test_folds_are_those_of_the_list_or_have_pairs_of_both_kinds(
-    images: Path, lines: list[str], folds: list[int]
-) -> None:
+def test_folds_are_those_of_the_list_or_have_pairs_of_both_kinds(images, lines, folds):
     (images / "pairs.txt").write_text("\n".join(lines), encoding="utf-8")
     assert load_pair_list(images / "pairs.txt").folds.tolist() == folds
 
 
-def test_paths_are_relative_to_a_folder(images: Path) -> None:
+def test_paths_are_relative_to_a_folder(images):
     path = images.parent / "pairs.txt"
     path.write_text("\n".join(GOOD), encoding="utf-8")
     with pytest.raises(DataError, match=r"3 of 3 images that pairs\.txt lists are missing"):

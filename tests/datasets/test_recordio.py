@@ -34,11 +34,11 @@ payloads = st.lists(st.sampled_from([MAGIC, b"a", b"bc", b"def", b"ghij", bytes(
 
 
 @given(payloads)
-def test_payloads_round_trip(payload: bytes) -> None:
+def test_payloads_round_trip(payload):
     assert decode_record(encode_record(payload), "x") == payload
 
 
-def test_the_encoding_matches_the_specification() -> None:
+def test_the_encoding_matches_the_specification():
     # Worked out by hand from dmlc-core's recordio.h: "abcd", the magic number at byte 4, "z".
     payload = b"abcd" + MAGIC + b"z"
     first = struct.pack("<II", 0xCED7230A, 1 << 29 | 4) + b"abcd"
@@ -49,7 +49,7 @@ def test_the_encoding_matches_the_specification() -> None:
     assert encode_record(b"abc" + MAGIC) == struct.pack("<II", 0xCED7230A, 7) + b"abc" + MAGIC + b"\0"
 
 
-def test_labels_and_images_round_trip() -> None:
+def test_labels_and_images_round_trip():
     for labels in (7.0, (3.0, 4.5), (1.0, 2.0, 3.0)):
         payload = pack_labeled(labels, 12, b"image")
         np.testing.assert_array_equal(unpack_labels(payload, str), np.atleast_1d(labels)[:2])
@@ -58,7 +58,7 @@ def test_labels_and_images_round_trip() -> None:
     assert pack_labeled(7.0, 12, b"") == struct.pack("<IfQQ", 0, 7.0, 12, 0)
 
 
-def test_random_access_by_row(tmp_path: Path) -> None:
+def test_random_access_by_row(tmp_path):
     contents = [bytes([number]) * (number + 1) for number in range(50)]
     contents[20] = MAGIC * 5
     reader = RecordReader(write_set(tmp_path, contents))
@@ -67,7 +67,7 @@ def test_random_access_by_row(tmp_path: Path) -> None:
         assert reader.read(int(row)) == contents[row]
 
 
-def test_the_index_may_be_in_another_order_than_the_file(tmp_path: Path) -> None:
+def test_the_index_may_be_in_another_order_than_the_file(tmp_path):
     contents = [bytes([number]) * 30 for number in range(9)]
     path = write_set(tmp_path, contents)
     index = path.with_suffix(".idx")
@@ -84,14 +84,14 @@ def test_the_index_may_be_in_another_order_than_the_file(tmp_path: Path) -> None
         (100, r"train\.idx: record 3 .*byte 144.*has 100 bytes"),
     ],
 )
-def test_a_truncated_file_names_the_record_and_its_offset(tmp_path: Path, end: int, message: str) -> None:
+def test_a_truncated_file_names_the_record_and_its_offset(tmp_path, end, message):
     path = write_set(tmp_path, [b"x" * 40] * 4)
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(DataError, match=message):
         RecordReader(path)
 
 
-def test_an_index_of_another_file_is_detected(tmp_path: Path) -> None:
+def test_an_index_of_another_file_is_detected(tmp_path):
     path = write_set(tmp_path, [b"x" * 40] * 4)
     path.with_suffix(".idx").write_text("0\t0\n1\t52\n")
     with pytest.raises(DataError, match="no record begins here"):
@@ -107,7 +107,7 @@ def test_an_index_of_another_file_is_detected(tmp_path: Path) -> None:
         ("0\t-8\n", "byte -8"),
     ],
 )
-def test_a_broken_index_names_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_index_names_its_line(tmp_path, text, message):
     path = write_set(tmp_path, [b"x"])
     path.with_suffix(".idx").write_text(text)
     with pytest.raises(DataError, match=message):
@@ -117,6 +117,6 @@ def test_a_broken_index_names_its_line(tmp_path: Path, text: str, message: str) 
 @pytest.mark.parametrize(
     "payload", [b"", b"short", struct.pack("<IfQQ", 1000, 0.0, 1, 0), struct.pack("<IfQQ", 2**31, 0.0, 1, 0)]
 )
-def test_a_payload_that_claims_more_labels_than_it_has_is_refused(payload: bytes) -> None:
+def test_a_payload_that_claims_more_labels_than_it_has_is_refused(payload):
     with pytest.raises(DataError, match="record 5"):
         unpack_image(payload, lambda: "record 5")

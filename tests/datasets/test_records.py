@@ -35,7 +35,7 @@ def standard_layout(labels: list[int], per_image: tuple[float, ...] | None = Non
 
 
 @pytest.mark.parametrize("per_image", [None, (5.0,), (1.0, 2.0, 3.0)])
-def test_the_standard_layout_gives_images_and_labels(tmp_path: Path, per_image: tuple[float, ...] | None) -> None:
+def test_the_standard_layout_gives_images_and_labels(tmp_path, per_image):
     source = open_source(write_set(tmp_path / "casia", standard_layout([0, 0, 0, 1, 2, 2], per_image)))
     assert source.name == "casia"
     assert len(source) == 6
@@ -44,7 +44,7 @@ def test_the_standard_layout_gives_images_and_labels(tmp_path: Path, per_image: 
     assert [source.read(i) for i in range(6)] == [b"image %d" % key for key in range(1, 7)]
 
 
-def test_labels_with_gaps_are_renumbered(tmp_path: Path) -> None:
+def test_labels_with_gaps_are_renumbered(tmp_path):
     # The identity records are numbered without gaps, but the images' own labels are not: the latter count.
     source = open_source(write_set(tmp_path / "gaps", standard_layout([3, 3, 7, 40, 40])))
     assert source.labels is not None
@@ -52,16 +52,14 @@ def test_labels_with_gaps_are_renumbered(tmp_path: Path) -> None:
     assert source.identities == ["gaps_0000003", "gaps_0000007", "gaps_0000040"]
 
 
-def test_without_a_header_every_record_is_an_image(tmp_path: Path) -> None:
+def test_without_a_header_every_record_is_an_image(tmp_path):
     table = {key: pack_labeled(float(key % 3), key, b"%d" % key) for key in range(9)}
     source = open_source(write_set(tmp_path / "plain", table))
     assert source.labels is not None
     assert source.labels.tolist() == [0, 1, 2] * 3
 
 
-def test_labels_beyond_float32_precision_are_read_from_the_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_beyond_float32_precision_are_read_from_the_images(tmp_path, monkeypatch):
     # Pretend that float32 is exact only up to 4: ranges beyond are not trusted, but labels must still be right.
     monkeypatch.setattr(records_module, "EXACT_IN_FLOAT32", 4)
     table = standard_layout([0, 0, 1, 1, 1, 2, 2])
@@ -72,27 +70,27 @@ def test_labels_beyond_float32_precision_are_read_from_the_images(
     assert len(source) == 7
 
 
-def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
+def test_a_source_can_be_sent_to_another_process(tmp_path):
     source = open_source(write_set(tmp_path / "sent", standard_layout([0, 0, 1])))
     source.read(1)
     assert pickle.loads(pickle.dumps(source)).read(2) == b"image 3"
 
 
-def test_an_invalid_label_is_refused_with_its_record(tmp_path: Path) -> None:
+def test_an_invalid_label_is_refused_with_its_record(tmp_path):
     table = standard_layout([0, 1])
     table[2] = pack_labeled(float("nan"), 2, b"x")
     with pytest.raises(DataError, match="record 2: the label is not a valid number"):
         open_source(write_set(tmp_path / "nan", table))
 
 
-def test_a_list_of_another_length_is_refused(tmp_path: Path) -> None:
+def test_a_list_of_another_length_is_refused(tmp_path):
     folder = write_set(tmp_path / "listed", standard_layout([0, 1]))
     (folder / "train.lst").write_text("1\t0\ta/1.jpg\n")
     with pytest.raises(DataError, match="1 lines for 2 images"):
         open_source(folder)
 
 
-def test_a_folder_with_two_record_files_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_two_record_files_is_refused(tmp_path):
     folder = write_set(tmp_path / "two", standard_layout([0, 1]), "one")
     write_set(folder, standard_layout([0, 1]), "other")
     with pytest.raises(DataError, match="give one of them"):

@@ -13,7 +13,7 @@ def case() -> np.ndarray:
     return np.random.default_rng(0).permutation(labels)
 
 
-def test_each_run_is_of_one_person_with_at_least_two_images() -> None:
+def test_each_run_is_of_one_person_with_at_least_two_images():
     labels = case()
     order = identity_order(labels, 4, 24, seed=1, epoch=0)
     assert len(order) == 24
@@ -23,7 +23,7 @@ def test_each_run_is_of_one_person_with_at_least_two_images() -> None:
     assert set(runs[:, 0]) <= {1, 2, 3, 4}
 
 
-def test_all_images_of_a_person_are_used_before_any_repeats() -> None:
+def test_all_images_of_a_person_are_used_before_any_repeats():
     labels = case()
     whole = identity_order(labels, 4, 4 * (1 + 1 + 2 + 2), seed=3, epoch=0)
     for person, images in ((1, 2), (2, 3), (3, 5), (4, 8)):
@@ -34,7 +34,7 @@ def test_all_images_of_a_person_are_used_before_any_repeats() -> None:
         assert len(counts) == images
 
 
-def test_the_order_depends_only_on_the_key() -> None:
+def test_the_order_depends_only_on_the_key():
     labels = case()
     one = identity_order(labels, 2, 16, seed=1, epoch=2)
     np.testing.assert_array_equal(one, identity_order(labels, 2, 16, seed=1, epoch=2))
@@ -42,6 +42,6 @@ def test_the_order_depends_only_on_the_key() -> None:
     assert not np.array_equal(one, identity_order(labels, 2, 16, seed=2, epoch=2))
 
 
-def test_a_set_of_people_with_one_image_each_is_refused() -> None:
+def test_a_set_of_people_with_one_image_each_is_refused():
     with pytest.raises(DataError, match="two or more images"):
         identity_order(np.arange(5), 2, 4, seed=0, epoch=0)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
-from facerts.datasets import Source, Subset, open_images, open_source
+from facerts.datasets import Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.sampler import hold_out_identities
 from facerts.datasets.synthetic import SyntheticSource
@@ -20,7 +19,7 @@ from facerts.images import encode_png
 
 
 def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
-    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+    with tarfile.open(path, mode) as tar:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -28,7 +27,7 @@ def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
     return path
 
 
-def test_a_folder_by_identity(drawn_faces: Path) -> None:
+def test_a_folder_by_identity(drawn_faces):
     source = open_source(drawn_faces)
     assert (len(source), len(source.identities)) == (64, 8)
     assert source.key(9) == "person_0001/0001.jpg"
@@ -38,7 +37,7 @@ def test_a_folder_by_identity(drawn_faces: Path) -> None:
     assert source.location(9) == str(drawn_faces / "person_0001" / "0001.jpg")
 
 
-def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp_path: Path) -> None:
+def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp_path):
     (tmp_path / "person").mkdir()
     (tmp_path / "person" / "1.jpg").write_bytes(b"1")
     (tmp_path / "2.jpg").write_bytes(b"2")
@@ -48,7 +47,7 @@ def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp
     assert [images.key(i) for i in range(2)] == ["2.jpg", "person/1.jpg"]
 
 
-def test_hidden_and_other_files_are_skipped(tmp_path: Path) -> None:
+def test_hidden_and_other_files_are_skipped(tmp_path):
     (tmp_path / "a").mkdir()
     for name in (".hidden.jpg", "notes.txt", "Thumbs.db", "ok.JPG"):
         (tmp_path / "a" / name).write_bytes(b"x")
@@ -56,9 +55,7 @@ def test_hidden_and_other_files_are_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", [open_source, open_images])
-def test_folders_of_systems_are_skipped_and_counted_unless_they_are_given(
-    tmp_path: Path, opener: Callable[[Path], Source], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_of_systems_are_skipped_and_counted_unless_they_are_given(tmp_path, opener, capsys):
     folders = ("zoe", "__MACOSX", "zoe/@eaDir/1.jpg", ".thumbnails", "zoe/.@__thumb", "#recycle")
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
@@ -72,9 +69,7 @@ def test_folders_of_systems_are_skipped_and_counted_unless_they_are_given(
     assert not capsys.readouterr().err
 
 
-def test_names_of_people_that_differ_only_in_form_are_warned_of_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_people_that_differ_only_in_form_are_warned_of_once(tmp_path, capsys):
     members = {f"{name}/1.jpg": b"" for name in ("Zo\xeb", "Zoe\u0308", "Anna", "anna", "Ann")}
     source = open_source([shard(tmp_path / "a.tar", members), shard(tmp_path / "b.tar", {"ANNA/1.jpg": b""})])
     assert len(source.identities) == 6
@@ -84,7 +79,7 @@ def test_names_of_people_that_differ_only_in_form_are_warned_of_once(
 
 
 @pytest.mark.parametrize("folder", ["", "person"])
-def test_what_cannot_be_read_is_listed_and_the_error_comes_with_reading(tmp_path: Path, folder: str) -> None:
+def test_what_cannot_be_read_is_listed_and_the_error_comes_with_reading(tmp_path, folder):
     inside = tmp_path / folder
     inside.mkdir(exist_ok=True)
     (inside / "a.jpg").write_bytes(b"image")
@@ -100,7 +95,7 @@ def test_what_cannot_be_read_is_listed_and_the_error_comes_with_reading(tmp_path
                 opened.read(index)
 
 
-def test_images_of_an_identity_are_ordered_by_path_and_links_below_it_not_followed(tmp_path: Path) -> None:
+def test_images_of_an_identity_are_ordered_by_path_and_links_below_it_not_followed(tmp_path):
     for name in ("p/a-b.jpg", "p/a/b.jpg", "p/a.jpg", "q/1.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"image")
@@ -112,12 +107,12 @@ def test_images_of_an_identity_are_ordered_by_path_and_links_below_it_not_follow
 
 
 @pytest.mark.parametrize("opener", [open_source, open_images])
-def test_an_empty_folder_is_refused(tmp_path: Path, opener: object) -> None:
+def test_an_empty_folder_is_refused(tmp_path, opener):
     with pytest.raises(DataError, match="no images found"):
-        opener(tmp_path)  # type: ignore[operator]
+        opener(tmp_path)
 
 
-def test_missing_and_unknown_paths_are_named(tmp_path: Path) -> None:
+def test_missing_and_unknown_paths_are_named(tmp_path):
     with pytest.raises(DataError, match="nothing matches"):
         open_source(tmp_path / "none-*.tar")
     with pytest.raises(DataError, match="no such file or folder"):
@@ -128,7 +123,7 @@ def test_missing_and_unknown_paths_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", [open_source, open_images])
-def test_a_pipe_is_not_waited_for(tmp_path: Path, opener: Callable[[str], Source]) -> None:
+def test_a_pipe_is_not_waited_for(tmp_path, opener):
     for suffix in ("tar", "bin", "txt", "rec"):
         os.mkfifo(tmp_path / f"pipe.{suffix}")
         with pytest.raises(DataError, match=rf"pipe\.{suffix}: not a file or folder"):
@@ -137,7 +132,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, opener: Callable[[str], Source
     assert len(opener(str(tmp_path / "*.jpg"))) == 1
 
 
-def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path) -> None:
+def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"a")
     (tmp_path / "list.txt").write_text("a.jpg\n\nb.jpg\n")
     with pytest.raises(DataError, match=r"line 2: no file .*b\.jpg"):
@@ -150,7 +145,7 @@ def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path)
         open_source(tmp_path / "empty.txt")
 
 
-def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
+def test_a_shard_is_read_by_offset(tmp_path):
     members = {f"p{n // 3}/{n}.jpg": bytes([n]) * (n + 1) for n in range(9)} | {"p0/readme.txt": b"not an image"}
     source = open_source(shard(tmp_path / "s.tar", members))
     assert len(source) == 9
@@ -160,7 +155,7 @@ def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
         assert source.read(int(index)) == members[source.key(int(index))]
 
 
-def test_identities_may_span_several_shards(tmp_path: Path) -> None:
+def test_identities_may_span_several_shards(tmp_path):
     shard(tmp_path / "s-0.tar", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
     shard(tmp_path / "s-1.tar", {"b/2.jpg": b"3", "c/1.jpg": b"4"})
     source = open_source(tmp_path / "s-*.tar")
@@ -171,7 +166,7 @@ def test_identities_may_span_several_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "compressed", "text", "no images"])
-def test_a_broken_shard_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_broken_shard_is_named(tmp_path, damage):
     path = tmp_path / "s.tar"
     members = {"a/1.jpg": bytes(3000), "a/2.jpg": bytes(3000)}
     if damage == "compressed":
@@ -186,7 +181,7 @@ def test_a_broken_shard_is_named(tmp_path: Path, damage: str) -> None:
         open_source(path)
 
 
-def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
+def test_a_subset_renumbers_its_labels(drawn_faces):
     source = open_source(drawn_faces)
     subset = Subset(source, [60, 9, 61])
     assert subset.labels is not None
@@ -196,7 +191,7 @@ def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
     assert subset.location(1) == source.location(9)
 
 
-def test_every_source_knows_the_files_of_its_images(drawn_faces: Path, tmp_path: Path) -> None:
+def test_every_source_knows_the_files_of_its_images(drawn_faces, tmp_path):
     face = (drawn_faces / "person_0000" / "0000.jpg").read_bytes()
     tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
     write_bin(tmp_path / "b.bin", [face, face], [True])
@@ -217,13 +212,13 @@ def test_every_source_knows_the_files_of_its_images(drawn_faces: Path, tmp_path:
     assert SyntheticSource(2, 2).file_of(0) is None
 
 
-def test_a_broken_crop_is_named(tmp_path: Path) -> None:
+def test_a_broken_crop_is_named(tmp_path):
     (tmp_path / "tiny.png").write_bytes(encode_png(np.zeros((3, 3, 3), dtype=np.uint8)))
     with pytest.raises(ImageError, match=rf"^{tmp_path}/tiny\.png: 3 x 3 pixels are too few"):
         open_source(tmp_path).crop(0)
 
 
-def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:
+def test_held_out_identities_are_in_one_part_only(drawn_faces):
     source = open_source(drawn_faces)
     kept, held = hold_out_identities(source, 3, seed=4)
     assert set(kept.identities) | set(held.identities) == set(source.identities)

@@ -35,7 +35,7 @@ def members(benchmark: TemplateBenchmark, roster: Roster | None) -> dict[str, in
 
 
 @pytest.fixture
-def tinyface(tmp_path: Path) -> Path:
+def tinyface(tmp_path) -> Path:
     put(
         tmp_path / "tinyface/Testing_Set",
         [
@@ -47,7 +47,7 @@ def tinyface(tmp_path: Path) -> Path:
     return tmp_path / "tinyface"
 
 
-def test_tinyface_searches_for_probes_among_matches_and_distractors(tinyface: Path) -> None:
+def test_tinyface_searches_for_probes_among_matches_and_distractors(tinyface):
     assert is_template_benchmark(tinyface)
     benchmark = open_templates(tinyface)
     assert benchmark.name == "tinyface"
@@ -73,7 +73,7 @@ def test_tinyface_searches_for_probes_among_matches_and_distractors(tinyface: Pa
     ]
 
 
-def test_aligned_copies_of_tinyface_have_no_testing_set_and_may_lack_distractors(tinyface: Path) -> None:
+def test_aligned_copies_of_tinyface_have_no_testing_set_and_may_lack_distractors(tinyface):
     aligned = (tinyface / "Testing_Set").rename(tinyface.parent / "tinyface_aligned_112")
     for path in (aligned / "Gallery_Distractor").iterdir():
         path.unlink()
@@ -83,7 +83,7 @@ def test_aligned_copies_of_tinyface_have_no_testing_set_and_may_lack_distractors
     assert "There are 0 images in Gallery_Distractor here, but 153,428 in the published benchmark." in (benchmark.notes)
 
 
-def test_a_name_without_a_person_is_refused(tinyface: Path) -> None:
+def test_a_name_without_a_person_is_refused(tinyface):
     (tinyface / "Testing_Set/Probe/anybody.jpg").write_bytes(FACES[0])
     with pytest.raises(DataError, match=r"Probe/anybody\.jpg: the name does not begin with the number"):
         open_templates(tinyface)
@@ -93,7 +93,7 @@ def test_a_name_without_a_person_is_refused(tinyface: Path) -> None:
 
 
 @pytest.fixture
-def scface(tmp_path: Path) -> Path:
+def scface(tmp_path) -> Path:
     root = tmp_path / "SCface_database"
     put(root, [f"mugshot_frontal_cropped_all/{who:03d}_frontal.JPG" for who in (1, 2, 130)])
     put(
@@ -109,7 +109,7 @@ def scface(tmp_path: Path) -> Path:
     return root
 
 
-def test_scface_searches_for_surveillance_images_among_mugshots(scface: Path) -> None:
+def test_scface_searches_for_surveillance_images_among_mugshots(scface):
     benchmark = open_templates(scface)
     assert benchmark.name == "scface"
     assert members(benchmark, benchmark.galleries[0]) == {
@@ -128,7 +128,7 @@ def test_scface_searches_for_surveillance_images_among_mugshots(scface: Path) ->
     )
 
 
-def test_the_folder_of_a_distance_is_that_distance_alone(scface: Path) -> None:
+def test_the_folder_of_a_distance_is_that_distance_alone(scface):
     benchmark = open_templates(scface / "surveillance_cameras_distance_2")
     assert benchmark.name == "scface_distance_2"
     assert len(members(benchmark, benchmark.galleries[0])) == 3
@@ -138,7 +138,7 @@ def test_the_folder_of_a_distance_is_that_distance_alone(scface: Path) -> None:
     assert benchmark.notes[1] == "There are 6 probes here, but 650 in the published benchmark."
 
 
-def test_a_broken_scface_is_named(scface: Path) -> None:
+def test_a_broken_scface_is_named(scface):
     wrong = scface / "surveillance_cameras_distance_3/cam_5/someone.jpg"
     wrong.write_bytes(FACES[0])
     with pytest.raises(DataError, match=r"cam_5/someone\.jpg: the name"):

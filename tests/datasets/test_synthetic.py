@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from facerts.images import encode_jpeg
 from tests.command import run
 
 
-def test_the_same_arguments_draw_the_same_image() -> None:
+def test_the_same_arguments_draw_the_same_image():
     assert np.array_equal(draw_face(4, 2, seed=1), draw_face(4, 2, seed=1))
     assert np.array_equal(draw_non_face(3), draw_non_face(3))
     images = {draw_face(*key).tobytes() for key in ((0, 0), (0, 1), (1, 0))} | {
@@ -30,7 +29,7 @@ def test_the_same_arguments_draw_the_same_image() -> None:
     assert len(images) == 5
 
 
-def test_a_share_of_the_written_faces_is_degraded(tmp_path: Path) -> None:
+def test_a_share_of_the_written_faces_is_degraded(tmp_path):
     for name, degraded in (("none", 0.0), ("half", 0.5), ("again", 0.5), ("all", 1.0)):
         write_synthetic_faces(tmp_path / name, identities=4, images=8, seed=2, degraded=degraded)
     none, half, again, every = (
@@ -45,7 +44,7 @@ def test_a_share_of_the_written_faces_is_degraded(tmp_path: Path) -> None:
     assert all(image in (before, after) for before, image, after in zip(none, half, every, strict=True))
 
 
-def test_non_faces_of_some_kinds_are_written(tmp_path: Path) -> None:
+def test_non_faces_of_some_kinds_are_written(tmp_path):
     write_non_faces(tmp_path / "all", images=8)
     write_non_faces(tmp_path / "some", images=4, kinds=("stripes", "clouds"))
     names = [f"thing_{number:04d}.jpg" for number in (1, 3, 5, 7)]
@@ -56,7 +55,7 @@ def test_non_faces_of_some_kinds_are_written(tmp_path: Path) -> None:
         write_non_faces(tmp_path / "none", images=1, kinds=("cats",))
 
 
-def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_path: Path) -> None:
+def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_path):
     source = SyntheticSource(50, 3, people=20, seed=4)
     assert len(source) == 150
     assert source.labels is not None
@@ -70,7 +69,7 @@ def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_pat
     assert [packed.read(index) for index in range(150)] == [source.read(index) for index in range(150)]
 
 
-def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_records_and_shards(tmp_path, capsys):
     for layout, shards in (("rec", []), ("tar", ["--shards", "2"])):
         out = tmp_path / layout
         options = ["--identities", "12", "--images", "2", "--people", "5", "--json", *shards]

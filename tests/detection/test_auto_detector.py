@@ -33,7 +33,7 @@ def photo(height: int = 96, width: int = 128) -> Pixels:
 
 
 @pytest.fixture
-def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def yunet(tmp_path, monkeypatch) -> Path:
     """A stub of YuNet in its place, which the catalog pins."""
     path = write_yunet(tmp_path / "yunet.onnx")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -44,7 +44,7 @@ def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_crops_are_taken_as_they_are_and_photos_are_searched(model: Path, yunet: Path) -> None:
+def test_crops_are_taken_as_they_are_and_photos_are_searched(model, yunet):
     scorer = facerts.load(model)
     crop = draw_face(0, 0)
     hidden = yunet.rename(yunet.with_suffix(".hidden"))
@@ -65,13 +65,13 @@ def test_crops_are_taken_as_they_are_and_photos_are_searched(model: Path, yunet:
     assert "no_face" not in row.reasons
 
 
-def test_the_order_of_colors_reaches_the_detector(model: Path, yunet: Path) -> None:
+def test_the_order_of_colors_reaches_the_detector(model, yunet):
     scorer = facerts.load(model, detector=yunet)
     bgr = photo()[..., ::-1]
     assert scorer.score(bgr, color="BGR") == scorer.score(photo()) != scorer.score(bgr)
 
 
-def test_what_rows_depend_on_is_known_before_the_detector_is_open(model: Path, yunet: Path) -> None:
+def test_what_rows_depend_on_is_known_before_the_detector_is_open(model, yunet):
     settings = facerts.load(model).settings()
     assert hashlib.sha256(yunet.read_bytes()).hexdigest() in str(settings["detector"])
     opened = facerts.load(model)
@@ -85,7 +85,7 @@ def test_what_rows_depend_on_is_known_before_the_detector_is_open(model: Path, y
     assert len({scorer.settings()["detector"] for scorer in [opened, *others]}) == 4
 
 
-def test_embeddings_of_crops_and_photos_share_a_file(model: Path, yunet: Path, tmp_path: Path) -> None:
+def test_embeddings_of_crops_and_photos_share_a_file(model, yunet, tmp_path):
     for name, image in {"a_crop": draw_face(0, 0), "b_photo": photo()}.items():
         (tmp_path / f"{name}.png").write_bytes(encode_png(image))
     out = tmp_path / "e.npz"
@@ -96,7 +96,7 @@ def test_embeddings_of_crops_and_photos_share_a_file(model: Path, yunet: Path, t
         assert np.isnan(arrays["face_size"]).tolist() == [True, False]
 
 
-def test_threads_share_one_attempt_to_open_a_detector() -> None:
+def test_threads_share_one_attempt_to_open_a_detector():
     attempts: list[int] = []
     meeting = threading.Barrier(4)
     may_end = threading.Event()
@@ -111,7 +111,7 @@ def test_threads_share_one_attempt_to_open_a_detector() -> None:
             raise ModelError("no network")
         return found
 
-    lazy = AutoDetector(open_detector, "lazy")  # type: ignore[arg-type]
+    lazy = AutoDetector(open_detector, "lazy")
 
     def detect() -> str:
         meeting.wait(10)

@@ -20,12 +20,12 @@ def project(axis: tuple[float, float, float], degrees: float) -> NDArray[np.floa
 
 
 @pytest.mark.parametrize("degrees", [-70, -45, -20, 0, 20, 45, 70])
-def test_yaw_and_pitch_of_a_turned_head(degrees: float) -> None:
+def test_yaw_and_pitch_of_a_turned_head(degrees):
     assert head_pose(project((0, 1, 0), degrees)) == pytest.approx((degrees, 0, 0), abs=1e-6)
     assert head_pose(project((1, 0, 0), -degrees)) == pytest.approx((0, degrees, 0), abs=1e-6)
 
 
-def test_yaw_is_positive_to_the_right_and_pitch_downwards() -> None:
+def test_yaw_is_positive_to_the_right_and_pitch_downwards():
     right = TEMPLATE + np.array([[0, 0], [0, 0], [8, 0], [0, 0], [0, 0]])
     down = TEMPLATE + np.array([[0, 0], [0, 0], [0, 8], [0, 0], [0, 0]])
     assert head_pose(right)[0] > 10
@@ -34,7 +34,7 @@ def test_yaw_is_positive_to_the_right_and_pitch_downwards() -> None:
     assert head_pose(mirrored)[0] == pytest.approx(-head_pose(right)[0])
 
 
-def test_a_head_that_only_rolls_is_not_turned() -> None:
+def test_a_head_that_only_rolls_is_not_turned():
     for degrees in (-170, -40, 40, 120):
         assert head_pose(project((0, 0, 1), degrees)) == pytest.approx((0, 0, degrees), abs=1e-6)
     assert head_pose(TEMPLATE)[::2] == pytest.approx((0, 0), abs=2)
@@ -42,7 +42,7 @@ def test_a_head_that_only_rolls_is_not_turned() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nms_matches_a_slow_reference(seed: int) -> None:
+def test_nms_matches_a_slow_reference(seed):
     rng = np.random.default_rng(seed)
     corners = rng.integers(0, 40, (120, 2)).astype(np.float64)
     boxes = np.hstack([corners, corners + rng.integers(0, 20, (120, 2))])

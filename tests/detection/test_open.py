@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -29,9 +28,7 @@ Kind = Callable[..., SCRFD | YuNet]
 KINDS = pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
 
 
-def test_yunet_ships_and_other_detectors_need_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_yunet_ships_and_other_detectors_need_a_file(tmp_path, monkeypatch, capsys):
     assert open_face_finder("none") is None
     assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1
     for command in (("pull", "yunet"), ("remove", "yunet")):
@@ -52,13 +49,13 @@ def test_yunet_ships_and_other_detectors_need_a_file(
 
 
 @KINDS
-def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
+def test_settings_reach_the_detector(tmp_path, kind, write):
     model = write(tmp_path / "m.onnx")
     other = write(tmp_path / "other.onnx", sides=(96, 96))
     assert hashlib.sha256(model.read_bytes()).hexdigest() in open_detector(model).identity
     # It covers all that detections depend on, and nothing else.
     changes = {"threshold": 0.9}, {"size": 320}, {"size": "full"}, {"rotate": False}
-    identities = {open_detector(model, **options).identity for options in ({}, *changes)}  # type: ignore[arg-type]
+    identities = {open_detector(model, **options).identity for options in ({}, *changes)}
     assert len({*identities, open_detector(other).identity}) == 6
     default = 0.5 if kind is SCRFD else 0.6
     assert open_detector(model, threshold=default, size="auto", threads=2).identity in identities
@@ -68,7 +65,7 @@ def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable
 
 
 @KINDS
-def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
+def test_threads_can_share_a_detector(tmp_path, kind, write):
     detector = PhotoSearch(kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3), 160)
     squares = np.random.default_rng(0).integers(0, 256, (24, 16, 24, 3), dtype=np.uint8)
     images = [squares[row].repeat(8, axis=0).repeat(8, axis=1)[: 128 - row] for row in range(24)]
@@ -83,7 +80,7 @@ def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callabl
 
 
 @KINDS
-def test_files_that_are_not_detectors_are_refused(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
+def test_files_that_are_not_detectors_are_refused(tmp_path, kind, write):
     (tmp_path / "text.onnx").write_text("hello")
     (tmp_path / "empty.onnx").write_bytes(b"")
     for name, message in (
@@ -103,14 +100,12 @@ def test_files_that_are_not_detectors_are_refused(tmp_path: Path, kind: Kind, wr
         (YuNet, write_yunet, {"largest": 1e4}, "boxes or points are not finite"),
     ],
 )
-def test_outputs_that_are_not_finite_are_refused(
-    tmp_path: Path, kind: Kind, write: Callable[..., Path], form: dict[str, Any], message: str
-) -> None:
+def test_outputs_that_are_not_finite_are_refused(tmp_path, kind, write, form, message):
     with pytest.raises(ModelError, match=rf"m\.onnx: {message}"):
         kind(write(tmp_path / "m.onnx", **form))(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
 
-def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path: Path) -> None:
+def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path):
     file = tmp_path / "m.onnx"
     detector = facerts.Detector(file, threshold=0.3, size=160, threads=1)
     write_scrfd(file)
@@ -121,7 +116,7 @@ def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path:
     assert len(facerts.Scorer(facerts.Quality(), detector=again).faces(image)) == len(found) > 0
 
 
-def test_frames_are_searched_in_bounded_time_whichever_way_a_detector_was_given(tmp_path: Path) -> None:
+def test_frames_are_searched_in_bounded_time_whichever_way_a_detector_was_given(tmp_path):
     model = write_scrfd(tmp_path / "m.onnx")
     for detector in (facerts.Detector(model), open_detector(model), open_face_finder(model)):
         search = video_detector(detector)
@@ -129,7 +124,7 @@ def test_frames_are_searched_in_bounded_time_whichever_way_a_detector_was_given(
         assert (search.size, search.rotate) == (640, False)
 
 
-def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_passes_the_providers_to_the_detector(tmp_path, monkeypatch):
     write_description(write_embedder(tmp_path / "m.onnx"))
     scrfd = write_scrfd(tmp_path / "scrfd.onnx")
     received = {}
@@ -147,7 +142,7 @@ def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(("kind", "file"), [(SCRFD, "scrfd_500m_kps.onnx"), (YuNet, YUNET)])
-def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: str) -> None:
+def test_the_astronauts_face_is_found(reference_models, kind, file):
     detector = kind(reference_models / file, threads=1)
     photo = np.ascontiguousarray(skimage.data.astronaut())
     gray = np.repeat(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2).astype(np.uint8)
@@ -165,9 +160,7 @@ def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: 
 
 @pytest.mark.parametrize("file", ["scrfd_500m_kps.onnx", YUNET])
 @pytest.mark.parametrize("turns", [1, 2, 3])
-def test_a_photo_on_its_side_is_said_to_be_turned(
-    reference_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, turns: int
-) -> None:
+def test_a_photo_on_its_side_is_said_to_be_turned(reference_models, tmp_path, capsys, file, turns):
     photo = np.ascontiguousarray(np.rot90(skimage.data.astronaut(), turns))
     (tmp_path / "photo.png").write_bytes(encode_png(photo))
     command = "score", tmp_path / "photo.png", "--set", f"detector={reference_models / file}"

@@ -91,21 +91,21 @@ def assert_found(faces: list[Detection], boxes: list[Box], atol: float) -> None:
     ],
     ids=str,
 )
-def test_photos_are_searched_at_the_scales_that_they_need(shape: Any, size: Any, longest: list[int]) -> None:
+def test_photos_are_searched_at_the_scales_that_they_need(shape, size, longest):
     levels = PhotoSearch(Squares(), size)._levels(np.zeros((*shape, 3), dtype=np.uint8))
     assert [max(level.image.shape) for level in levels] == longest
     for level in levels:
         np.testing.assert_allclose(level.pixel * level.image.shape[1::-1], shape[::-1])
 
 
-def test_a_network_that_wants_small_photos_enlarged_gets_them() -> None:
+def test_a_network_that_wants_small_photos_enlarged_gets_them():
     levels = PhotoSearch(Squares(enlarges=True))._levels(np.zeros((150, 300, 3), dtype=np.uint8))
     assert [level.image.shape for level in levels] == [(512, 1024, 3), (128, 256, 3)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tile", [None, (640, 640)])
-def test_each_face_is_found_once_wherever_tiles_cut_it(seed: int, tile: tuple[int, int] | None) -> None:
+def test_each_face_is_found_once_wherever_tiles_cut_it(seed, tile):
     rng = np.random.default_rng(seed)
     boxes = []
     for row in range(4):
@@ -123,7 +123,7 @@ def test_each_face_is_found_once_wherever_tiles_cut_it(seed: int, tile: tuple[in
         assert_found(faces, boxes, atol=1e-9)
 
 
-def test_a_face_that_fills_a_large_photo_is_found_without_parts_of_it() -> None:
+def test_a_face_that_fills_a_large_photo_is_found_without_parts_of_it():
     whole = (150, 100, 2600, 2700)
     assert_found(PhotoSearch(Squares())(draw(3000, 3000, whole)), [whole], atol=20)
     # Faces with better scores are no parts of it.
@@ -131,7 +131,7 @@ def test_a_face_that_fills_a_large_photo_is_found_without_parts_of_it() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-def test_a_photo_on_its_side_gives_the_faces_of_the_upright_one(turns: int) -> None:
+def test_a_photo_on_its_side_gives_the_faces_of_the_upright_one(turns):
     boxes = [(100, 50, 60, 80), (300, 200, 90, 120)]
     photo = draw(400, 600, *boxes)
     upright = PhotoSearch(Squares())(photo)
@@ -151,7 +151,7 @@ def test_a_photo_on_its_side_gives_the_faces_of_the_upright_one(turns: int) -> N
     assert [face.rotation for face in PhotoSearch(Squares(), rotate=False)(lying)] == [0, 0]
 
 
-def test_a_turned_face_is_where_the_photo_shows_it() -> None:
+def test_a_turned_face_is_where_the_photo_shows_it():
     rng = np.random.default_rng(0)
     for turns in range(4):
         height, width = 40, 70
@@ -167,7 +167,7 @@ def test_a_turned_face_is_where_the_photo_shows_it() -> None:
         assert (back.rotation + 360 - 90 * (4 - turns)) % 360 == 0
 
 
-def test_only_photos_without_a_sure_face_are_turned() -> None:
+def test_only_photos_without_a_sure_face_are_turned():
     def passes(photo: Image, **options: Any) -> list[tuple[int, ...]]:
         network = Squares()
         PhotoSearch(network, **options)(photo)
@@ -183,7 +183,7 @@ def test_only_photos_without_a_sure_face_are_turned() -> None:
     assert passes(doubtful) == [shape, (256, 256), shape[::-1], shape, shape[::-1]]
 
 
-def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the_photo() -> None:
+def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the_photo():
     class Unsure(Squares):
         def __call__(self, image: Image) -> list[Detection]:
             found = super().__call__(image)
@@ -196,7 +196,7 @@ def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the
 
 
 @pytest.mark.parametrize("corner", [(-500.0, -500.0), (900.0, 100.0), (1e30, 0.0)], ids=str)
-def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner: tuple[float, float]) -> None:
+def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner):
     class Lost(Squares):
         def __call__(self, image: Image) -> list[Detection]:
             super().__call__(image)
@@ -209,7 +209,7 @@ def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner: tuple[float,
 
 @pytest.mark.parametrize("size", ["auto", "full"])
 @pytest.mark.parametrize("shape", [(1, 20_000_000), (3_000_000, 3)], ids=str)
-def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(shape: tuple[int, int], size: Any) -> None:
+def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(shape, size):
     network = Squares()
     PhotoSearch(network, size, rotate=False)(np.zeros((*shape, 3), dtype=np.uint8))
     padded = [max(height, 32) * max(width, 32) for height, width in network.passes]
@@ -217,25 +217,25 @@ def test_a_line_of_pixels_takes_no_more_memory_or_time_than_a_photo(shape: tuple
     assert sum(padded) <= 30_000_000
 
 
-def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise() -> None:
+def test_frames_are_searched_in_bounded_time_unless_it_was_asked_otherwise():
     frame = np.zeros((2160, 3840, 3), dtype=np.uint8)
     for options, longest, turned in (
         ({}, 1024, False),
         ({"size": 1600}, 1600, False),
         ({"size": "full", "rotate": True}, 3840, True),
     ):
-        search = PhotoSearch(Squares(), **options).of_frames()  # type: ignore[arg-type]
+        search = PhotoSearch(Squares(), **options).of_frames()
         assert max(search._levels(frame)[0].image.shape) == longest
         assert search.rotate is turned
 
 
-def test_sizes_that_mean_nothing_are_refused() -> None:
+def test_sizes_that_mean_nothing_are_refused():
     for size in (31, 0, -5, "small", 1.5):
         with pytest.raises(Error, match=r"det_size must be auto, full or at least 32 pixels"):
-            PhotoSearch(Squares(), size)  # type: ignore[arg-type]
+            PhotoSearch(Squares(), size)
 
 
-def test_a_search_can_be_pickled() -> None:
+def test_a_search_can_be_pickled():
     search = PhotoSearch(Squares(), 500, rotate=False)
     again = pickle.loads(pickle.dumps(search))
     assert (again.identity, again.size, again.rotate) == (search.identity, 500, False)

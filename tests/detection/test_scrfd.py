@@ -20,7 +20,7 @@ SIZE = 160
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     return write_scrfd(tmp_path_factory.mktemp("scrfd") / "scrfd.onnx")
 
 
@@ -51,7 +51,7 @@ def assert_same(found: list[Detection], expected: list[Any], atol: float = 1e-3)
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("threshold", [0.5, 0.25])
-def test_detections_match_a_slow_reference(model: Path, seed: int, threshold: float) -> None:
+def test_detections_match_a_slow_reference(model, seed, threshold):
     image = draw_squares(seed)
     found = SCRFD(model, threshold=threshold)(image)
     expected = reference_faces(image, threshold)
@@ -74,14 +74,14 @@ def test_detections_match_a_slow_reference(model: Path, seed: int, threshold: fl
     ],
     ids=str,
 )
-def test_outputs_are_assigned_by_their_shapes(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_outputs_are_assigned_by_their_shapes(tmp_path, form):
     image = draw_squares()
     detector = SCRFD(write_scrfd(tmp_path / "m.onnx", **form))
     assert_same(detector(image), reference_faces(image, 0.5))
 
 
 @pytest.mark.parametrize(("height", "width"), [(97, 160), (203, 131), (1000, 333), (45, 77), (64, 640)], ids=str)
-def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: int, width: int) -> None:
+def test_photos_of_any_size_give_boxes_in_their_own_pixels(model, height, width):
     # Each box is a cell of the input, so the boxes together cover the bright area.
     lit = [0.25 * width, 0.25 * height, 0.75 * width, 0.75 * height]
     image = np.zeros((height, width, 3), dtype=np.uint8)
@@ -100,7 +100,7 @@ def test_photos_of_any_size_give_boxes_in_their_own_pixels(model: Path, height: 
     np.testing.assert_allclose(face.box[2:] - face.box[:2], [8 * 333 / 160, 8 * 10 / 5])
 
 
-def test_images_smaller_than_a_stride_are_accepted(model: Path) -> None:
+def test_images_smaller_than_a_stride_are_accepted(model):
     detector = PhotoSearch(SCRFD(model), SIZE)
     for shape in ((1, 1), (3, 5), (7, 7), (1, 2000), (2000, 1)):
         assert detector(np.zeros((*shape, 3), dtype=np.uint8)) == []
@@ -109,7 +109,7 @@ def test_images_smaller_than_a_stride_are_accepted(model: Path) -> None:
         assert bool(faces) == (min(shape) > 1 or shape == (1, 1))
 
 
-def test_the_padding_beside_the_photo_is_black_and_not_a_face(model: Path) -> None:
+def test_the_padding_beside_the_photo_is_black_and_not_a_face(model):
     assert SCRFD(model)(np.full((107, 160, 3), 120, dtype=np.uint8)) == []
     # At this threshold a cell that is partly padding is not a face.
     faces = SCRFD(model, threshold=0.7)(np.full((52, SIZE, 3), 255, dtype=np.uint8))
@@ -117,9 +117,7 @@ def test_the_padding_beside_the_photo_is_black_and_not_a_face(model: Path) -> No
 
 
 @pytest.mark.parametrize("works_at_any_size", [True, False])
-def test_a_fixed_input_determines_the_default_size(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, works_at_any_size: bool
-) -> None:
+def test_a_fixed_input_determines_the_default_size(tmp_path, model, monkeypatch, works_at_any_size):
     fixed = write_scrfd(tmp_path / "fixed.onnx", sides=(SIZE, SIZE))
     if not works_at_any_size:
         monkeypatch.setattr("facerts.detection.scrfd.make_shape_dynamic", lambda content, where: content)
@@ -139,7 +137,7 @@ def test_a_fixed_input_determines_the_default_size(
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> Path:
+def pack(tmp_path) -> Path:
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
     write_scrfd(folder / "det_500m.onnx")
@@ -148,7 +146,7 @@ def pack(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_detector_of_a_pack_is_found(pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_detector_of_a_pack_is_found(pack, tmp_path, monkeypatch):
     packed = Path(shutil.make_archive(str(pack), "zip", pack))
     home = tmp_path / "temporary"
     home.mkdir()
@@ -176,15 +174,13 @@ def test_the_detector_of_a_pack_is_found(pack: Path, tmp_path: Path, monkeypatch
     ],
     ids=str,
 )
-def test_other_networks_are_refused_with_the_expected_interface(
-    tmp_path: Path, form: dict[str, Any], words: str
-) -> None:
+def test_other_networks_are_refused_with_the_expected_interface(tmp_path, form, words):
     with pytest.raises(ModelError, match=rf"m\.onnx: .*{words}.*; SCRFD takes \(1, 3, H, W\) .* points \(A, 10\)"):
         SCRFD(write_scrfd(tmp_path / "m.onnx", **form))
 
 
 @pytest.mark.slow
-def test_scrfd_agrees_with_yunet_on_real_photos(reference_models: Path, facerts_data: Path) -> None:
+def test_scrfd_agrees_with_yunet_on_real_photos(reference_models, facerts_data):
     scrfd = SCRFD(reference_models / "scrfd_500m_kps.onnx", threads=1)
     yunet = open_detector("yunet")
     source = open_images(facerts_data / "photos" / "lfw")

@@ -49,7 +49,7 @@ def assert_as_in_opencv(model: Path, found: list[Detection], image: Image, thres
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     return write_yunet(tmp_path_factory.mktemp("yunet") / "synthetic.onnx")
 
 
@@ -64,16 +64,14 @@ def draw_squares(height: int, width: int, seed: int = 0) -> Image:
 @pytest.mark.parametrize(
     ("height", "width"), [(64, 64), (250, 250), (600, 40), (33, 97), (20, 30), (1, 1), (5, 700)], ids=str
 )
-def test_a_synthetic_network_gives_the_same_faces_as_opencv(
-    model: Path, height: int, width: int, threshold: float
-) -> None:
+def test_a_synthetic_network_gives_the_same_faces_as_opencv(model, height, width, threshold):
     image = draw_squares(height, width)
     found = YuNet(model, threshold=threshold)(image)
     assert assert_as_in_opencv(model, found, image, threshold) >= (threshold <= 0.4 and height * width > 1)
 
 
 @pytest.mark.slow
-def test_only_the_best_candidates_go_on_to_nms(tmp_path: Path) -> None:
+def test_only_the_best_candidates_go_on_to_nms(tmp_path):
     # Cells of 16 and 32 pixels mix several brightnesses, so their scores are never as high as the others'.
     wide = write_yunet(tmp_path / "m.onnx", largest=2.0)
     image = draw_squares(512, 640)
@@ -82,7 +80,7 @@ def test_only_the_best_candidates_go_on_to_nms(tmp_path: Path) -> None:
     assert_as_in_opencv(wide, found, image, 0.02)
 
 
-def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path: Path, model: Path) -> None:
+def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path, model):
     image = draw_squares(100, 180)
     image.setflags(write=False)
     dynamic = write_yunet(tmp_path / "dynamic.onnx", sides=("H", "W"))
@@ -93,7 +91,7 @@ def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path: Path, model: Pa
         assert [(*face.box, *face.points.ravel(), face.score) for face in YuNet(other)(image)] == expected
 
 
-def test_the_requested_threads_and_providers_are_used(model: Path) -> None:
+def test_the_requested_threads_and_providers_are_used(model):
     session = YuNet(model, threads=3, providers=["CPUExecutionProvider"])._session
     assert session.get_session_options().intra_op_num_threads == 3
     # Otherwise memory would grow with the number of different photo sizes.
@@ -122,7 +120,7 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_networks_are_refused_with_the_expected_interface(tmp_path: Path, name: str) -> None:
+def test_other_networks_are_refused_with_the_expected_interface(tmp_path, name):
     write, words = OTHERS[name]
     expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* the one that ships is the detector yunet"
     with pytest.raises(ModelError, match=expected):
@@ -151,7 +149,7 @@ def sample_images() -> Iterator[tuple[str, Image, int]]:
     ("image", "minimum"),
     [pytest.param(np.ascontiguousarray(image), minimum, id=name) for name, image, minimum in sample_images()],
 )
-def test_the_published_network_gives_the_same_faces_as_opencv(image: Image, minimum: int, threshold: float) -> None:
+def test_the_published_network_gives_the_same_faces_as_opencv(image, minimum, threshold):
     if min(image.shape[:2]) <= 32 and cv2.__version__.startswith("4."):
         pytest.skip("OpenCV 4.10 is not deterministic for images with a side of 32 pixels or less")
     published = find_file("yunet")
@@ -161,7 +159,7 @@ def test_the_published_network_gives_the_same_faces_as_opencv(image: Image, mini
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["lfw", "various"])
-def test_on_real_photos_it_finds_the_same_faces_as_opencv(facerts_data: Path, folder: str) -> None:
+def test_on_real_photos_it_finds_the_same_faces_as_opencv(facerts_data, folder):
     published, source = find_file("yunet"), open_images(facerts_data / "photos" / folder)
     detector = YuNet(published, threads=1)
     faces = 0

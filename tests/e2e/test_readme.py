@@ -23,9 +23,7 @@ SMALLER = [
 
 
 @pytest.mark.slow
-def test_the_training_commands_run_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_training_commands_run_as_they_stand(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for variable in ("FACERTS_DATA", "FACERTS_MODELS"):
         monkeypatch.delenv(variable, raising=False)

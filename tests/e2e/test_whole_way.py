@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> None:
+def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path):
     out = tmp_path / "demo"
     # Short, so that names are not wrapped in the table.
     command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", out.name]
@@ -57,7 +57,7 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     assert all(f"{name}.png" in ran.stdout for name in accepted)
 
 
-def test_the_commands_of_the_demo_end_it_when_they_fail(tmp_path: Path) -> None:
+def test_the_commands_of_the_demo_end_it_when_they_fail(tmp_path):
     demo = runpy.run_path(str(ROOT / "demo" / "run.py"))
     with pytest.raises(SystemExit, match="2"):
         demo["facerts"]("score", tmp_path / "none.jpg", "--keep", "never")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ class Means:
         return FaceOutputs(crops.reshape(len(crops), -1, 3).mean(axis=1, dtype=np.float32))
 
 
-def test_a_thread_safe_embedder_works_on_two_batches_and_the_order_stays(drawn_faces: Path) -> None:
+def test_a_thread_safe_embedder_works_on_two_batches_and_the_order_stays(drawn_faces):
     source = open_source(drawn_faces)
     alone, shared = Means(thread_safe=False), Means(thread_safe=True)
     also = {"first": lambda crops: crops[:, 0, 0, 0].astype(np.float32)}
@@ -47,7 +46,7 @@ def test_a_thread_safe_embedder_works_on_two_batches_and_the_order_stays(drawn_f
 
 
 @pytest.mark.parametrize("thread_safe", [False, True])
-def test_an_error_of_the_embedder_ends_the_embedding(drawn_faces: Path, thread_safe: bool) -> None:
+def test_an_error_of_the_embedder_ends_the_embedding(drawn_faces, thread_safe):
     class Broken(Means):
         def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
             raise Error("no")

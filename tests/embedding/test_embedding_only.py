@@ -51,7 +51,7 @@ def outputs(path: Path) -> list[str]:
     return [output.name for output in session.get_outputs()]
 
 
-def test_only_the_embedding_and_the_nodes_it_needs_are_left(tmp_path: Path, crops: Crops) -> None:
+def test_only_the_embedding_and_the_nodes_it_needs_are_left(tmp_path, crops):
     model = write_model(tmp_path / "model.onnx")
     before = model.read_bytes()
     kept = keep_embedding(model, tmp_path / "new" / "small.onnx")
@@ -66,7 +66,7 @@ def test_only_the_embedding_and_the_nodes_it_needs_are_left(tmp_path: Path, crop
     assert model.read_bytes() == before
 
 
-def test_the_heads_of_our_own_exports_are_removed(exported: Path, tmp_path: Path, crops: Crops) -> None:
+def test_the_heads_of_our_own_exports_are_removed(exported, tmp_path, crops):
     keep_embedding(exported, tmp_path / "m.onnx")
     assert outputs(tmp_path / "m.onnx") == ["embedding"]
     before, after = onnx.load(str(exported)), onnx.load(str(tmp_path / "m.onnx"))
@@ -81,7 +81,7 @@ def test_the_heads_of_our_own_exports_are_removed(exported: Path, tmp_path: Path
     )
 
 
-def test_quality_is_removed_from_the_description(tmp_path: Path) -> None:
+def test_quality_is_removed_from_the_description(tmp_path):
     model = write_model(tmp_path / "model.onnx", license="ours", **CALIBRATED)
     keep_embedding(model, tmp_path / "small.onnx")
     description = load_embedder(tmp_path / "small.onnx").description
@@ -99,7 +99,7 @@ def test_quality_is_removed_from_the_description(tmp_path: Path) -> None:
         assert getattr(description, name) == getattr(before, name), name
 
 
-def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops) -> None:
+def test_quality_from_the_embeddings_length_is_kept(tmp_path, crops):
     model = write_model(tmp_path / "model.onnx", quality="norm", thresholds=CALIBRATED["thresholds"])
     keep_embedding(model, tmp_path / "small.onnx")
     embedder = load_embedder(tmp_path / "small.onnx")
@@ -107,7 +107,7 @@ def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops
     assert embedder.description.thresholds["0.95"].quality == 3.5
 
 
-def test_a_foreign_model_gets_its_description_beside_it(tmp_path: Path, crops: Crops) -> None:
+def test_a_foreign_model_gets_its_description_beside_it(tmp_path, crops):
     model = write_embedder(tmp_path / "foreign.onnx", quality=True)
     write_description(model, quality="output:bright", source="somewhere")
     keep_embedding(model, tmp_path / "out" / "small.onnx")
@@ -125,9 +125,7 @@ def test_a_foreign_model_gets_its_description_beside_it(tmp_path: Path, crops: C
         ({"input_layout": "NHWC"}, "layout NHWC"),
     ],
 )
-def test_models_that_need_other_preprocessing_are_refused(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_models_that_need_other_preprocessing_are_refused(tmp_path, changes, message):
     model = write_embedder(tmp_path / "m.onnx", quality=True, layout=changes.get("input_layout", "NCHW"))
     write_description(model, **changes)
     with pytest.raises(ModelError) as raised:
@@ -136,7 +134,7 @@ def test_models_that_need_other_preprocessing_are_refused(
     assert not (tmp_path / "small.onnx").exists()
 
 
-def test_node_names_that_would_mislead_insightface_are_changed(tmp_path: Path, crops: Crops) -> None:
+def test_node_names_that_would_mislead_insightface_are_changed(tmp_path, crops):
     path = write_model(tmp_path / "model.onnx")
     model = onnx.load(str(path))
     for node, name in zip(model.graph.node, ("Sub_0", "_mulscalar0", "Last"), strict=False):
@@ -148,7 +146,7 @@ def test_node_names_that_would_mislead_insightface_are_changed(tmp_path: Path, c
     assert names[2] == "Last"
 
 
-def test_tensors_read_by_subgraphs_are_kept(tmp_path: Path, crops: Crops) -> None:
+def test_tensors_read_by_subgraphs_are_kept(tmp_path, crops):
     path = write_model(tmp_path / "model.onnx")
     model = onnx.load(str(path))
     product = next(node for node in model.graph.node if node.op_type == "MatMul")
@@ -171,7 +169,7 @@ def test_tensors_read_by_subgraphs_are_kept(tmp_path: Path, crops: Crops) -> Non
     )
 
 
-def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_other_embeddings_is_not_written(tmp_path, monkeypatch):
     def wrong(graph: onnx.GraphProto, tensors: list[str]) -> None:
         keep_outputs(graph, tensors)
         (matrix,) = graph.initializer
@@ -186,7 +184,7 @@ def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_the_model_itself_is_not_overwritten(tmp_path: Path) -> None:
+def test_the_model_itself_is_not_overwritten(tmp_path):
     model = write_model(tmp_path / "model.onnx")
     before = hashlib.sha256(model.read_bytes()).hexdigest()
     with pytest.raises(Error, match="would lose its quality"):
@@ -198,7 +196,7 @@ def test_the_model_itself_is_not_overwritten(tmp_path: Path) -> None:
     assert hashlib.sha256(model.read_bytes()).hexdigest() == before
 
 
-def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> None:
+def test_the_command_accepts_files_and_names_without_pytorch(tmp_path):
     model = write_model(tmp_path / "model.onnx")
     code = (
         "import sys; sys.modules['torch'] = None; from facerts.cli import main; "
@@ -216,9 +214,7 @@ def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "options", [[], ["--embedding-only", "--precision", "fp16"], ["--embedding-only", "--license", "ours"]]
 )
-def test_options_for_training_runs_are_refused_for_finished_models(
-    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_for_training_runs_are_refused_for_finished_models(tmp_path, options, capsys):
     model = write_model(tmp_path / "model.onnx")
     assert run("export", model, "--out", tmp_path / "small.onnx", *options) == 2
     assert "is an ONNX model, which can only be exported with" in " ".join(capsys.readouterr().err.split())

@@ -30,7 +30,7 @@ KEYS = ["Ann/Ann_0001.jpg", "Ann/Ann_0002.jpg", "Bob/Bob_0001.jpg", "Bob/Bob_000
 
 
 @pytest.fixture
-def faces(tmp_path: Path) -> Source:
+def faces(tmp_path) -> Source:
     """Four images of two people, with the keys above."""
     for key in KEYS:
         path = tmp_path / "lfw" / key
@@ -40,7 +40,7 @@ def faces(tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-def numbered(tmp_path: Path) -> Source:
+def numbered(tmp_path) -> Source:
     """A .bin set of four images, whose keys are numbers."""
     write_bin(tmp_path / "set.bin", [FACE] * 4, [True, False])
     return open_source(tmp_path / "set.bin")
@@ -61,7 +61,7 @@ def write_parquet(path: Path, /, **columns: Any) -> Path:
     return path
 
 
-def test_rows_come_in_the_order_of_the_images(tmp_path: Path, faces: Source) -> None:
+def test_rows_come_in_the_order_of_the_images(tmp_path, faces):
     embeddings, order = vectors(), [2, 0, 3, 1]
     path = write_npz(
         tmp_path / "theirs.npz",
@@ -86,7 +86,7 @@ def test_rows_come_in_the_order_of_the_images(tmp_path: Path, faces: Source) -> 
     assert (table.name, table.method, table.sha256) == ("theirs", "unknown", sha256_file(path))
 
 
-def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, drawn_faces: Path) -> None:
+def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path, drawn_faces):
     model = write_description(write_embedder(tmp_path / "m.onnx", quality=True), quality="output:bright")
     embedder, source = load_embedder(model), open_source(drawn_faces)
     write_embeddings(
@@ -98,7 +98,7 @@ def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, 
         np.testing.assert_allclose(getattr(read, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
 
 
-def test_a_column_of_nan_is_ignored(tmp_path: Path, faces: Source) -> None:
+def test_a_column_of_nan_is_ignored(tmp_path, faces):
     nothing, embeddings = np.full(4, np.nan), vectors()
     columns = {"quality": nothing, "uncertainty": nothing, "norm": nothing, "face_size": nothing}
     outputs = load_table(write_npz(tmp_path / "t.npz", names=KEYS, embeddings=embeddings, **columns)).outputs(faces)
@@ -108,7 +108,7 @@ def test_a_column_of_nan_is_ignored(tmp_path: Path, faces: Source) -> None:
     np.testing.assert_allclose(outputs.norm, np.linalg.norm(embeddings, axis=1), rtol=1e-5)
 
 
-def test_the_norm_is_the_tables_or_the_length_if_that_is_not_1(tmp_path: Path, faces: Source) -> None:
+def test_the_norm_is_the_tables_or_the_length_if_that_is_not_1(tmp_path, faces):
     def norm(**arrays: Any) -> Any:
         return load_table(write_npz(tmp_path / "t.npz", names=KEYS, **arrays)).outputs(faces).norm
 
@@ -119,19 +119,19 @@ def test_the_norm_is_the_tables_or_the_length_if_that_is_not_1(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("prefix", ["/data/lfw/", "C:\\data\\lfw\\", "./", ""])
-def test_names_may_be_longer_paths_than_the_keys(tmp_path: Path, faces: Source, prefix: str) -> None:
+def test_names_may_be_longer_paths_than_the_keys(tmp_path, faces, prefix):
     names = [prefix + (key.replace("/", "\\") if "\\" in prefix else key) for key in KEYS[::-1]]
     outputs = load_table(write_npz(tmp_path / "t.npz", paths=names, embeddings=vectors()[::-1])).outputs(faces)
     np.testing.assert_allclose(outputs.embedding, unit(vectors()), atol=1e-6)
 
 
-def test_keys_match_whole_path_components(tmp_path: Path, faces: Source) -> None:
+def test_keys_match_whole_path_components(tmp_path, faces):
     names = ["/data/Maryann/Ann_0001.jpg", *KEYS[1:]]
     with pytest.raises(DataError, match=r"1 of 4 images of lfw have no row, the first is Ann/Ann_0001\.jpg"):
         load_table(write_npz(tmp_path / "t.npz", names=names, embeddings=vectors())).outputs(faces)
 
 
-def test_a_row_belongs_to_the_longest_matching_key(tmp_path: Path) -> None:
+def test_a_row_belongs_to_the_longest_matching_key(tmp_path):
     (tmp_path / "faces" / "Ann").mkdir(parents=True)
     for name in ("1.png", "Ann/1.png"):
         (tmp_path / "faces" / name).write_bytes(FACE)
@@ -144,7 +144,7 @@ def test_a_row_belongs_to_the_longest_matching_key(tmp_path: Path) -> None:
         load_table(write_npz(tmp_path / "t.npz", names=names[:1], embeddings=np.eye(1))).outputs(source)
 
 
-def test_two_rows_that_end_with_a_key_are_refused_unless_one_equals_it(tmp_path: Path, faces: Source) -> None:
+def test_two_rows_that_end_with_a_key_are_refused_unless_one_equals_it(tmp_path, faces):
     names = [f"/a/{KEYS[0]}", f"/b/{KEYS[0]}", *KEYS[1:]]
     with pytest.raises(
         DataError, match=r"t\.npz: rows 0 \(a/Ann/Ann_0001\.jpg\) and 1 \(b/Ann.*both end with Ann/Ann_0001"
@@ -155,9 +155,7 @@ def test_two_rows_that_end_with_a_key_are_refused_unless_one_equals_it(tmp_path:
     np.testing.assert_allclose(outputs.embedding, unit(vectors(5)[1:]), atol=1e-6)
 
 
-def test_rows_without_names_are_taken_in_order_if_images_are_numbered(
-    tmp_path: Path, numbered: Source, faces: Source
-) -> None:
+def test_rows_without_names_are_taken_in_order_if_images_are_numbered(tmp_path, numbered, faces):
     table = load_table(write_npz(tmp_path / "t.npz", embeddings=vectors()))
     np.testing.assert_allclose(table.outputs(numbered).embedding, unit(vectors()), atol=1e-6)
     with pytest.raises(DataError, match=r"no names, .* add names such as Ann/Ann_0001\.jpg"):
@@ -168,7 +166,7 @@ def test_rows_without_names_are_taken_in_order_if_images_are_numbered(
 
 
 @pytest.mark.parametrize("kind", ["list", "large_list", "fixed_size_list"])
-def test_a_parquet_table_is_read_like_an_npz(tmp_path: Path, faces: Source, kind: str) -> None:
+def test_a_parquet_table_is_read_like_an_npz(tmp_path, faces, kind):
     embeddings = vectors()
     types = {
         "list": pyarrow.list_(pyarrow.float64()),
@@ -194,7 +192,7 @@ def test_a_parquet_table_is_read_like_an_npz(tmp_path: Path, faces: Source, kind
 
 
 @pytest.mark.parametrize("ending", ["npz", "parquet"])
-def test_variances_are_scaled_with_their_embeddings(tmp_path: Path, faces: Source, ending: str) -> None:
+def test_variances_are_scaled_with_their_embeddings(tmp_path, faces, ending):
     embeddings, variance = vectors(), np.random.default_rng(2).uniform(0.1, 1, (4, 6))
     path = tmp_path / f"t.{ending}"
     if ending == "npz":
@@ -208,7 +206,7 @@ def test_variances_are_scaled_with_their_embeddings(tmp_path: Path, faces: Sourc
     np.testing.assert_allclose(ratio, expected, rtol=1e-5)
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     path = write_parquet(tmp_path / "t.parquet", name=KEYS, embedding=vectors().tolist())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
@@ -248,7 +246,7 @@ def changed(row: int, value: float) -> NDArray[np.float32]:
         ({"variance": np.full((4, 6), "x")}, "variance must be numbers, not <U"),
     ],
 )
-def test_a_broken_table_is_refused_with_file_and_row(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_a_broken_table_is_refused_with_file_and_row(tmp_path, arrays, message):
     path = write_npz(tmp_path / "t.npz", **{"names": KEYS, "embeddings": vectors(), **arrays})
     with pytest.raises(DataError, match=rf"t\.npz: .*{message}"):
         load_table(path)
@@ -274,9 +272,7 @@ def test_a_broken_table_is_refused_with_file_and_row(tmp_path: Path, arrays: dic
         ({"embedding": pyarrow.array([], pyarrow.list_(pyarrow.float32())), "name": []}, r"not \(0, 0\)"),
     ],
 )
-def test_a_broken_parquet_table_is_refused_with_file_and_row(
-    tmp_path: Path, columns: dict[str, Any], message: str
-) -> None:
+def test_a_broken_parquet_table_is_refused_with_file_and_row(tmp_path, columns, message):
     whole = {"name": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]}
     with pytest.raises(DataError, match=rf"t\.parquet: .*{message}"):
         load_table(write_parquet(tmp_path / "t.parquet", **{**whole, **columns}))
@@ -291,9 +287,7 @@ def test_a_broken_parquet_table_is_refused_with_file_and_row(
     ],
     ids=["rows", "numbers", "names"],
 )
-def test_a_parquet_table_cannot_expand_to_any_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
-) -> None:
+def test_a_parquet_table_cannot_expand_to_any_size(tmp_path, monkeypatch, columns):
     path = write_parquet(tmp_path / "t.parquet", **columns)
     monkeypatch.setattr(npz, "MAX_RATIO", 0)
     monkeypatch.setattr(npz, "MAX_BYTES", 90_000)
@@ -301,7 +295,7 @@ def test_a_parquet_table_cannot_expand_to_any_size(
         load_table(path)
 
 
-def test_contradictory_metadata_of_a_parquet_table_do_not_end_the_process(tmp_path: Path) -> None:
+def test_contradictory_metadata_of_a_parquet_table_do_not_end_the_process(tmp_path):
     path = write_parquet(tmp_path / "t.parquet", name=["a", "b"], embedding=[[1.0], [2.0]])
     content = path.read_bytes()
     # The type of the names, text, becomes that of booleans.
@@ -312,7 +306,7 @@ def test_contradictory_metadata_of_a_parquet_table_do_not_end_the_process(tmp_pa
     assert message.startswith(f"{path}: not a readable Parquet file")
 
 
-def test_files_that_are_not_tables_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_tables_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"gone\.npz: no such table"):
         load_table(tmp_path / "gone.npz")
     with pytest.raises(DataError, match=r"t\.csv: a table of embeddings must be a \.npz or \.parquet file"):
@@ -334,7 +328,7 @@ def test_files_that_are_not_tables_are_refused(tmp_path: Path) -> None:
         load_table(write_npz(tmp_path / "t.npz", names=KEYS))
 
 
-def test_a_parquet_table_whose_names_are_not_utf8_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_parquet_table_whose_names_are_not_utf8_is_refused_with_its_name(tmp_path):
     path = tmp_path / "t.parquet"
     table = pyarrow.table({"name": KEYS, "embedding": vectors().tolist()})
     pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)

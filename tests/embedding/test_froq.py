@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -105,9 +102,7 @@ def slow_choice(norms: dict[str, Floats], labels: Floats) -> list[str]:
 
 
 @pytest.mark.parametrize("described", [{}, {"input_mean": [0] * 3, "input_std": [255] * 3, "input_color": "BGR"}])
-def test_labels_layers_and_scores_are_those_of_a_slow_loop(
-    tmp_path: Path, described: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_layers_and_scores_are_those_of_a_slow_loop(tmp_path, described, monkeypatch):
     settings = (0.0, 255.0, True) if described else (127.5, 127.5, False)
     embedder = write_recognizer(tmp_path / "m.onnx", BRANCHED, BRANCHED_TENSORS, **described)
     calibration, judged = drawn_crops(24, seed=1), drawn_crops(5, seed=2)
@@ -138,7 +133,7 @@ def test_labels_layers_and_scores_are_those_of_a_slow_loop(
     assert recognizer_scores.pseudo_quality(embedder, judged[0], other) != found[0]
 
 
-def test_a_fixed_batch_gives_the_same(tmp_path: Path) -> None:
+def test_a_fixed_batch_gives_the_same(tmp_path):
     calibration, crops = Images(drawn_crops(10, seed=5)), drawn_crops(7, seed=6)
     of_any, of_four = (
         write_recognizer(tmp_path / f"{batch}.onnx", BRANCHED, BRANCHED_TENSORS, batch) for batch in ("N", 4)
@@ -152,7 +147,7 @@ def test_a_fixed_batch_gives_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_greedy_choice_is_that_of_a_slow_loop(seed: int) -> None:
+def test_the_greedy_choice_is_that_of_a_slow_loop(seed):
     random = np.random.default_rng(seed)
     labels = random.normal(size=60)
     norms = {
@@ -165,7 +160,7 @@ def test_the_greedy_choice_is_that_of_a_slow_loop(seed: int) -> None:
 
 
 @pytest.mark.parametrize("batch", ["N", 1])
-def test_a_tensor_whose_rows_are_not_crops_is_no_layer(tmp_path: Path, batch: int | str) -> None:
+def test_a_tensor_whose_rows_are_not_crops_is_no_layer(tmp_path, batch):
     weights = np.random.default_rng(0).normal(size=(147, 8)).astype(np.float32)
     nodes = [
         POOLED,
@@ -195,13 +190,13 @@ def test_a_tensor_whose_rows_are_not_crops_is_no_layer(tmp_path: Path, batch: in
         ("double", ["pooled", "long vector"]),
     ],
 )
-def test_layers_depend_on_the_image_and_vary_in_norm(tmp_path: Path, name: str, layers: list[str]) -> None:
+def test_layers_depend_on_the_image_and_vary_in_norm(tmp_path, name, layers):
     embedder = open_model(tmp_path, name)
     norms = norms_by_layer(embedder, load_graph(embedder.path, ""), drawn_crops(10, seed=5))
     assert list(norms) == layers
 
 
-def test_layers_of_another_output_take_no_part(tmp_path: Path) -> None:
+def test_layers_of_another_output_take_no_part(tmp_path):
     path = write_description(write_embedder(tmp_path / "m.onnx", quality=True), quality="output:bright")
     embedder = load_embedder(path)
     norms = norms_by_layer(embedder, load_graph(path, ""), drawn_crops(10, seed=5))
@@ -209,14 +204,14 @@ def test_layers_of_another_output_take_no_part(tmp_path: Path) -> None:
     assert len(LayerNorms(embedder, Images(drawn_crops(10, seed=5)))(drawn_crops(2, seed=6))) == 2
 
 
-def test_only_evenly_spaced_faces_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_evenly_spaced_faces_are_used(tmp_path, monkeypatch):
     monkeypatch.setattr(recognizer_scores, "MAX_FACES", 11)
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(21, seed=7)
     every, second, first = (LayerNorms(embedder, Images(some)) for some in (crops, crops[::2], crops[:11]))
     assert every.sha256 == second.sha256 != first.sha256
 
 
-def test_faces_that_cannot_order_layers_are_refused(tmp_path: Path) -> None:
+def test_faces_that_cannot_order_layers_are_refused(tmp_path):
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(9, seed=7)
     with pytest.raises(DataError, match=r"made: the score 'froq' needs at least 10 faces .* not 9"):
         LayerNorms(embedder, Images(crops))
@@ -225,7 +220,7 @@ def test_faces_that_cannot_order_layers_are_refused(tmp_path: Path) -> None:
         score(crops)
 
 
-def test_the_layers_are_chosen_when_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layers_are_chosen_when_they_are_needed(tmp_path, monkeypatch):
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(10, seed=7)
     asked: list[Crops] = []
     label = recognizer_scores.pseudo_quality

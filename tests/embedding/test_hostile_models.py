@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ from tests.hostile import onnx_files
 from tests.hostile.bounded import read_bounded
 
 
-def test_hostile_descriptions_are_refused_within_bounds(tmp_path: Path) -> None:
+def test_hostile_descriptions_are_refused_within_bounds(tmp_path):
     paths = []
     for number, content in enumerate(onnx_files.DESCRIPTIONS.values()):
         paths.append(write_embedder(tmp_path / f"{number}.onnx"))
@@ -26,7 +24,7 @@ def test_hostile_descriptions_are_refused_within_bounds(tmp_path: Path) -> None:
         assert message.startswith((f"{path}: ", f"{path.with_suffix('.json')}: ")), message
 
 
-def test_hostile_models_are_refused_within_bounds(tmp_path: Path) -> None:
+def test_hostile_models_are_refused_within_bounds(tmp_path):
     paths = [tmp_path / f"{number}.onnx" for number in range(len(onnx_files.MODELS))]
     for path, write in zip(paths, onnx_files.MODELS.values(), strict=True):
         write(path)
@@ -35,7 +33,7 @@ def test_hostile_models_are_refused_within_bounds(tmp_path: Path) -> None:
         assert message.startswith(str(path)), what
 
 
-def test_a_command_reports_what_is_wrong_with_its_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_reports_what_is_wrong_with_its_model(tmp_path, capfd):
     (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
     onnx_files.MODELS["it fails at run time"](tmp_path / "m.onnx")
     command = ("score", tmp_path / "face.png", "--model", tmp_path / "m.onnx", "--out", tmp_path / "rows.csv")
@@ -45,7 +43,7 @@ def test_a_command_reports_what_is_wrong_with_its_model(tmp_path: Path, capfd: p
     assert "Traceback" not in stderr
 
 
-def test_an_error_on_the_embedding_size_names_both_numbers(tmp_path: Path) -> None:
+def test_an_error_on_the_embedding_size_names_both_numbers(tmp_path):
     model = write_description(write_embedder(tmp_path / "m.onnx"), embedding_size=8)
     crops = np.zeros((2, 112, 112, 3), dtype=np.uint8)
     assert load_embedder(model)(crops).embedding.shape == (2, 8)

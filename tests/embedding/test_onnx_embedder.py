@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -21,9 +18,7 @@ IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("color", ["RGB", "BGR"])
 @pytest.mark.parametrize("batch", ["N", 1, 5])
-def test_a_model_gets_the_described_input_for_any_number_of_crops(
-    tmp_path: Path, crops: Crops, layout: str, color: str, batch: int | str
-) -> None:
+def test_a_model_gets_the_described_input_for_any_number_of_crops(tmp_path, crops, layout, color, batch):
     model = write_embedder(tmp_path / "m.onnx", batch=batch, layout=layout)
     write_description(model, input_layout=layout, input_color=color, **IMAGENET)
     outputs = load_embedder(model, batch_size=5)(crops)
@@ -32,12 +27,12 @@ def test_a_model_gets_the_described_input_for_any_number_of_crops(
     np.testing.assert_allclose(outputs.embedding, raw / norm[:, None], atol=2e-6)
     np.testing.assert_allclose(outputs.norm, norm, rtol=1e-5)
     assert outputs.quality is not None
-    assert np.array_equal(outputs.quality, outputs.norm)  # type: ignore[arg-type]
+    assert np.array_equal(outputs.quality, outputs.norm)
     assert outputs.embedding.dtype == np.float32
 
 
 @pytest.mark.parametrize("name", ["*", "face"])
-def test_inputs_that_nothing_reads_are_none(tmp_path: Path, crops: Crops, name: str) -> None:
+def test_inputs_that_nothing_reads_are_none(tmp_path, crops, name):
     plain, listing = (
         write_embedder(tmp_path / f"{unread}.onnx", unread=unread, batch=1, quality=True) for unread in (0, 3)
     )
@@ -45,11 +40,11 @@ def test_inputs_that_nothing_reads_are_none(tmp_path: Path, crops: Crops, name: 
         write_description(model, input_name=name, quality="output:bright")
     expected, outputs = (load_embedder(model)(crops) for model in (plain, listing))
     assert np.array_equal(outputs.embedding, expected.embedding)
-    assert np.array_equal(outputs.quality, expected.quality)  # type: ignore[arg-type]
+    assert np.array_equal(outputs.quality, expected.quality)
 
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
-def test_quality_comes_from_the_named_output_and_higher_is_better(tmp_path: Path, crops: Crops, polarity: str) -> None:
+def test_quality_comes_from_the_named_output_and_higher_is_better(tmp_path, crops, polarity):
     model = write_embedder(tmp_path / "m.onnx", quality=True)
     write_description(model, quality="output:bright", polarity=polarity)
     quality = load_embedder(model)(crops).quality
@@ -57,7 +52,7 @@ def test_quality_comes_from_the_named_output_and_higher_is_better(tmp_path: Path
     np.testing.assert_allclose(quality, bright if polarity == "higher_is_better" else -bright, atol=1e-5)
 
 
-def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
+def test_a_model_without_quality_has_none(tmp_path, crops):
     model = write_description(write_embedder(tmp_path / "m.onnx"), quality="none")
     outputs = load_embedder(model)(crops)
     assert outputs.quality is None
@@ -83,15 +78,13 @@ def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
         ({}, {"surprise": 1}, "surprise"),
     ],
 )
-def test_a_model_that_contradicts_its_description_is_refused(
-    tmp_path: Path, model: dict[str, Any], description: dict[str, Any], message: str
-) -> None:
+def test_a_model_that_contradicts_its_description_is_refused(tmp_path, model, description, message):
     path = write_description(write_embedder(tmp_path / "m.onnx", **model), **description)
     with pytest.raises(ModelError, match=rf"m\.(onnx|json).*{message}"):
         load_embedder(path)
 
 
-def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
         load_embedder(tmp_path / "gone.onnx")
     (tmp_path / "text.onnx").write_text("hello")
@@ -106,13 +99,13 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
         load_embedder(model, providers=["NoSuchProvider"])
 
 
-def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path: Path, crops: Crops) -> None:
+def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path, crops):
     model = write_description(write_embedder(tmp_path / "m.onnx", not_a_number=True))
     with pytest.raises(ModelError, match="embedding of crop 0 is not a finite number"):
         load_embedder(model)(crops)
 
 
-def test_any_number_of_crops_is_taken_but_no_other_shape(tmp_path: Path) -> None:
+def test_any_number_of_crops_is_taken_but_no_other_shape(tmp_path):
     model = write_description(write_embedder(tmp_path / "m.onnx"))
     embedder = load_embedder(model)
     assert embedder(np.zeros((0, 112, 112, 3), dtype=np.uint8)).embedding.shape == (0, SIZE)
@@ -122,9 +115,7 @@ def test_any_number_of_crops_is_taken_but_no_other_shape(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_reference_embedder_reaches_its_known_accuracy(
-    facerts_data: Path, reference_models: Path, tmp_path: Path
-) -> None:
+def test_the_reference_embedder_reaches_its_known_accuracy(facerts_data, reference_models, tmp_path):
     """On the first 60 pairs of each kind and fold; a script without facerts has found the same numbers."""
     lfw = facerts_data / "lfw"
     lines = np.array((lfw / "pairs.txt").read_text(encoding="utf-8").splitlines()[1:]).reshape(20, 300)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -22,9 +20,7 @@ Crops = NDArray[np.uint8]
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
 @pytest.mark.parametrize("size", [96, 112])
-def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(
-    tmp_path: Path, crops: Crops, size: int, polarity: str
-) -> None:
+def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(tmp_path, crops, size, polarity):
     model = write_quality(tmp_path / "q.onnx", size=size)
     description = quality_description(size, polarity=polarity, name="tiny")
     model.with_suffix(".json").write_text(json.dumps(description))
@@ -37,7 +33,7 @@ def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(
     assert quality(crops[:0]).shape == (0,)
 
 
-def test_height_and_width_are_not_confused(crops: Crops) -> None:
+def test_height_and_width_are_not_confused(crops):
     from facerts.embedding.onnx_embedder import to_input
     from facerts.onnx.contract import InputSpec
 
@@ -47,7 +43,7 @@ def test_height_and_width_are_not_confused(crops: Crops) -> None:
 
 
 @pytest.mark.parametrize("quality", ["output:bright", "norm"])
-def test_an_embedders_quality_is_the_same_without_its_embedding(tmp_path: Path, crops: Crops, quality: str) -> None:
+def test_an_embedders_quality_is_the_same_without_its_embedding(tmp_path, crops, quality):
     model = write_embedder(tmp_path / "m.onnx", quality=True)
     write_description(model, quality=quality, polarity="lower_is_better")
     expected = load_embedder(model)(crops).quality
@@ -65,16 +61,14 @@ def test_an_embedders_quality_is_the_same_without_its_embedding(tmp_path: Path, 
         ({"input": {"name": "crop"}}, "NCHW of"),
     ],
 )
-def test_descriptions_without_quality_or_of_another_model_are_refused(
-    tmp_path: Path, description: dict[str, Any], message: str
-) -> None:
+def test_descriptions_without_quality_or_of_another_model_are_refused(tmp_path, description, message):
     model = write_quality(tmp_path / "q.onnx")
     model.with_suffix(".json").write_text(json.dumps(quality_description(**description)))
     with pytest.raises(ModelError, match=message):
         OnnxQuality(model)
 
 
-def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) -> None:
+def test_embedders_and_quality_models_are_not_interchangeable(tmp_path):
     embedder, quality = write_embedder(tmp_path / "m.onnx"), write_quality(tmp_path / "q.onnx", size=112)
     write_description(embedder, quality="none")
     quality.with_suffix(".json").write_text(json.dumps(quality_description(112)))
@@ -84,14 +78,14 @@ def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) ->
         load_embedder(quality)
 
 
-def test_a_quality_with_several_values_per_crop_is_refused(tmp_path: Path, crops: Crops) -> None:
+def test_a_quality_with_several_values_per_crop_is_refused(tmp_path, crops):
     model = write_quality(tmp_path / "q.onnx", numbers=2)
     description = parse_description(json.dumps(quality_description()), "here")
     with pytest.raises(ModelError, match="the output quality has 24 values; it must have one value per crop"):
         OnnxQuality(model, description=description)(crops)
 
 
-def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
+def test_a_source_is_scored_in_order(tmp_path, drawn_faces):
     model = write_quality(tmp_path / "q.onnx")
     description = parse_description(json.dumps(quality_description()), "here")
     quality, source = OnnxQuality(model, description=description), open_source(drawn_faces)
@@ -103,7 +97,7 @@ def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
     assert score_source(source, {}, progress=False) == {}
 
 
-def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
+def test_the_only_tensors_need_no_names(tmp_path, crops):
     model = write_quality(tmp_path / "quality.onnx")
     named, unnamed = quality_description(), quality_description(quality="output:*")
     unnamed["input"]["name"] = "*"
@@ -133,9 +127,7 @@ def test_the_only_tensors_need_no_names(tmp_path: Path, crops: Crops) -> None:
         ),
     ],
 )
-def test_one_of_several_tensors_needs_its_name(
-    written: dict[str, object], changes: dict[str, object], sentence: str, tmp_path: Path
-) -> None:
+def test_one_of_several_tensors_needs_its_name(written, changes, sentence, tmp_path):
     model = write_description(write_embedder(tmp_path / "embedder.onnx", **written), **changes)
     with pytest.raises(ModelError, match=re.escape(sentence)):
         load_embedder(model)

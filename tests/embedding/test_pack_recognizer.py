@@ -51,7 +51,7 @@ def normalize_inside(path: Path) -> None:
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> Path:
+def pack(tmp_path) -> Path:
     """A folder with a detector, a network with too few outputs, a broken file, and a recognizer."""
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
@@ -67,7 +67,7 @@ def expected(crops: Crops) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_pack_can_be_loaded_as_an_embedder(pack: Path, crops: Crops, packed: bool) -> None:
+def test_a_pack_can_be_loaded_as_an_embedder(pack, crops, packed):
     path = Path(shutil.make_archive(str(pack), "zip", pack)) if packed else pack
     embedder = load_embedder(path, batch_size=5)
     outputs = embedder(crops)
@@ -80,9 +80,7 @@ def test_a_pack_can_be_loaded_as_an_embedder(pack: Path, crops: Crops, packed: b
     assert "non-commercial" in embedder.description.terms
 
 
-def test_a_recognizer_that_declares_one_row_runs_batches_without_warnings(
-    pack: Path, crops: Crops, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recognizer_that_declares_one_row_runs_batches_without_warnings(pack, crops, capfd):
     model = onnx.load(str(pack / "w600k_mbf.onnx"))
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
     onnx.save(model, str(pack / "w600k_mbf.onnx"))
@@ -90,7 +88,7 @@ def test_a_recognizer_that_declares_one_row_runs_batches_without_warnings(
     assert capfd.readouterr().err == ""
 
 
-def test_a_graph_that_normalizes_its_input_gets_the_raw_crops(pack: Path, crops: Crops) -> None:
+def test_a_graph_that_normalizes_its_input_gets_the_raw_crops(pack, crops):
     normalize_inside(pack / "w600k_mbf.onnx")
     embedder = load_embedder(pack)
     assert embedder.description.input.mean == (0, 0, 0)
@@ -98,9 +96,7 @@ def test_a_graph_that_normalizes_its_input_gets_the_raw_crops(pack: Path, crops:
     np.testing.assert_allclose(embedder(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-4)
 
 
-def test_without_onnx_only_known_recognizers_are_loaded(
-    pack: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_onnx_only_known_recognizers_are_loaded(pack, crops, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     np.testing.assert_allclose(load_embedder(pack)(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-5)
     (pack / "w600k_mbf.onnx").rename(pack / "mine.onnx")
@@ -109,13 +105,13 @@ def test_without_onnx_only_known_recognizers_are_loaded(
 
 
 @pytest.mark.parametrize("change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}])
-def test_other_networks_are_not_taken_for_recognizers(pack: Path, change: dict[str, Any]) -> None:
+def test_other_networks_are_not_taken_for_recognizers(pack, change):
     write_embedder(pack / "w600k_mbf.onnx", **{"size": COLUMNS, **change})
     with pytest.raises(ModelError, match="this one has none"):
         load_embedder(pack)
 
 
-def test_a_description_passed_as_an_argument_takes_precedence(pack: Path, tmp_path: Path, crops: Crops) -> None:
+def test_a_description_passed_as_an_argument_takes_precedence(pack, tmp_path, crops):
     model = write_description(write_embedder(tmp_path / "m.onnx"))
     text = model.with_suffix(".json").read_text()
     description = parse_description(text, "text").model_copy(update={"quality": "none"})
@@ -124,7 +120,7 @@ def test_a_description_passed_as_an_argument_takes_precedence(pack: Path, tmp_pa
     assert load_embedder(pack, description=description)(crops).quality is None
 
 
-def test_a_fixed_batch_size_is_respected(pack: Path, crops: Crops) -> None:
+def test_a_fixed_batch_size_is_respected(pack, crops):
     write_embedder(pack / "w600k_mbf.onnx", size=COLUMNS, batch=1)
     embedder = load_embedder(pack)
     assert embedder.description.input.batch == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -48,9 +47,7 @@ EMBED: dict[str, Callable[[Floats, Floats], Floats]] = {
     ("name", "possible"),
     [("no layers", ["mirror"]), ("map", ["mirror", "pruning"]), ("quantized", ["mirror", "dropout"])],
 )
-def test_only_the_scores_that_the_graph_allows_are_opened(
-    tmp_path: Path, drawn_faces: Path, name: str, possible: list[str]
-) -> None:
+def test_only_the_scores_that_the_graph_allows_are_opened(tmp_path, drawn_faces, name, possible):
     embedder = open_model(tmp_path, name)
     assert list(open_recognizer_scores(embedder)) == possible
     faces = open_source(drawn_faces)
@@ -60,14 +57,14 @@ def test_only_the_scores_that_the_graph_allows_are_opened(
             open_recognizer_scores(embedder, [score])
 
 
-def test_the_seed_is_that_of_the_masks(tmp_path: Path, crops: Crops) -> None:
+def test_the_seed_is_that_of_the_masks(tmp_path, crops):
     embedder = open_model(tmp_path, "matmul")
     first, other = (open_recognizer_scores(embedder, ["dropout"], seed=seed)["dropout"](crops) for seed in (0, 1))
     assert np.array_equal(open_recognizer_scores(embedder, ["dropout"])["dropout"](crops), first)
     assert not np.array_equal(other, first)
 
 
-def test_unknown_scores_and_layers_without_faces_are_refused(tmp_path: Path) -> None:
+def test_unknown_scores_and_layers_without_faces_are_refused(tmp_path):
     embedder = open_model(tmp_path, "matmul")
     with pytest.raises(Error, match="no score 'droput' of a recognizer, did you mean 'dropout'"):
         open_recognizer_scores(embedder, ["droput"])
@@ -77,7 +74,7 @@ def test_unknown_scores_and_layers_without_faces_are_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["conv and matmul", "unit", "one image"])
 @pytest.mark.parametrize("score", ["mirror", "pruning", "dropout", "froq"])
-def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, name: str, score: str) -> None:
+def test_a_score_does_not_depend_on_the_batch(tmp_path, name, score):
     calibration, crops = Images(drawn_crops(10, seed=5)), drawn_crops(11, seed=6)
     tolerance = {"rtol": 1e-6} if score == "froq" else {"atol": 1e-6}
     usual, few = (
@@ -92,14 +89,12 @@ def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, name: str, score: 
     assert np.ptp(whole) > 1e-4
 
 
-def test_the_scores_of_our_own_export_are_all_there(exported: Path) -> None:
+def test_the_scores_of_our_own_export_are_all_there(exported):
     assert tuple(open_recognizer_scores(load_embedder(exported))) == ("mirror", "pruning", "dropout")
 
 
 @pytest.mark.parametrize("score", ["pruning", "dropout", "froq"])
-def test_a_file_that_is_gone_or_broken_or_has_its_weights_elsewhere_is_refused(
-    tmp_path: Path, drawn_faces: Path, score: str
-) -> None:
+def test_a_file_that_is_gone_or_broken_or_has_its_weights_elsewhere_is_refused(tmp_path, drawn_faces, score):
     faces = open_source(drawn_faces)
     embedder = open_model(tmp_path, "matmul")
     model = onnx.load(str(embedder.path))
@@ -114,7 +109,7 @@ def test_a_file_that_is_gone_or_broken_or_has_its_weights_elsewhere_is_refused(
         open_recognizer_scores(embedder, [score], calibration=faces)
 
 
-def test_only_the_mirror_does_without_onnx(tmp_path: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_mirror_does_without_onnx(tmp_path, crops, monkeypatch):
     embedder = open_model(tmp_path, "matmul")
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
@@ -124,7 +119,7 @@ def test_only_the_mirror_does_without_onnx(tmp_path: Path, crops: Crops, monkeyp
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_the_mirror_is_the_cosine_with_the_mirrored_crop(tmp_path: Path, crops: Crops, layout: str) -> None:
+def test_the_mirror_is_the_cosine_with_the_mirrored_crop(tmp_path, crops, layout):
     model = write_description(write_embedder(tmp_path / "m.onnx", layout=layout), input_layout=layout)
     scores = open_recognizer_scores(load_embedder(model), ["mirror"])["mirror"](crops)
     a, b = slow_embedding(crops), slow_embedding(np.stack([np.fliplr(crop) for crop in crops]))
@@ -145,9 +140,7 @@ def slowly_pruned(values: Floats, sparsity: float) -> Floats:
 
 @pytest.mark.parametrize("sparsity", [0.25, 0.75])
 @pytest.mark.parametrize("name", ["matmul", "half", "constant", "gemm and batch norm"])
-def test_pruning_is_minus_the_distance_to_the_embedding_with_pruned_weights(
-    tmp_path: Path, crops: Crops, name: str, sparsity: float
-) -> None:
+def test_pruning_is_minus_the_distance_to_the_embedding_with_pruned_weights(tmp_path, crops, name, sparsity):
     # Biases and BatchNorm are left as they are.
     stored = weights().astype(np.float16 if name == "half" else np.float32)
     vectors, pruned = (EMBED[name](flat_pixels(crops), matrix) for matrix in (stored, slowly_pruned(stored, sparsity)))
@@ -164,7 +157,7 @@ def test_pruning_is_minus_the_distance_to_the_embedding_with_pruned_weights(
     assert np.array_equal(embedder(crops).embedding, embedding)
 
 
-def test_each_layer_loses_its_own_smallest_weights() -> None:
+def test_each_layer_loses_its_own_smallest_weights():
     small, large = weights(seed=1) / np.float32(1000), weights(seed=2)
     stored = [numpy_helper.from_array(values, "w") for values in (small, large)]
     prune(stored, 0.2)
@@ -172,7 +165,7 @@ def test_each_layer_loses_its_own_smallest_weights() -> None:
         assert np.array_equal(numpy_helper.to_array(tensor), slowly_pruned(values, 0.2).astype(np.float32))
 
 
-def test_the_share_is_exact_unless_magnitudes_are_equal() -> None:
+def test_the_share_is_exact_unless_magnitudes_are_equal():
     different, equal = (
         numpy_helper.from_array(np.array(values, dtype=np.float32), "w")
         for values in ([[4, -1, 3, 2], [-5, 6, -8, 7]], [[1, -1, 1, 2], [0, 2, 1, -2]])
@@ -183,7 +176,7 @@ def test_the_share_is_exact_unless_magnitudes_are_equal() -> None:
 
 
 @pytest.mark.parametrize("sparsity", [-0.1, 1.0, float("nan")])
-def test_a_share_that_is_none_is_refused(tmp_path: Path, sparsity: float) -> None:
+def test_a_share_that_is_none_is_refused(tmp_path, sparsity):
     with pytest.raises(Error, match="the sparsity must be at least 0 and below 1, not"):
         pruning_stability(open_model(tmp_path, "matmul"), sparsity)
 
@@ -196,9 +189,7 @@ def slow_stability(embeddings: list[Floats]) -> float:
 
 @pytest.mark.parametrize("name", EMBED)
 @pytest.mark.parametrize(("rate", "seed"), [(0.5, 0), (0.2, 7)])
-def test_dropout_is_the_stability_over_explicit_masks(
-    tmp_path: Path, crops: Crops, name: str, rate: float, seed: int
-) -> None:
+def test_dropout_is_the_stability_over_explicit_masks(tmp_path, crops, name, rate, seed):
     score = dropout_stability(open_model(tmp_path, name), passes=6, rate=rate, seed=seed)
     drawn = np.random.default_rng(seed).random((6, 147))
     expected = []
@@ -214,7 +205,7 @@ def test_dropout_is_the_stability_over_explicit_masks(
     assert np.ptp(expected) > 1e-3
 
 
-def test_the_stability_of_many_embeddings_is_that_of_a_loop_over_pairs() -> None:
+def test_the_stability_of_many_embeddings_is_that_of_a_loop_over_pairs():
     embeddings = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
     assert stability(embeddings) == pytest.approx(slow_stability(list(embeddings.astype(np.float64))), abs=1e-12)
     close = embeddings[:1] + 1e-5 * embeddings
@@ -246,6 +237,6 @@ LINEAR = "its embedding is not computed by a linear layer from features"
         ("dropout", "double", "cannot load it"),
     ],
 )
-def test_a_graph_that_does_not_allow_a_score_is_refused(tmp_path: Path, score: str, name: str, reason: str) -> None:
+def test_a_graph_that_does_not_allow_a_score_is_refused(tmp_path, score, name, reason):
     with pytest.raises(ModelError, match=f"m.onnx: .*{reason}"):
         open_recognizer_scores(open_model(tmp_path, name), [score])

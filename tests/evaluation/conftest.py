@@ -111,12 +111,12 @@ def plain() -> Plain:
 
 
 @pytest.fixture
-def drawn_benchmark(benchmark_folder: Path) -> PairBenchmark:
+def drawn_benchmark(benchmark_folder) -> PairBenchmark:
     return pairs_from_identities(open_source(benchmark_folder / "people"), genuine=100, impostors=100, seed=2)
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory) -> Path:
     """Two recognizers, one with a quality of its own; and a model that has a quality only, described elsewhere."""
     folder = tmp_path_factory.mktemp("models")
     write_description(write_embedder(folder / "one.onnx", quality=True), quality="output:bright")
@@ -127,7 +127,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scores(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+def scores(tmp_path_factory, drawn_faces) -> Path:
     """A CSV file with two scores of each drawn face, of which one is as good as constant."""
     source, random = open_source(drawn_faces), np.random.default_rng(0)
     path = tmp_path_factory.mktemp("scores") / "scores.csv"

@@ -21,7 +21,7 @@ EVERY = EvaluationOptions(every_pair=True, keep_crops=False, flip=False, fmr=0.0
 
 
 @pytest.fixture(scope="module")
-def repeated(named: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repeated(named, tmp_path_factory) -> Path:
     """The list of pairs, over images of which one stands twice by another name of the same person."""
     folder = tmp_path_factory.mktemp("repeated")
     shutil.copytree(named.parent, folder / "people")
@@ -47,7 +47,7 @@ def slow_pairs(
     return outputs, pairs, labels[pairs[:, 0]] == labels[pairs[:, 1]], cosine
 
 
-def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Path) -> None:
+def test_numbers_are_those_of_every_pair_one_by_one(repeated, tmp_path):
     run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
     content, arrays = load_result(tmp_path)
     section = content.of_kind("verification")["named"]
@@ -78,7 +78,7 @@ def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Pa
     assert (np.diff(fnmr) <= 0).all()
 
 
-def test_without_identities_all_pairs_are_refused_by_name(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
+def test_without_identities_all_pairs_are_refused_by_name(plain, benchmark_folder, tmp_path):
     with pytest.raises(Error, match=r"people: all pairs need the identity of each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
@@ -86,9 +86,7 @@ def test_without_identities_all_pairs_are_refused_by_name(plain: Plain, benchmar
 
 
 @pytest.mark.parametrize(("every", "far"), [(False, 0.001), (True, 1e-5)])
-def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
-    plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
-) -> None:
+def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(plain, named, tmp_path, every, far):
     options = EvaluationOptions(every_pair=every, fars=(0.1, far), keep_crops=False)
     with pytest.raises(Error) as error:
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
@@ -101,7 +99,7 @@ def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, float("nan")])
-def test_a_rate_that_is_none_is_refused(plain: Plain, named: Path, tmp_path: Path, rate: float) -> None:
+def test_a_rate_that_is_none_is_refused(plain, named, tmp_path, rate):
     for every in (False, True):
         options = EvaluationOptions(every_pair=every, fars=(rate,), keep_crops=False)
         with pytest.raises(Error, match=r"not a valid FAR; .* above 0 and at most 1"):
@@ -112,7 +110,7 @@ def test_a_rate_that_is_none_is_refused(plain: Plain, named: Path, tmp_path: Pat
     assert not plain.batches
 
 
-def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tmp_path: Path) -> None:
+def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated, tmp_path):
     run_pairs(Plain(), ["reject"], [repeated], tmp_path, EVERY)
     content, arrays = load_result(tmp_path)
     section = content.of_kind("reject")["named"]
@@ -137,7 +135,7 @@ def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tm
             assert (shown.value, shown.ci95) == (curve[place], (low[place], high[place]))
 
 
-def test_people_without_two_different_images_make_no_genuine_pairs(plain: Plain, named: Path, tmp_path: Path) -> None:
+def test_people_without_two_different_images_make_no_genuine_pairs(plain, named, tmp_path):
     lines = ["first,second,same,fold,first_subject,second_subject"]
     for person in range(20):
         a, b = f"person_{person:04d}", f"person_{(person + 1) % 20:04d}"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,14 +12,14 @@ from facerts.evaluation.baselines import detector_score, face_sizes, neighbor_si
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from tests.evaluation.conftest import Plain, unit
+from tests.evaluation.conftest import unit
 
 # Gray of ITU-R BT.601, and the Laplacian of four neighbors.
 GREY = (0.299, 0.587, 0.114)
 LAPLACIAN = [[0, 1, 0], [1, -4, 1], [0, 1, 0]]
 
 
-def test_sharpness_is_the_variance_of_a_slow_laplacian(crops: NDArray[np.uint8]) -> None:
+def test_sharpness_is_the_variance_of_a_slow_laplacian(crops):
     expected = []
     for crop in crops:
         gray = np.rint(crop @ np.array(GREY))
@@ -29,7 +27,7 @@ def test_sharpness_is_the_variance_of_a_slow_laplacian(crops: NDArray[np.uint8])
     np.testing.assert_allclose(sharpness(crops), expected, rtol=5e-3)
 
 
-def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
+def test_the_surest_face_is_the_detectors_score_and_no_face_is_0():
     def detector(image: NDArray[np.uint8]) -> list[Detection]:
         """As many faces as the crop's color says, the largest first, which is not the surest."""
         scores = [0.3, 0.8, 0.5][: int(image[0, 0, 0])]
@@ -42,7 +40,7 @@ def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
     assert scores.dtype == np.float32
 
 
-def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_faces: Path) -> None:
+def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_faces):
     keys = [open_source(drawn_faces).key(row) for row in range(3)]
     points = np.random.default_rng(0).uniform(20, 90, (3, 5, 2))
     points[1, :2] = [[10, 10], [13, 14]]
@@ -55,7 +53,7 @@ def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_fa
 
 
 @pytest.mark.parametrize(("known", "k"), [(40, 10), (40, 1), (4, 10)])
-def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
+def test_neighbors_are_those_of_a_full_sort(known, k):
     random = np.random.default_rng(1)
     reference, asked = unit(random.normal(size=(known, 8))), unit(random.normal(size=(25, 8)))
     ordered = np.sort(asked.astype(np.float64) @ reference.T.astype(np.float64), axis=1)[:, ::-1]
@@ -64,9 +62,7 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
 
 
-def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
-    plain: Plain, named: Path, tmp_path: Path
-) -> None:
+def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(plain, named, tmp_path):
     class Blind:
         def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
             return []

@@ -29,13 +29,7 @@ ALL_FACES, OF_PEOPLE = ({"faces": faces, "non-faces": "things"} for faces in ("f
 
 
 @pytest.fixture(scope="module")
-def folders(
-    named: Path,
-    benchmark_folder: Path,
-    drawn_faces: Path,
-    non_faces: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, Path]:
+def folders(named, benchmark_folder, drawn_faces, non_faces, tmp_path_factory) -> dict[str, Path]:
     """Plain, far worse noise, and two seeds of a third method, on two benchmarks and on faces and others."""
     home = tmp_path_factory.mktemp("methods")
     models = [Plain(), Seeded("poor", 9, 0.5), Seeded("seeded", 1), Seeded("seeded", 2)]
@@ -48,7 +42,7 @@ def folders(
 
 
 @pytest.fixture(scope="module")
-def comparison(folders: dict[str, Path]) -> Comparison:
+def comparison(folders) -> Comparison:
     labels = {"plain": "good", "one": "seeded", "poor": "bad", "two": "seeded"}
     return compare([f"{label}={folders[key]}" for key, label in labels.items()])[0]
 
@@ -73,7 +67,7 @@ def section_of(found: Comparison, title: str) -> Evaluation:
     return section
 
 
-def test_accuracy_of_one_run_is_the_results_with_its_interval(comparison: Comparison, folders: dict[str, Path]) -> None:
+def test_accuracy_of_one_run_is_the_results_with_its_interval(comparison, folders):
     row = table(comparison, "Verification accuracy")["bad", None]
     assert list(row) == ["named", "people", "mean"]
     numbers = [own(folders["poor"], "accuracy", {}, data=name) for name in ("named", "people")]
@@ -86,7 +80,7 @@ def test_accuracy_of_one_run_is_the_results_with_its_interval(comparison: Compar
     assert "The mean is over named and people" in section_of(comparison, "Verification accuracy").text
 
 
-def test_seeds_are_shown_by_their_mean_and_range(comparison: Comparison, folders: dict[str, Path]) -> None:
+def test_seeds_are_shown_by_their_mean_and_range(comparison, folders):
     name = "FNMR at FMR 10%"
     first, second = (own(folders[key], name, {}).value for key in ("one", "two"))
     cell = table(comparison, "Verification: named", "listed pairs")["seeded", None][name]
@@ -101,7 +95,7 @@ def test_seeds_are_shown_by_their_mean_and_range(comparison: Comparison, folders
     assert "Of several training runs" in comparison.text
 
 
-def test_rejection_of_others_is_told_pooled_and_by_source(comparison: Comparison, folders: dict[str, Path]) -> None:
+def test_rejection_of_others_is_told_pooled_and_by_source(comparison, folders):
     for part, of in (
         ("faces and people, non-faces things", ALL_FACES),
         ("faces people, non-faces things", OF_PEOPLE),
@@ -115,7 +109,7 @@ def test_rejection_of_others_is_told_pooled_and_by_source(comparison: Comparison
         assert [method for method, score in rows if score == "sharpness"] == ["any"]
 
 
-def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, Path]) -> None:
+def test_the_best_is_marked_only_where_a_paired_test_says_so(folders):
     clear, _ = compare([folders["poor"], folders["plain"]])
     rows = table(clear, "Verification: named", "listed pairs")
     assert rows["plain", None]["AUROC"].mark == "best"
@@ -130,9 +124,7 @@ def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, 
     assert not any(cell.mark for row in rows.values() for cell in row.values())
 
 
-def test_error_versus_reject_is_the_results_on_its_own_embedding(
-    comparison: Comparison, folders: dict[str, Path]
-) -> None:
+def test_error_versus_reject_is_the_results_on_its_own_embedding(comparison, folders):
     rows = table(comparison, "Error versus reject: named", "listed pairs, FNMR at FMR 5%")
     # Scores that are nobody's reject on nobody's embedding.
     assert {score for _, score in rows} == {"quality", "norm"}
@@ -143,9 +135,7 @@ def test_error_versus_reject_is_the_results_on_its_own_embedding(
 
 
 @pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
-def test_all_qualities_are_measured_on_the_chosen_embedding(
-    folders: dict[str, Path], label: str | None, key: str
-) -> None:
+def test_all_qualities_are_measured_on_the_chosen_embedding(folders, label, key):
     labels = [f"good={folders['plain']}", f"bad={folders['poor']}"]
     found, drawn = compare(
         [*labels, f"s={folders['one']}", f"s={folders['two']}"],
@@ -176,7 +166,7 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
     assert rows[name, "quality"]["pAUC to 20%"].ci95 == pytest.approx(expected_area.ci95, abs=1e-6)
 
 
-def test_what_a_result_lacks_has_no_row(folders: dict[str, Path], named: Path, tmp_path: Path) -> None:
+def test_what_a_result_lacks_has_no_row(folders, named, tmp_path):
     run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", OPTIONS)
     found, _ = compare([folders["plain"], tmp_path / "less"])
     assert list(table(found, "Verification accuracy")["less", None]) == ["named"]
@@ -188,9 +178,7 @@ def test_what_a_result_lacks_has_no_row(folders: dict[str, Path], named: Path, t
 
 
 @pytest.mark.parametrize(("name", "unit"), [("named", "subjects"), ("people", "pairs")])
-def test_a_worse_model_has_differences_on_the_wrong_side_and_small_p(
-    folders: dict[str, Path], name: str, unit: str
-) -> None:
+def test_a_worse_model_has_differences_on_the_wrong_side_and_small_p(folders, name, unit):
     found, _ = compare([folders["plain"], folders["poor"]])
     assert (found.reference.label, found.reference.sha256) == ("plain", "a" * 64)
     section = section_of(found, name)
@@ -212,9 +200,7 @@ def test_a_worse_model_has_differences_on_the_wrong_side_and_small_p(
     assert turned.ci95[0] > 0
 
 
-def test_differences_of_scores_are_over_all_faces_and_non_faces(
-    folders: dict[str, Path],
-) -> None:
+def test_differences_of_scores_are_over_all_faces_and_non_faces(folders):
     section = section_of(compare([folders["plain"], folders["poor"]])[0], "non-faces")
     assert [(one.of["score"], one.name) for one in section.measures] == [
         (score, name) for score in ("quality", "norm") for name in ("AUROC", "TNR at TPR 95%")
@@ -233,9 +219,7 @@ def changed(folder: Path, out: Path, change: Callable[[dict[str, Any]], object])
     return out
 
 
-def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(folders, tmp_path):
     other = changed(
         folders["poor"],
         tmp_path / "other",
@@ -250,7 +234,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
     assert not [one for one in found.differences if one.title == "named"]
 
 
-def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(folders, tmp_path):
     def refused(folder: Path) -> str:
         with pytest.raises(DataError) as error:
             compare([f"s={folders['one']}", f"s={folder}"])
@@ -282,7 +266,7 @@ def beside(named: Path, folder: Path, lines: list[str]) -> Path:
     return folder / named.name
 
 
-def test_other_pairs_of_the_same_images_are_left_out_too(folders: dict[str, Path], named: Path, tmp_path: Path) -> None:
+def test_other_pairs_of_the_same_images_are_left_out_too(folders, named, tmp_path):
     lines = named.read_text().splitlines(keepends=True)
     more = beside(named, tmp_path / "more", [*lines, lines[1]])
     run_pairs(Plain(), ["verification"], [more], tmp_path / "other", OPTIONS)
@@ -295,7 +279,7 @@ def test_other_pairs_of_the_same_images_are_left_out_too(folders: dict[str, Path
         compare([folders["plain"], tmp_path / "other"])
 
 
-def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_path: Path) -> None:
+def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named, tmp_path):
     lines = named.read_text().splitlines(keepends=True)
     genuine, impostors = ([line for line in lines if line.split(",")[2] == flag] for flag in "10")
     few = beside(named, tmp_path / "few", [lines[0], *genuine[:30], *impostors[::20]])
@@ -308,9 +292,7 @@ def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_
     assert found.text.endswith((TESTED, UNTESTED))
 
 
-def test_what_cannot_be_compared_is_refused(
-    folders: dict[str, Path], drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_compared_is_refused(folders, drawn_faces, non_faces, tmp_path):
     run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(non_faces)], tmp_path / "ood", OPTIONS)
     with pytest.raises(DataError, match=r"nothing in common with .*ood: evaluate them on the same"):
         compare([folders["plain"], tmp_path / "ood"])

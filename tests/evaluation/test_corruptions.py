@@ -81,7 +81,7 @@ def crops_of(data: Path, rows: NDArray[np.integer], kind: str = "", severity: fl
 
 
 @pytest.fixture(scope="module")
-def flat_faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flat_faces(drawn_faces, tmp_path_factory) -> Path:
     """The same images in one folder, without people."""
     folder = tmp_path_factory.mktemp("flat") / "faces"
     folder.mkdir()
@@ -90,7 +90,7 @@ def flat_faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-def test_each_step_is_measured_on_evenly_spaced_faces(plain: Plain, flat_faces: Path, tmp_path: Path) -> None:
+def test_each_step_is_measured_on_evenly_spaced_faces(plain, flat_faces, tmp_path):
     section, arrays = measured(plain, flat_faces, tmp_path, images=7)
     rows = np.linspace(0, 63, 7).astype(int)
     assert (section.images, section.settings["people"]) == (7, False)
@@ -113,7 +113,7 @@ def test_each_step_is_measured_on_evenly_spaced_faces(plain: Plain, flat_faces: 
     assert not any(one.name.startswith("not a face") for one in section.measures)
 
 
-def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: Path, tmp_path: Path) -> None:
+def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces, tmp_path):
     recognizers = {"a": Plain("a"), "b": Seeded("b", 1, 0.2)}
     section, arrays = measured(Plain("own"), drawn_faces, tmp_path, recognizers=recognizers)
     assert (section.images, section.settings["people"]) == (8, True)
@@ -139,9 +139,7 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces: 
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
-    joined: bool, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(joined, drawn_faces, tmp_path):
     clean = Plain()(crops_of(drawn_faces, ROWS))
     assert clean.quality is not None
     assert clean.norm is not None
@@ -182,7 +180,7 @@ def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(
     assert section.measure("not a face at 1", score="quality").value == pytest.approx(np.mean(shares["no face"]))
 
 
-def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_path: Path) -> None:
+def test_rank_correlations_are_over_kinds_and_severities(drawn_faces, tmp_path):
     recognizers = {"a": Plain("a"), "b": Seeded("b", 1, 0.2), "c": Seeded("c", 2, 0.5)}
     model = Plain("own")
     section, arrays = measured(model, drawn_faces, tmp_path, recognizers=recognizers)
@@ -221,7 +219,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces: Path, tmp_
     assert costs == sorted(costs, reverse=True)
 
 
-def test_corruptions_in_words() -> None:
+def test_corruptions_in_words():
     def measure(name: str, value: float, ends: tuple[float, float] | None = None) -> Measure:
         return Measure(name=name, of={"score": "quality"}, table=OVERALL, value=value, ci95=ends)
 
@@ -235,16 +233,14 @@ def test_corruptions_in_words() -> None:
     assert corruption_finding(kept, "quality", 4, 100) == sentence
 
 
-def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
+def test_embeddings_computed_elsewhere_are_refused(drawn_faces, tmp_path):
     np.savez(tmp_path / "t.npz", embeddings=np.eye(3, dtype=np.float32), names=np.array(["a", "b", "c"]))
     with pytest.raises(Error, match="the corruption benchmark creates new images, so it needs a model"):
         run_corruptions(load_table(tmp_path / "t.npz"), [str(drawn_faces)], tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
 
-def test_a_missing_library_is_named_before_anything_is_done(
-    plain: Plain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_named_before_anything_is_done(plain, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "albumentations", None)
     albumentations.cache_clear()
     try:

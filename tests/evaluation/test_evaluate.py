@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from facerts.datasets import PairBenchmark, TemplateBenchmark, open_benchmark, open_source
+from facerts.datasets import TemplateBenchmark, open_benchmark, open_source
 from facerts.datasets.template_benchmark import templates_from_identities
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError
@@ -23,27 +22,26 @@ from facerts.evaluation.rejection import reject_of
 from facerts.evaluation.result_folder import ResultFolder
 from facerts.images import decode_crop
 from facerts.metrics.pair_intervals import verification_intervals
-from tests.evaluation.conftest import Plain
 
 
-def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(plain: Plain, drawn_faces: Path) -> None:
+def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(plain, drawn_faces):
     source = open_source(drawn_faces)
     outputs = embed_source(plain, source, flip=True, progress=False)
     crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
     own, mirrored = plain(crops), plain(crops[:, :, ::-1])
     summed = own.embedding + mirrored.embedding
     np.testing.assert_allclose(outputs.embedding, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6)
-    np.testing.assert_array_equal(outputs.quality, own.quality)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(outputs.quality, own.quality)
 
 
-def test_a_broken_image_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: Path) -> None:
+def test_a_broken_image_ends_an_evaluation_and_is_named(plain, tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(ImageError, match=r"a/broken\.jpg"):
         embed_source(plain, open_source(tmp_path), flip=False, progress=False)
 
 
-def test_verification_tells_all_that_its_numbers_rest_on(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+def test_verification_tells_all_that_its_numbers_rest_on(plain, drawn_benchmark):
     section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
     found = {one.name: one for one in section.measures}
     assert (found["accuracy"].n, found["genuine pairs"].value, found["impostor pairs"].value) == (
@@ -64,9 +62,7 @@ def test_verification_tells_all_that_its_numbers_rest_on(plain: Plain, drawn_ben
     assert Evaluation.model_validate(written) == section
 
 
-def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
-    plain: Plain, named: Path, benchmark_folder: Path
-) -> None:
+def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(plain, named, benchmark_folder):
     sections, arrays = zip(
         *(
             evaluate_verification(plain, open_benchmark(path), progress=False)
@@ -92,7 +88,7 @@ def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
     assert (1 - high, 1 - low) == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
 
 
-def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path, tmp_path: Path) -> None:
+def test_people_who_contradict_the_pairs_are_not_drawn(plain, named, tmp_path):
     """Benchmarks may come with pairs that their names disagree with; their readers say so and go on."""
     benchmark = open_benchmark(named)
     odd = replace(benchmark, same=np.where(np.arange(200) == 17, ~benchmark.same, benchmark.same))
@@ -119,8 +115,8 @@ def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path
     ids=["no impostors", "nobody genuine", "all genuine pairs in one fold"],
 )
 def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is_embedded(
-    plain: Plain, drawn_benchmark: PairBenchmark, tmp_path: Path, same: list[int], message: str
-) -> None:
+    plain, drawn_benchmark, tmp_path, same, message
+):
     lines = ["first,second,same"]
     for row, flag in enumerate(same):
         for side in "ab":
@@ -133,7 +129,7 @@ def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is
 
 
 @pytest.fixture
-def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> TemplateBenchmark:
+def templates(plain, benchmark_folder, monkeypatch) -> TemplateBenchmark:
     """What the path "pooled" opens: templates of one image, and every pair of some of them."""
     source = open_source(benchmark_folder / "people")
     drawn = templates_from_identities(source)
@@ -147,9 +143,7 @@ def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPa
     return benchmark
 
 
-def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
-    plain: Plain, templates: TemplateBenchmark, tmp_path: Path
-) -> None:
+def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(plain, templates, tmp_path):
     impostors = int((~templates.same).sum())
     all_pairs, rate = EvaluationOptions(every_pair=True), EvaluationOptions(fars=(1e-5,))
     for kind, options, message in (
@@ -162,13 +156,13 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
         ("verification", rate, f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
     ):
         with pytest.raises(Error, match=message):
-            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)  # type: ignore[list-item]
+            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)
     assert not plain.batches
     with pytest.raises(Error, match="two sources have the same name, 'pooled'"):
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
-def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+def test_a_model_without_scores_cannot_reject(plain, drawn_benchmark):
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
     with pytest.raises(ModelError, match="neither a quality nor a norm"):
         reject_of(FaceOutputs(outputs.embedding), drawn_benchmark)
@@ -179,7 +173,7 @@ def scored(values: list[float]) -> FaceOutputs:
     return FaceOutputs(np.ones((len(values), 1), dtype=np.float32), quality=quality, uncertainty=-quality)
 
 
-def test_ood_measures_every_source_by_itself_and_all_together() -> None:
+def test_ood_measures_every_source_by_itself_and_all_together():
     section, arrays = ood_of(
         {"sharp": scored([3, 4, 5]), "soft": scored([1, 2, 3])},
         {"pets": scored([0, 1, 2])},
@@ -193,9 +187,7 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
 
 
-def test_names_that_would_overwrite_each_other_are_refused(
-    plain: Plain, benchmark_folder: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_names_that_would_overwrite_each_other_are_refused(plain, benchmark_folder, drawn_faces, tmp_path):
     with pytest.raises(Error, match="two sources have the same name, 'people'"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
     with pytest.raises(Error, match="two sources have the same name"):
@@ -209,7 +201,7 @@ def test_names_that_would_overwrite_each_other_are_refused(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": "other"}'])
-def test_a_folder_with_something_else_is_refused(plain: Plain, tmp_path: Path, text: str) -> None:
+def test_a_folder_with_something_else_is_refused(plain, tmp_path, text):
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(DataError, match=r"result\.json"):
         ResultFolder(tmp_path, plain)

@@ -26,14 +26,14 @@ def verified(
     return Evaluation(title="Verification", measures=measures)
 
 
-def test_verification_in_words() -> None:
+def test_verification_in_words():
     assert list(verification_findings(verified(0.98, 0.974, 0.985))) == [
         "It decides 98.0% [97.4, 98.5] of 6,000 pairs correctly.",
         "At one false match in 1,000 different-person pairs, it misses 8.1% [6.9, 9.4] of the same-person pairs.",
     ]
 
 
-def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_so() -> None:
+def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_so():
     _, few = verification_findings(verified(0.98, 0.97, 0.99, passing=3))
     assert "different-person pairs (only 3 of them decide the threshold), it misses" in few
     close, _ = verification_findings(verified(0.52, 0.49, 0.55))
@@ -60,7 +60,7 @@ def test_what_is_not_clearly_better_than_chance_or_rests_on_few_pairs_is_called_
         (0.0, 0.0, (0.0, 0.0), "misses no pair, so leaving out pairs of low quality cannot help."),
     ],
 )  # fmt: skip
-def test_rejection_in_words(before: float, after: float, ends: tuple[float, float] | None, words: str) -> None:
+def test_rejection_in_words(before, after, ends, words):
     fnmr = np.full(len(RATES), after)
     fnmr[0] = before
     intervals = None if ends is None else np.array([np.full(len(RATES), end) for end in ends])
@@ -81,6 +81,6 @@ def test_rejection_in_words(before: float, after: float, ends: tuple[float, floa
          "faces (lfw), not clearly better than chance (5.0%)."),
     ],
 )  # fmt: skip
-def test_non_faces_in_words(tnr: float, low: float, high: float, said: str) -> None:
+def test_non_faces_in_words(tnr, low, high, said):
     measure = Measure(name="TNR at TPR 95%", value=tnr, ci95=(low, high))
     assert ood_finding(measure, "quality", {"lfw": 100}, {"pets": 50}) == said

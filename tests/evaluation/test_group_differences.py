@@ -23,7 +23,7 @@ def people() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def values(people: np.ndarray) -> dict[str, np.ndarray]:
+def values(people) -> dict[str, np.ndarray]:
     """Half of the people are young, the last has no age; two cameras, one with ten images."""
     age = np.where(people < PEOPLE // 2, "below 20", "20 and above")
     age[people == PEOPLE - 1] = ""
@@ -31,7 +31,7 @@ def values(people: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def pairs(people: np.ndarray) -> AllPairs:
+def pairs(people) -> AllPairs:
     """Young people resemble each other, and their own images are less alike."""
     random = np.random.default_rng(2)
     centers = random.normal(size=(PEOPLE, 8))
@@ -42,7 +42,7 @@ def pairs(people: np.ndarray) -> AllPairs:
 
 
 @pytest.fixture(scope="module")
-def quality(people: np.ndarray) -> np.ndarray:
+def quality(people) -> np.ndarray:
     """The young have lower quality; the first image has none."""
     drawn = np.random.default_rng(3).normal(size=len(people)) + (people >= PEOPLE // 2)
     drawn[0] = np.nan
@@ -56,9 +56,7 @@ def numbers(section: Evaluation, name: str, table: str = "") -> dict[str, Measur
     }
 
 
-def test_accepted_shares_at_the_threshold_that_keeps_a_share_of_all(
-    values: dict[str, np.ndarray], quality: np.ndarray
-) -> None:
+def test_accepted_shares_at_the_threshold_that_keeps_a_share_of_all(values, quality):
     sections = groups_of(values, {"quality": quality}, keep=0.8, notes=["A note."])
     section, _ = sections["age"]
     accepted = numbers(section, "accepted by quality")
@@ -98,9 +96,7 @@ def test_accepted_shares_at_the_threshold_that_keeps_a_share_of_all(
     assert few.find("worst minus best") is not None
 
 
-def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(
-    values: dict[str, np.ndarray], quality: np.ndarray
-) -> None:
+def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(values, quality):
     odd = {"age": np.where(values["age"] == "below 20", "below $13$", values["age"])}
     section, arrays = groups_of(odd, {"head": quality, "other": -quality})["age"]
     (plot,) = section.plots
@@ -110,9 +106,7 @@ def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(
     assert [text for text in texts if text in shown] == shown
 
 
-def test_errors_with_and_without_rejected_images(
-    values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray, pairs: AllPairs
-) -> None:
+def test_errors_with_and_without_rejected_images(values, quality, people, pairs):
     compared = {"net": MatchedPairs(pairs, 0.6)}
     section, _ = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=50)["age"]
     assert section.interval == "bootstrap over people"
@@ -142,7 +136,7 @@ def test_errors_with_and_without_rejected_images(
     assert rest["all"].value == pytest.approx(np.mean(pairs.genuine[of_all] < 0.6))
 
 
-def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people: np.ndarray) -> None:
+def test_groups_without_pairs_are_shown_and_not_compared(pairs, people):
     age = np.where(people == 0, "one person", np.where(np.arange(len(people)) == 7, "one image", "others"))
     section, _ = groups_of({"age": age}, {}, people=people, compared={"net": MatchedPairs(pairs, 0.6)}, replicates=20)[
         "age"
@@ -156,9 +150,7 @@ def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people
     assert section.plots == []
 
 
-def test_groups_with_too_few_expected_matches_have_no_worst_fmr(
-    values: dict[str, np.ndarray], people: np.ndarray, pairs: AllPairs
-) -> None:
+def test_groups_with_too_few_expected_matches_have_no_worst_fmr(values, people, pairs):
     threshold = pairs.threshold(15 / pairs.impostors)
     section, _ = groups_of(values, {}, compared={"net": MatchedPairs(pairs, threshold)}, replicates=20)["age"]
     assert numbers(section, "FMR")["all"].value == pytest.approx(15 / pairs.impostors)
@@ -166,9 +158,7 @@ def test_groups_with_too_few_expected_matches_have_no_worst_fmr(
     assert rates == ["FNMR by net"]
 
 
-def test_what_cannot_be_measured_is_named(
-    values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray
-) -> None:
+def test_what_cannot_be_measured_is_named(values, quality, people):
     with pytest.raises(Error, match="q: no image has this quality"):
         groups_of(values, {"q": np.full(len(people), np.nan)})
     vectors = np.random.default_rng(0).normal(size=(len(people), 4))

@@ -18,18 +18,18 @@ from tests.hostile.bounded import read_bounded
 
 
 @pytest.fixture(scope="module")
-def good(benchmark_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def good(benchmark_folder, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("good") / "result"
     results.write_result(folder, benchmark_folder / "people.bin")
     return folder
 
 
-def test_no_table_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+def test_no_table_asks_for_more_than_it_holds(tmp_path):
     for path, sentence in read_bounded("table", write_each(tmp_path, arrays.HOSTILE, ".npz")).items():
         assert sentence.startswith(f"{path}: "), sentence
 
 
-def test_arrays_of_every_plain_kind_come_back(tmp_path: Path) -> None:
+def test_arrays_of_every_plain_kind_come_back(tmp_path):
     kept = {
         "flags": np.array([True, False]),
         "counts/deep": np.arange(6, dtype=np.int8).reshape(2, 3),
@@ -49,7 +49,7 @@ def test_arrays_of_every_plain_kind_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", results.TEXTS.values(), ids=results.TEXTS)
-def test_what_is_no_result_is_named(good: Path, tmp_path: Path, text: bytes) -> None:
+def test_what_is_no_result_is_named(good, tmp_path, text):
     shutil.copy(good / "arrays.npz", tmp_path)
     (tmp_path / "result.json").write_bytes(text)
     with pytest.raises(DataError, match=r"result\.json: "):
@@ -57,7 +57,7 @@ def test_what_is_no_result_is_named(good: Path, tmp_path: Path, text: bytes) -> 
 
 
 @pytest.mark.slow
-def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good: Path, tmp_path: Path) -> None:
+def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good, tmp_path):
     content = json.loads((good / "result.json").read_text(encoding="utf-8"))
     folders = [tmp_path / str(number) for number in range(len(results.CHANGES) + 1)]
     for folder in folders:
@@ -75,7 +75,7 @@ def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good: Path, tmp_
 
 
 @pytest.mark.slow
-def test_no_log_ends_a_report_otherwise_than_with_a_sentence(tmp_path: Path) -> None:
+def test_no_log_ends_a_report_otherwise_than_with_a_sentence(tmp_path):
     lines = [b"\xff", b"[" * 100_000, b"[]", b'{"kind": 3, "epoch": "x"}', b'{"kind": "train", "lr": 1}']
     logs = [tmp_path / str(number) / "log.jsonl" for number in range(len(lines))]
     for log, line in zip(logs, lines, strict=True):

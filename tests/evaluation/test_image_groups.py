@@ -16,7 +16,7 @@ def table(folder: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def test_a_table_names_images_by_their_keys_or_by_paths_that_end_with_them(tmp_path: Path) -> None:
+def test_a_table_names_images_by_their_keys_or_by_paths_that_end_with_them(tmp_path):
     text = "image,sex,camera\n/data/faces/ann/1.jpg,woman,\nann\\2.jpg, woman ,door\nbob/1.jpg,man,door\nno.jpg,,\n"
     values, notes = read_groups(table(tmp_path, "\ufeff" + text)).of(["ann/1.jpg", "bob/1.jpg", "ann/2.jpg"])
     assert {name: column.tolist() for name, column in values.items()} == {
@@ -29,14 +29,14 @@ def test_a_table_names_images_by_their_keys_or_by_paths_that_end_with_them(tmp_p
     ]
 
 
-def test_a_row_belongs_to_the_longest_key_that_its_name_ends_with(tmp_path: Path) -> None:
+def test_a_row_belongs_to_the_longest_key_that_its_name_ends_with(tmp_path):
     path = table(tmp_path, "image,sex\nx/ann/1.jpg,woman\n1.jpg,man\n")
     values, notes = read_groups(path).of(["1.jpg", "ann/1.jpg"])
     assert values["sex"].tolist() == ["man", "woman"]
     assert notes == []
 
 
-def test_rows_that_agree_count_as_one_and_others_are_refused(tmp_path: Path) -> None:
+def test_rows_that_agree_count_as_one_and_others_are_refused(tmp_path):
     same = table(tmp_path, "image,sex\na/1.jpg,man\nb/1.jpg,man\n")
     assert read_groups(same).of(["1.jpg"]) == ({"sex": ["man"]}, [])
     different = table(tmp_path, "image,sex\na/1.jpg,man\n\nb/1.jpg,woman\n")
@@ -58,13 +58,13 @@ def test_rows_that_agree_count_as_one_and_others_are_refused(tmp_path: Path) -> 
         (["0", "1"], "0.5,1", ["below 0.5", "1 and above"]),
     ],
 )
-def test_numbers_are_put_into_ranges(tmp_path: Path, values: list[str], edges: str, expected: list[str]) -> None:
+def test_numbers_are_put_into_ranges(tmp_path, values, edges, expected):
     rows = "".join(f"{row}.jpg,{value}\n" for row, value in enumerate(values))
     groups = read_groups(table(tmp_path, f"image,age\n{rows}"), [f"age={edges}"])
     assert groups.of([f"{row}.jpg" for row in range(len(values))])[0]["age"].tolist() == expected
 
 
-def test_groups_are_listed_as_people_would() -> None:
+def test_groups_are_listed_as_people_would():
     ages = ["100 and above", "9 to 99", "below 9"]
     assert in_order([*ages, *ages]) == ages[::-1]
     assert in_order(["[2.5, 10)", "10 and above", "below 2.5", "[10, 20)"])[:2] == ["below 2.5", "[2.5, 10)"]
@@ -72,7 +72,7 @@ def test_groups_are_listed_as_people_would() -> None:
     assert in_order(["10", "9"]) == ["9", "10"]
 
 
-def test_too_many_groups_ask_for_edges(tmp_path: Path) -> None:
+def test_too_many_groups_ask_for_edges(tmp_path):
     def of(values: list[str], edges: tuple[str, ...] = ()) -> int:
         rows = "".join(f"{row}.jpg,{value}\n" for row, value in enumerate(values))
         groups = read_groups(table(tmp_path, f"image,age\n{rows}"), edges)
@@ -105,7 +105,7 @@ def test_too_many_groups_ask_for_edges(tmp_path: Path) -> None:
         (["age=" + ",".join(map(str, range(50)))], "49 numbers at most"),
     ],
 )
-def test_malformed_options_say_what_to_write(tmp_path: Path, edges: list[str], message: str) -> None:
+def test_malformed_options_say_what_to_write(tmp_path, edges, message):
     ages = table(tmp_path, "image,age\n1.jpg,3\n")
     with pytest.raises(Error, match=message):
         read_groups(ages, edges)
@@ -134,23 +134,23 @@ def test_malformed_options_say_what_to_write(tmp_path: Path, edges: list[str], m
         (b"image,age\n1.jpg," + b"x" * 101 + b"\n", r"age of 1\.jpg has 101 characters"),
     ],
 )
-def test_broken_tables_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_broken_tables_are_refused(tmp_path, content, message):
     with pytest.raises(DataError, match=message):
         read_groups(table(tmp_path, content)).of(["1.jpg"])
 
 
-def test_endless_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_files_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("facerts.evaluation.score_table.MAX_BYTES", 15)
     with pytest.raises(DataError, match="larger than"):
         read_groups(table(tmp_path, "image,age\n1.jpg,3\n"))
 
 
-def test_names_of_groups_have_no_control_characters(tmp_path: Path) -> None:
+def test_names_of_groups_have_no_control_characters(tmp_path):
     values, _ = read_groups(table(tmp_path, "image,age\n1.jpg,\x1b[31m3\n")).of(["1.jpg"])
     assert values["age"].tolist() == ["\\x1b[31m3"]
 
 
-def test_no_images_have_no_groups(tmp_path: Path) -> None:
+def test_no_images_have_no_groups(tmp_path):
     values, notes = read_groups(table(tmp_path, "image,age\n1.jpg,3\n")).of([])
     assert {name: len(column) for name, column in values.items()} == {"age": 0}
     assert notes == ["groups.csv: 1 of 1 rows name no image."]

@@ -36,9 +36,7 @@ def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(
-    models: Path, scores: Path, drawn_faces: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def folder(models, scores, drawn_faces, non_faces, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("league")
     more = ["--quality", scores, "--out-of", non_faces, "--degraded", "--fmr", "0.01"]
     assert league(models, drawn_faces, out, *more) == 0
@@ -50,7 +48,7 @@ def section_of(folder: Path, name: str = NAME, kind: str = "fiqa") -> Evaluation
 
 
 @pytest.fixture(scope="module")
-def section(folder: Path) -> Evaluation:
+def section(folder) -> Evaluation:
     return section_of(folder)
 
 
@@ -72,7 +70,7 @@ def means(section: Evaluation, name: str = "mean area") -> dict[str, Measure]:
 
 
 @pytest.fixture(scope="module")
-def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
+def expected(models, drawn_faces) -> ErrorVersusReject:
     """Of the second recognizer, from its parts."""
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False)
@@ -88,7 +86,7 @@ def expected(models: Path, drawn_faces: Path) -> ErrorVersusReject:
     )[FMR]
 
 
-def test_areas_are_those_of_each_recognizer(section: Evaluation, folder: Path, expected: ErrorVersusReject) -> None:
+def test_areas_are_those_of_each_recognizer(section, folder, expected):
     _, arrays = load_result(folder)
     for end, name in ((0.2, "to 20%"), (0.3, "to 30%")):
         found = areas(section, "second", name)
@@ -107,7 +105,7 @@ def test_areas_are_those_of_each_recognizer(section: Evaluation, folder: Path, e
     assert "224 genuine and 1,792 impostor pairs (all pairs)" in section.text
 
 
-def test_means_are_over_the_recognizers_and_differences_from_the_first_quality(section: Evaluation) -> None:
+def test_means_are_over_the_recognizers_and_differences_from_the_first_quality(section):
     mean, one, two = means(section), areas(section, "one"), areas(section, "second")
     labels = {"bright", "Alone", "noise", "flat", "norm", "sharpness", BOUND}
     assert set(mean) - {"random"} == set(one) == set(two) == labels
@@ -127,7 +125,7 @@ def test_means_are_over_the_recognizers_and_differences_from_the_first_quality(s
     assert shown == sorted(shown, key=lambda label: mean[label].value)
 
 
-def test_what_the_areas_say_in_words(section: Evaluation) -> None:
+def test_what_the_areas_say_in_words(section):
     begin, *rest = section.findings
     bright = means(section)["bright"].value
     assert begin == (
@@ -143,7 +141,7 @@ def test_what_the_areas_say_in_words(section: Evaluation) -> None:
         assert any(words in sentence for words in worse) == (low > 0)
 
 
-def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, section: Evaluation) -> None:
+def test_degraded_images_use_the_thresholds_of_the_original_ones(folder, section):
     degraded = section_of(folder, POOR)
     assert f"on the impostor pairs of {NAME}." in degraded.text
     changed = 0
@@ -158,9 +156,7 @@ def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, s
     assert not means(degraded, "AUROC, non-faces")
 
 
-def test_non_faces_are_separated_by_every_computed_quality(
-    section: Evaluation, models: Path, drawn_faces: Path, non_faces: Path
-) -> None:
+def test_non_faces_are_separated_by_every_computed_quality(section, models, drawn_faces, non_faces):
     found, tnr = means(section, "AUROC, non-faces"), means(section, "TNR at TPR 95%")
     # A table has no row of them.
     assert set(found) == set(tnr) == {"bright", "Alone", "sharpness", "norm"}
@@ -185,7 +181,7 @@ def test_non_faces_are_separated_by_every_computed_quality(
     assert (found["norm"].value, found["norm"].range) == (None, pytest.approx((min(norms), max(norms))))
 
 
-def test_pages_and_figures_are_written(folder: Path) -> None:
+def test_pages_and_figures_are_written(folder):
     page, tables = (folder / "report.html").read_text(), (folder / "tables.md").read_text()
     for text in (page, tables):
         assert "Alone" in text
@@ -195,9 +191,7 @@ def test_pages_and_figures_are_written(folder: Path) -> None:
         assert (folder / name).read_text().startswith("<svg")
 
 
-def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
-    folder: Path, models: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_needs_no_forward_pass_and_gives_the_same(folder, models, drawn_faces, tmp_path, monkeypatch):
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
     more = ["--fmr", "0.01", "--set", "evaluate.cost=false", "--set", f"output_cache={folder / 'cache'}"]
     assert league(models, drawn_faces, tmp_path, *more) == 0
@@ -205,7 +199,7 @@ def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
     assert again["Alone"].value == before["Alone"].value
 
 
-def test_a_table_of_embeddings_is_a_recognizer_with_qualities(drawn_faces: Path, models: Path, tmp_path: Path) -> None:
+def test_a_table_of_embeddings_is_a_recognizer_with_qualities(drawn_faces, models, tmp_path):
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "one.onnx"), source, flip=False)
     names = np.array([source.key(row) for row in range(len(source))])
@@ -222,7 +216,7 @@ def test_a_table_of_embeddings_is_a_recognizer_with_qualities(drawn_faces: Path,
     assert section.find("Kendall's τ") is None
 
 
-def test_listed_pairs_are_compared_where_people_are_unknown(models: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_listed_pairs_are_compared_where_people_are_unknown(models, drawn_faces, tmp_path):
     source = open_source(drawn_faces)
     lines = [
         f"{source.location(row)} {source.location(other)} {int(row // 8 == other // 8)}"
@@ -258,14 +252,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_measured_is_refused_before_anything_is_embedded(
-    case: str,
-    models: Path,
-    drawn_faces: Path,
-    non_faces: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    case, models, drawn_faces, non_faces, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
     arguments, message = REFUSED[case]
     given = [text.format(models=models, faces=drawn_faces, things=non_faces) for text in arguments]
@@ -274,22 +262,15 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_embedded(
     assert not (tmp_path / "out" / "result.json").exists()
 
 
-def test_a_table_with_some_of_the_images_is_refused(
-    models: Path, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_with_some_of_the_images_is_refused(models, drawn_faces, tmp_path, capsys):
     (tmp_path / "few.csv").write_text(f"image,score\n{open_source(drawn_faces).key(0)},1\n")
     assert league(models, drawn_faces, tmp_path / "out", "--quality", tmp_path / "few.csv") == 2
     assert "63 of 64 images of faces have no row" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
-    models: Path,
-    drawn_faces: Path,
-    non_faces: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    models, drawn_faces, non_faces, tmp_path, monkeypatch, capsys
+):
     def judge(faces: Path, data: Path = drawn_faces) -> int:
         more = [
             "--recognizer-score",
@@ -323,7 +304,7 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
     assert "choosing layers of one: 0/64" in capsys.readouterr().err
 
 
-def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_leagues_are_compared(folder, models, drawn_faces, tmp_path):
     more = [
         *(
             "--fmr",
@@ -351,7 +332,7 @@ def test_leagues_are_compared(folder: Path, models: Path, drawn_faces: Path, tmp
     assert "cannot be compared" not in found["text"]
 
 
-def test_an_unfit_lineup_does_not_share_a_folder(folder: Path, drawn_faces: Path, models: Path) -> None:
+def test_an_unfit_lineup_does_not_share_a_folder(folder, drawn_faces, models):
     arguments = [
         "--model",
         models / "one.onnx",
@@ -367,9 +348,7 @@ def test_an_unfit_lineup_does_not_share_a_folder(folder: Path, drawn_faces: Path
     assert (folder / "result.json").read_bytes() == before
 
 
-def test_groups_are_treated_at_one_threshold(
-    folder: Path, models: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_groups_are_treated_at_one_threshold(folder, models, drawn_faces, non_faces, tmp_path):
     source = open_source(drawn_faces)
     keys = [source.key(row) for row in range(len(source))]
     (tmp_path / "groups.csv").write_text(
@@ -407,7 +386,7 @@ def test_groups_are_treated_at_one_threshold(
     assert "faces, camera" in page
 
 
-def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) -> None:
+def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces):
     source = open_source(drawn_faces)
     changed, again = degraded_at_random(source, 1, 0.5), degraded_at_random(source, 1, 0.5)
     same = [np.array_equal(changed.crop(row), source.crop(row)) for row in range(len(source))]
@@ -425,9 +404,7 @@ def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) 
     assert min(counts) > 220
 
 
-def test_groups_need_neither_recognizers_nor_non_faces(
-    drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_need_neither_recognizers_nor_non_faces(drawn_faces, tmp_path, capsys):
     source, table = open_source(drawn_faces), tmp_path / "numbers.csv"
     lines = [f"{key},{Path(key).stem[-1]}" for key in map(source.key, range(len(source)))]
     table.write_text("\n".join(["image,number", *lines]))
@@ -440,9 +417,7 @@ def test_groups_need_neither_recognizers_nor_non_faces(
     assert "accepted by sharpness" in capsys.readouterr().out
 
 
-def test_a_table_says_nothing_of_images_that_were_degraded_after_it(
-    models: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_a_table_says_nothing_of_images_that_were_degraded_after_it(models, drawn_faces, tmp_path):
     source = open_source(drawn_faces)
     rows = [f"{source.key(row)},{row}" for row in range(len(source))]
     (tmp_path / "listed.csv").write_text("\n".join(["image,score", *rows]) + "\n")

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("few_changes")
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path) -> Path:
     return write_description(write_embedder(tmp_path / "model.onnx"))
 
 
@@ -63,7 +63,7 @@ EVERY_PAIR = pytest.mark.parametrize("kind", EVERY_KIND.args[1][:-1])
 
 
 @pytest.fixture
-def command(kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: Path) -> list[str | Path]:
+def command(kind, model, named, drawn_faces, non_faces) -> list[str | Path]:
     """An evaluation of the model, without the mirror images of pairs."""
     data: dict[str, list[str | Path]] = {
         "verification": ["--data", named, "--set", "flip=false", "--reference", non_faces],
@@ -76,9 +76,7 @@ def command(kind: str, model: Path, named: Path, drawn_faces: Path, non_faces: P
 
 
 @EVERY_KIND
-def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
-    command: list[str | Path], tmp_path: Path, passed: Counter[str]
-) -> None:
+def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(command, tmp_path, passed):
     assert run(*command, "--out", tmp_path / "alone") == 0
     alone = passed.total()
     assert alone > 0
@@ -92,9 +90,7 @@ def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
 
 @EVERY_PAIR
 @pytest.mark.usefixtures("few_replicates")
-def test_each_part_runs_once_for_each_crop(
-    kind: str, command: list[str | Path], model: Path, tmp_path: Path, passed: Counter[str]
-) -> None:
+def test_each_part_runs_once_for_each_crop(kind, command, model, tmp_path, passed):
     def passes(name: str, *options: str | Path) -> Counter[str]:
         passed.clear()
         assert run(*command, "--out", tmp_path / name, *options) == 0
@@ -117,9 +113,7 @@ def test_each_part_runs_once_for_each_crop(
     assert run(*command, "--out", tmp_path / "own", "--quality", quality) == 2, "it holds another model's results"
 
 
-def test_a_second_quality_needs_no_pass_of_the_recognizers(
-    model: Path, drawn_faces: Path, tmp_path: Path, passed: Counter[str]
-) -> None:
+def test_a_second_quality_needs_no_pass_of_the_recognizers(model, drawn_faces, tmp_path, passed):
     recognizers = [tmp_path / "other.onnx", model]
     write_description(write_embedder(recognizers[0], seed=1))
     command = ["evaluate", "corruptions", "--data", drawn_faces, "--images", "2"]
@@ -150,14 +144,7 @@ def evaluation_of(data: Path, out: Path) -> Evaluate:
 
 
 @pytest.mark.parametrize("change", ["image", "model", "description", "flip", "batch", "detector", "versions"])
-def test_what_changes_the_outputs_makes_new_ones(
-    change: str,
-    model: Path,
-    named: Path,
-    tmp_path: Path,
-    passed: Counter[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_changes_the_outputs_makes_new_ones(change, model, named, tmp_path, passed, monkeypatch):
     named = shutil.copytree(named.parent, tmp_path / "people") / named.name
     options = EvaluationOptions(fmr=0.01, flip=False, cache=OutputCache(tmp_path / "cache"))
     evaluation_of(named, tmp_path / "a")(model, options)
@@ -187,14 +174,7 @@ def test_what_changes_the_outputs_makes_new_ones(
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "flipped", "other", "rows", "infinite", "pickled", "folder"])
-def test_a_damaged_file_is_noticed_and_made_again(
-    damage: str,
-    model: Path,
-    named: Path,
-    tmp_path: Path,
-    passed: Counter[str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_damaged_file_is_noticed_and_made_again(damage, model, named, tmp_path, passed, capsys):
     options = EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
     evaluation_of(named, tmp_path / "a")(model, options)
     before = passed.total()
@@ -215,7 +195,7 @@ def test_a_damaged_file_is_noticed_and_made_again(
             "infinite": {"embedding": arrays["embedding"] * np.float32(np.nan)},
             "pickled": {"extra/x": np.array([{}] * len(arrays["embedding"]))},
         }[damage]
-        np.savez(file, **{**arrays, **changed})  # type: ignore[arg-type]
+        np.savez(file, **{**arrays, **changed})
     capsys.readouterr()
     evaluation_of(named, tmp_path / "b")(model, options)
     assert passed.total() == 2 * before
@@ -240,7 +220,7 @@ class Detects:
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(tmp_path) -> Path:
     folder = tmp_path / "photos"
     folder.mkdir()
     for number in range(6):
@@ -251,9 +231,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_photos_keep_what_was_detected_in_them(
-    model: Path, photos: Path, non_faces: Path, tmp_path: Path, passed: Counter[str]
-) -> None:
+def test_photos_keep_what_was_detected_in_them(model, photos, non_faces, tmp_path, passed):
     options = EvaluationOptions(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
 
     def evaluate(name: str, detector: Detects) -> Any:
@@ -273,9 +251,7 @@ def test_photos_keep_what_was_detected_in_them(
     assert wider[1]["ood/non-faces/photos/face_size"][1] == 50.0
 
 
-def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
-    model: Path, named: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_written_costs_the_cache_alone(model, named, tmp_path, capsys):
     (tmp_path / "file").write_text("no folder")
     options = EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "file" / "cache"))
     evaluation_of(named, tmp_path / "a")(model, options)

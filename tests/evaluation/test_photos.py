@@ -14,7 +14,6 @@ from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from tests.detectors import Finds, face_at
-from tests.evaluation.conftest import Plain
 
 PLACE = (60, 30)  # of the crop's corner in the photo: x, y
 
@@ -31,7 +30,7 @@ DETECTOR = Finds(face_at(*PLACE), face_at(90, 60, 60), where=np.std)
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(tmp_path) -> Path:
     folder = tmp_path / "photos"
     for person in range(12):
         (folder / f"p{person:02d}").mkdir(parents=True)
@@ -41,7 +40,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(photos: Path) -> None:
+def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(photos):
     source = AlignedPhotos(open_source(photos), DETECTOR)
     for index in (0, 5):
         difference = source.crop(index).astype(int) - draw_face(index // 2, index % 2)
@@ -53,7 +52,7 @@ def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(pho
     assert source.labels is not None
 
 
-def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
+def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path):
     (tmp_path / "gray.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
     source = AlignedPhotos(open_source(tmp_path), DETECTOR)
     assert source.crop(0).shape == (112, 112, 3)
@@ -64,7 +63,7 @@ def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: P
     ]
 
 
-def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
+def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path):
     (tmp_path / "a.png").write_bytes(encode_png(np.zeros((250, 250, 3), dtype=np.uint8)))
     source = open_source(tmp_path)
     for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
@@ -80,7 +79,7 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     assert alignment_notes(open_source(tmp_path)) == []
 
 
-def test_a_benchmark_of_photos_is_measured_as_one_of_crops(photos: Path, plain: Plain, tmp_path: Path) -> None:
+def test_a_benchmark_of_photos_is_measured_as_one_of_crops(photos, plain, tmp_path):
     lines = ["first,second,same"]
     for person in range(12):
         lines.append(f"p{person:02d}/0.png,p{person:02d}/1.png,1")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +61,7 @@ def probed(embedder: Coarse, benchmark: PairBenchmark, *, flip: bool = False, ba
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(in_red: PairBenchmark, flip: bool) -> None:
+def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(in_red, flip):
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
     assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
@@ -70,13 +69,11 @@ def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(in_red: P
 
 
 @pytest.mark.parametrize("mix", [(1, 0, 0), (1, 0.3, 0.3)])
-def test_a_model_that_is_given_its_colors_rightly_is_not_blamed(
-    in_red: PairBenchmark, mix: tuple[float, float, float]
-) -> None:
+def test_a_model_that_is_given_its_colors_rightly_is_not_blamed(in_red, mix):
     assert probed(Coarse(*mix), in_red) is None
 
 
-def test_an_embedder_of_noise_is_not_blamed(in_red: PairBenchmark) -> None:
+def test_an_embedder_of_noise_is_not_blamed(in_red):
     blamed = 0
     for seed in range(12):
         random = np.random.default_rng(seed)
@@ -85,15 +82,13 @@ def test_an_embedder_of_noise_is_not_blamed(in_red: PairBenchmark) -> None:
             vector = random.normal(size=(len(crops), 16)).astype(np.float32)
             return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
 
-        outputs = embed_source(noise, in_red.images, flip=False, progress=False)  # type: ignore[arg-type]
-        sentence = channel_probe(noise, in_red, outputs, flip=False, batch_size=64)  # type: ignore[arg-type]
+        outputs = embed_source(noise, in_red.images, flip=False, progress=False)
+        sentence = channel_probe(noise, in_red, outputs, flip=False, batch_size=64)
         blamed += sentence is not None
     assert blamed == 0
 
 
-def test_the_sentence_stands_in_the_notes_of_a_result(
-    in_red: PairBenchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sentence_stands_in_the_notes_of_a_result(in_red, tmp_path, monkeypatch):
     monkeypatch.setattr("facerts.evaluation.benchmark_runs.open_benchmarks", lambda path: [in_red])
     run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
     run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
@@ -104,7 +99,7 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     assert "swapped" not in right
 
 
-def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_faces: Path) -> None:
+def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_faces):
     benchmark = pairs_from_identities(open_source(str(drawn_faces)), genuine=100, impostors=100, seed=0)
     small = load_embedder(find_model("facerts-small"))
     spec = small.description.input.model_copy(update={"color": "BGR"})
@@ -117,7 +112,7 @@ def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_fa
     assert sentences[1] is not None
 
 
-def test_margins_and_accuracies_of_the_sentence_are_those_of_a_loop_over_pairs(in_red: PairBenchmark) -> None:
+def test_margins_and_accuracies_of_the_sentence_are_those_of_a_loop_over_pairs(in_red):
     chosen = [
         rows[np.unique(np.linspace(0, len(rows) - 1, 64).astype(int))]
         for rows in (np.flatnonzero(in_red.same), np.flatnonzero(~in_red.same))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Roster, TemplateBenchmark
 from facerts.embedding import FaceOutputs
-from facerts.embedding.search import Backend, find
+from facerts.embedding.search import find
 from facerts.errors import DataError, MissingExtraError
 from facerts.evaluation.measure import Measure
 from facerts.evaluation.probe_search import identification_of
@@ -55,7 +55,7 @@ def benchmark_of(
 
 
 @pytest.fixture(scope="module", params=["distinct scores", "equal scores"])
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request) -> Case:
     """40 people of 8 templates; up to four of each are in a gallery, people 0 to 19 in G1, 15 to 29 in G2."""
     random = np.random.default_rng(2)
     subjects = np.repeat(np.arange(40) * 7 + 3, 8)  # neither from 0 nor without gaps
@@ -92,7 +92,7 @@ def slow_fnir(best: NDArray[np.float64], ranks: NDArray[np.int64], mated: NDArra
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_rates_are_those_of_the_sorted_similarities(case: Case, number: int) -> None:
+def test_rates_are_those_of_the_sorted_similarities(case, number):
     outputs, benchmark = case
     gallery, probes = benchmark.galleries[number], benchmark.probes
     assert probes is not None
@@ -112,7 +112,7 @@ def test_rates_are_those_of_the_sorted_similarities(case: Case, number: int) -> 
         assert point.n == mated.sum()
 
 
-def test_intervals_are_those_of_probes_repeated_one_by_one(case: Case) -> None:
+def test_intervals_are_those_of_probes_repeated_one_by_one(case):
     outputs, benchmark = case
     gallery, probes = benchmark.galleries[0], benchmark.probes
     assert probes is not None
@@ -138,7 +138,7 @@ def test_intervals_are_those_of_probes_repeated_one_by_one(case: Case) -> None:
         assert point.ci95[0] < point.ci95[1]
 
 
-def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
+def test_many_templates_of_another_person_count_as_one_person_ahead():
     embedding = np.eye(SIZE, dtype=np.float32)[[0, 0, 0, 0, 0, 0, 1, 2, 0]]
     embedding[-1] = unit(np.arange(SIZE, 0, -1))
     benchmark = benchmark_of(np.array([4] * 6 + [5, 6, 5]), [np.arange(8)], np.array([8]))
@@ -146,7 +146,7 @@ def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
     assert [entry[f"rank {k}"].value for k in (1, 2)] == [0, 1]
 
 
-def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
+def test_ties_that_go_on_beyond_the_search_do_not_help():
     people = 30
     subjects = np.tile(np.arange(people), 2)
     embedding = np.ones((2 * people, SIZE), dtype=np.float32) / np.sqrt(np.float32(SIZE))
@@ -160,7 +160,7 @@ def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
     assert {one.of["pooling"] for one in found} == {"mean"}
 
 
-def test_without_non_mated_probes_there_are_ranks_alone(case: Case) -> None:
+def test_without_non_mated_probes_there_are_ranks_alone(case):
     outputs, benchmark = case
     probes, gallery = benchmark.probes, benchmark.galleries[0]
     assert probes is not None
@@ -174,7 +174,7 @@ def test_without_non_mated_probes_there_are_ranks_alone(case: Case) -> None:
         assert entry[f"rank {k}"].value == whole[f"rank {k}"].value
 
 
-def test_a_threshold_that_lets_everybody_pass_is_null(case: Case) -> None:
+def test_a_threshold_that_lets_everybody_pass_is_null(case):
     entry = rates(*case, ranks=(1,), fpirs=(1.0,), replicates=5)
     point, first = entry[fnir(1)], entry["rank 1"]
     assert point.threshold is None
@@ -182,7 +182,7 @@ def test_a_threshold_that_lets_everybody_pass_is_null(case: Case) -> None:
     np.testing.assert_allclose(sorted(1 - np.array(point.ci95)), sorted(first.ci95), atol=1e-12)
 
 
-def test_the_first_search_is_said_in_words(case: Case) -> None:
+def test_the_first_search_is_said_in_words(case):
     section = identification_of(*case, replicates=5)
     first, missed = section.measures[0], section.measure("FNIR at FPIR 10%")
     assert section.findings == [
@@ -203,14 +203,14 @@ def test_the_first_search_is_said_in_words(case: Case) -> None:
         ),
     ],
 )
-def test_nothing_to_search_is_refused(case: Case, change: dict[str, Any], message: str) -> None:
+def test_nothing_to_search_is_refused(case, change, message):
     outputs, benchmark = case
     with pytest.raises(DataError, match=message):
         identification_of(outputs, replace(benchmark, **change))
 
 
 @pytest.mark.parametrize("k", [1, 7, 500])
-def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
+def test_faiss_finds_the_same_templates_as_numpy(k):
     random = np.random.default_rng(8)
     gallery, probes = unit(random.normal(size=(300, 64))), unit(random.normal(size=(90, 64)))
     plain, fast = find(gallery, probes, k, "numpy"), find(gallery, probes, k, "faiss")
@@ -221,7 +221,7 @@ def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "faiss"])
-def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
+def test_an_empty_gallery_and_other_sizes_are_refused(backend):
     vectors = np.eye(4, dtype=np.float32)
     with pytest.raises(ValueError, match="needs a gallery"):
         find(vectors[:0], vectors, 1, backend)
@@ -229,7 +229,7 @@ def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
         find(vectors, vectors[:, :3], 1, backend)
 
 
-def test_a_missing_faiss_says_what_to_install(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_faiss_says_what_to_install(case, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
         identification_of(*case, backend="faiss")

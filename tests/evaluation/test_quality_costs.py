@@ -48,14 +48,14 @@ def blank(count: int) -> Crops:
     return np.zeros((count, 112, 112, 3), dtype=np.uint8)
 
 
-def test_a_cost_is_the_median_of_the_rounds_after_a_warm_up(clock: Clock) -> None:
+def test_a_cost_is_the_median_of_the_rounds_after_a_warm_up(clock):
     # A warm-up, then rounds of two calls: 0.4, 2.0 and 0.6 seconds for four crops.
     score = clock.score("a", [50, 0.1, 0.3, 1.5, 0.5, 0.2, 0.4])
     costs = milliseconds_per_face({"a": score}, blank(4), batch_size=2, rounds=3, clock=clock)
     assert costs["a"].median == pytest.approx(150)
 
 
-def test_several_scores_take_turns_in_each_round(clock: Clock) -> None:
+def test_several_scores_take_turns_in_each_round(clock):
     scores = {"a": clock.score("a", [50, 0.2, 0.6, 0.1, 0.3]), "b": clock.score("b", [70, 4, 2, 8, 6])}
     costs = milliseconds_per_face(scores, blank(2), rounds=4, clock=clock)
     assert [name for name, _ in clock.calls] == ["a", "b"] * 5
@@ -65,6 +65,6 @@ def test_several_scores_take_turns_in_each_round(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("crops", "rounds", "batch_size"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
-def test_nothing_to_measure_is_refused(crops: int, rounds: int, batch_size: int) -> None:
+def test_nothing_to_measure_is_refused(crops, rounds, batch_size):
     with pytest.raises(ValueError, match="each must be at least 1"):
         milliseconds_per_face({"a": len}, blank(crops), rounds=rounds, batch_size=batch_size)

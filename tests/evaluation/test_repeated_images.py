@@ -31,12 +31,12 @@ def pairs_of(source: Source, pairs: list[tuple[int, int]], same: list[int], fold
     return PairBenchmark("set", source, np.array(pairs), np.array(same, dtype=bool), np.array(folds))
 
 
-def test_equal_bytes_are_found_whatever_their_names(tmp_path: Path) -> None:
+def test_equal_bytes_are_found_whatever_their_names(tmp_path):
     source = folder_of(tmp_path / "x", a=b"one", b=b"two", c=b"one", d=b"", e=b"two", f=b"one", g=b"")
     assert hash_images(source).first.tolist() == [0, 1, 0, 3, 1, 0, 3]
 
 
-def test_the_hash_knows_names_bytes_and_order_alone(tmp_path: Path) -> None:
+def test_the_hash_knows_names_bytes_and_order_alone(tmp_path):
     content = {"a": b"one", "b": b"two"}
     given = hash_images(folder_of(tmp_path / "given", **content)).sha256
     assert len(given) == 64
@@ -51,7 +51,7 @@ def test_the_hash_knows_names_bytes_and_order_alone(tmp_path: Path) -> None:
     assert len(hashes | {given}) == 5
 
 
-def test_a_name_that_is_not_valid_text_is_hashed(tmp_path: Path) -> None:
+def test_a_name_that_is_not_valid_text_is_hashed(tmp_path):
     (tmp_path / os.fsdecode(b"\xff.jpg")).write_bytes(b"one")
     assert len(hash_images(open_images(tmp_path)).sha256) == 64
 
@@ -73,14 +73,12 @@ def test_a_name_that_is_not_valid_text_is_hashed(tmp_path: Path) -> None:
     ],
     ids=["genuine", "impostor", "neither"],
 )
-def test_one_image_twice_in_a_pair_is_noted(
-    tmp_path: Path, pairs: list[tuple[int, int]], same: list[int], notes: tuple[str, ...]
-) -> None:
+def test_one_image_twice_in_a_pair_is_noted(tmp_path, pairs, same, notes):
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     assert repeated_images(pairs_of(source, pairs, same, [0] * 4), hash_images(source).first) == notes
 
 
-def test_an_image_in_several_folds_is_noted_with_the_folds(tmp_path: Path) -> None:
+def test_an_image_in_several_folds_is_noted_with_the_folds(tmp_path):
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"2", e=b"4", f=b"3")
     pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
     benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
@@ -89,9 +87,7 @@ def test_an_image_in_several_folds_is_noted_with_the_folds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_repeated_images_go_through_the_embedder_once_and_all_have_outputs(
-    plain: Plain, drawn_faces: Path, flip: bool
-) -> None:
+def test_repeated_images_go_through_the_embedder_once_and_all_have_outputs(plain, drawn_faces, flip):
     faces = open_source(drawn_faces)
     crops = np.stack([faces.crop(row) for row in (5, 9, 5, 20, 9, 5, 33)])
     source = Images(crops)
@@ -113,9 +109,7 @@ def test_repeated_images_go_through_the_embedder_once_and_all_have_outputs(
     np.testing.assert_allclose(outputs.extras["mean"], crops.mean(axis=(1, 2, 3)), rtol=1e-5)
 
 
-def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
-    plain: Plain, named: Path, tmp_path: Path
-) -> None:
+def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(plain, named, tmp_path):
     run_pairs(plain, ["verification"], [named], tmp_path / "with")
     run_pairs(plain, ["verification"], [named], tmp_path / "without", EvaluationOptions(keep_crops=False))
     content, arrays = load_result(tmp_path / "with")

@@ -18,14 +18,14 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_every_column_of_numbers_is_a_score(scores: Path, drawn_faces: Path) -> None:
+def test_every_column_of_numbers_is_a_score(scores, drawn_faces):
     table, source = read_scores(scores), open_source(drawn_faces)
     assert table.columns == ["noise", "flat"]
     expected = np.random.default_rng(0).random(len(source))
     np.testing.assert_allclose(table.outputs(source).extras["noise"], expected, rtol=1e-6)
 
 
-def test_of_the_rows_of_facerts_score_only_the_quality_is_read(tmp_path: Path) -> None:
+def test_of_the_rows_of_facerts_score_only_the_quality_is_read(tmp_path):
     path = write(tmp_path, "path,face,quality,uncertainty,error\na.png,0,1.5,0.2,\nb.png,0,-2,7,\n")
     assert read_scores(path).columns == ["quality"]
     assert read_scores(path, "uncertainty").columns == ["uncertainty"]
@@ -48,13 +48,13 @@ def test_of_the_rows_of_facerts_score_only_the_quality_is_read(tmp_path: Path) -
         ("image,score\na.png,1\na.png,2\n", None, "both named a.png"),
     ],
 )
-def test_unusable_files_are_refused(tmp_path: Path, text: str, column: str | None, message: str) -> None:
+def test_unusable_files_are_refused(tmp_path, text, column, message):
     with pytest.raises(DataError, match=message) as refused:
         read_scores(write(tmp_path, text), column)
     assert "scores.csv" in str(refused.value)
 
 
-def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
+def test_missing_and_binary_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_scores(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"image,score\n\xff\xfe\x00,1\n")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +49,7 @@ def log_density(
     )
 
 
-def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: Path, tmp_path: Path) -> None:
+def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named, tmp_path):
     benchmark = open_benchmark(named)
     outputs = outputs_of(Gaussian(), benchmark.images)
     expected = log_density(outputs.embedding, outputs.extras["variance"], benchmark.pairs)
@@ -78,7 +76,7 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
     assert rejected.measure("Spearman's ρ", score="quality").value == pytest.approx(correlation)
 
 
-def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_path: Path) -> None:
+def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named, tmp_path):
     benchmark = open_benchmark(named)
     crops = np.stack([benchmark.images.crop(row) for row in range(len(benchmark.images))])
     one, other = Gaussian()(crops), Gaussian()(np.ascontiguousarray(crops[:, :, ::-1]))
@@ -100,7 +98,7 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_
     np.testing.assert_allclose(arrays["verification/named (mls)/quality"], one.quality, rtol=1e-5)
 
 
-def test_opposite_means_fuse_to_nothing_and_to_no_nan() -> None:
+def test_opposite_means_fuse_to_nothing_and_to_no_nan():
     class Turning(Plain):
         def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
             sign = np.where(crops[:, 0, 0, 0] > 0, 1, -1).astype(np.float32)
@@ -116,7 +114,7 @@ def test_opposite_means_fuse_to_nothing_and_to_no_nan() -> None:
     np.testing.assert_array_equal(outputs.extras["variance"], [[0.5, 0.5]])
 
 
-def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path: Path) -> None:
+def test_a_table_with_variances_gives_what_its_model_gives(named, tmp_path):
     images = open_benchmark(named).images
     outputs = outputs_of(Gaussian(), images)
     np.savez(
@@ -148,7 +146,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("variance", "message"), WRONG.values(), ids=WRONG)
-def test_variances_that_are_none_are_refused(variance: Any, message: str) -> None:
+def test_variances_that_are_none_are_refused(variance, message):
     extras = {} if variance is None else {"variance": np.asarray(variance, dtype=np.float32)}
     outputs = FaceOutputs(np.ones((3, 2), dtype=np.float32), extras=extras)
     with pytest.raises(ModelError, match=message):
@@ -158,9 +156,7 @@ def test_variances_that_are_none_are_refused(variance: Any, message: str) -> Non
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_model_without_variances_is_refused_at_its_first_crops(
-    flip: bool, plain: Plain, named: Path, tmp_path: Path
-) -> None:
+def test_a_model_without_variances_is_refused_at_its_first_crops(flip, plain, named, tmp_path):
     options = replace(BARE, flip=flip, batch_size=8)
     with pytest.raises(ModelError, match="mls compares Gaussians, but the embeddings come without a variance"):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options, similarity=MLS)
@@ -168,12 +164,10 @@ def test_a_model_without_variances_is_refused_at_its_first_crops(
     assert not (tmp_path / "r").exists()
 
 
-def test_all_pairs_and_templates_are_refused_with_the_reason(
-    plain: Plain, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_pairs_and_templates_are_refused_with_the_reason(plain, named, tmp_path, monkeypatch):
     for kind in ("verification", "reject"):
         with pytest.raises(Error, match=r"cannot be compared by mls, only by the cosine, .* matrix product"):
-            run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
+            run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)
     monkeypatch.setattr("facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled")
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
         run_pairs(plain, ["verification"], [named, "pooled"], tmp_path / "r", BARE, similarity=MLS)

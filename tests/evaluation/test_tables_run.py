@@ -44,7 +44,7 @@ def approximately(values: Any) -> Any:
     return pytest.approx(values, abs=1e-5) if isinstance(values, float) else values
 
 
-def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Path, tmp_path: Path) -> None:
+def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named, tmp_path):
     table = table_of(tmp_path / "elsewhere.npz", open_benchmark(named).images)
     run_pairs(Plain(), ["verification", "reject"], [named], tmp_path / "model", OPTIONS)
     run_pairs(table, ["verification", "reject"], [named], tmp_path / "table", OPTIONS)
@@ -63,7 +63,7 @@ def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Pa
         np.testing.assert_allclose(copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"], atol=1e-5)
 
 
-def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: Path) -> None:
+def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named, tmp_path):
     table = table_of(tmp_path / "flipped.npz", open_benchmark(named).images, flip=True)
     run_pairs(Plain(), ["verification"], [named], tmp_path / "model", EvaluationOptions(flip=True))
     scores = [load_result(tmp_path / "model")[1]["verification/named/scores"]]
@@ -74,7 +74,7 @@ def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: 
     np.testing.assert_array_equal(scores[1], scores[2])
 
 
-def test_a_reference_needs_rows_too(named: Path, non_faces: Path, tmp_path: Path) -> None:
+def test_a_reference_needs_rows_too(named, non_faces, tmp_path):
     images = open_benchmark(named).images
     table = table_of(tmp_path / "t.npz", images)
     reference = open_images(non_faces)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ def slowly(outputs: FaceOutputs, benchmark: TemplateBenchmark, weights: list[flo
     return np.array(rows)
 
 
-def test_each_pooling_weighs_images_as_it_says() -> None:
+def test_each_pooling_weighs_images_as_it_says():
     outputs, benchmark = noisy(people=6)
     benchmark = replace(benchmark, media=benchmark.media // 2)
     assert outputs.norm is not None
@@ -97,16 +96,14 @@ def test_each_pooling_weighs_images_as_it_says() -> None:
         *("uncertainty that is minus the quality", "variance of 0", "tiny variance", "norm of 0"),
     ],
 )
-def test_a_pooling_is_left_out_where_the_outputs_do_not_allow_it(
-    change: dict[str, NDArray[Any] | None], names: tuple[str, ...]
-) -> None:
+def test_a_pooling_is_left_out_where_the_outputs_do_not_allow_it(change, names):
     outputs, benchmark = noisy(people=2)
     assert len(outputs) == 30
     changed = {key: None if value is None else value.astype(np.float32) for key, value in change.items()}
     assert tuple(pooled(replace(outputs, **changed), benchmark)) == names
 
 
-def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
+def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives():
     outputs, benchmark = noisy(people=20)
     section = template_verification_of(outputs, benchmark, FARS, replicates=20)["norm"]
     templates = pooled(outputs, benchmark)["norm"].astype(np.float64)
@@ -135,7 +132,7 @@ def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
     json.dumps(section.to_json(), allow_nan=False)
 
 
-def test_a_benchmark_without_both_kinds_of_pairs_is_refused() -> None:
+def test_a_benchmark_without_both_kinds_of_pairs_is_refused():
     outputs, benchmark = noisy(people=2)
     bare = replace(benchmark, pairs=np.empty((0, 2), dtype=np.int64), same=np.empty(0, dtype=bool))
     with pytest.raises(DataError, match=r"noisy: verification needs .* there are 0 and 0"):

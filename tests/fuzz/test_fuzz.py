@@ -18,7 +18,7 @@ EXAMPLES = 100
     ("name", "examples"),
     [("bmp", 20), *(pytest.param(name, EXAMPLES, marks=pytest.mark.slow) for name in READERS)],
 )
-def test_what_strangers_wrote_is_read_or_refused(name: str, examples: int) -> None:
+def test_what_strangers_wrote_is_read_or_refused(name, examples):
     tally = fuzz(name, examples=examples, seed=20)
     assert not tally.failures, "\n".join(outcome.text for _, outcome in tally.failures)
     # Refusing everything, or nothing, would show that the mutations miss the reader.

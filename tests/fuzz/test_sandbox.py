@@ -47,7 +47,7 @@ def obey(folder: Path) -> None:
         *(("fill", LARGE), ("fill too much", ESCAPED), ("hide it", LARGE)),
     ],
 )
-def test_the_outcome_of_a_case(command: str, kind: str) -> None:
+def test_the_outcome_of_a_case(command, kind):
     with Sandbox(obey, {"a": b"read"}) as sandbox:
         assert sandbox.run({"a": command.encode()}).kind == kind
         # A process that died or was killed is replaced by another.
@@ -55,12 +55,12 @@ def test_the_outcome_of_a_case(command: str, kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_memory_is_measured_relative_to_before_the_case() -> None:
+def test_memory_is_measured_relative_to_before_the_case():
     with Sandbox(obey, {"a": b"read"}) as sandbox:
         assert sandbox.run({"a": b"fill"}).mebibytes == pytest.approx(1100, rel=0.05)
         assert sandbox.run({"a": b"read"}).mebibytes < 50
 
 
-def test_first_files_that_cannot_be_read_are_an_error() -> None:
+def test_first_files_that_cannot_be_read_are_an_error():
     with Sandbox(obey, {"a": b"refuse"}) as sandbox, pytest.raises(RuntimeError, match="not so"):
         sandbox.run({"a": b"read"})

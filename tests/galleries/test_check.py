@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.command import run
 from tests.galleries.test_gallery import SIZE, draw, unit
 
 
-def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
+def test_each_kind_of_fault_is_found_and_nothing_else():
     images = draw(60, 4, spread=0.5)
     assert check_images(images) == []
     random = np.random.default_rng(5)
@@ -50,7 +49,7 @@ def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
     assert wrong.false_alarms < 0.02
 
 
-def test_limits_are_those_that_were_given() -> None:
+def test_limits_are_those_that_were_given():
     images = draw(60, 4, spread=0.5)
     images.percentile[:] = np.linspace(0, 100, 240)
     images.reasons[::2] = "noisy"
@@ -59,7 +58,7 @@ def test_limits_are_those_that_were_given() -> None:
     assert {entry.path for entry in found} == set(images.path[expected].tolist())
 
 
-def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown() -> None:
+def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown():
     images = draw(60, 4, spread=0.5)
     images.percentile[:8] = [50, 8, 8, 0.4, 12, np.nan, np.nan, 50]
     images.reasons[:8] = ["blurred", "blurred;noisy", "", "", "noisy", "blurred", "", "not_a_face;blurred"]
@@ -77,7 +76,7 @@ def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown() 
     )
 
 
-def test_a_persons_last_face_is_kept_but_no_other_image() -> None:
+def test_a_persons_last_face_is_kept_but_no_other_image():
     images = draw(6, 2)
     images.percentile[:] = [10, 20, 10, 20, 10, 20, 10, 20, 10, 20, 10, 20]
     paths = images.path.tolist()
@@ -99,14 +98,14 @@ def test_a_persons_last_face_is_kept_but_no_other_image() -> None:
     assert gallery.read().path.tolist() == [paths[1], paths[2], paths[7]]
 
 
-def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one() -> None:
+def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one():
     gallery = Gallery(draw(2, 1))
     findings = [Listed("p000", "p000/0.jpg", reason) for reason in (Reason.SAME_IMAGE, Reason.POOR)]
     assert gallery.remove(findings=findings).kept == ()
     assert [*gallery.image_counts()] == ["p001"]
 
 
-def test_how_small_a_false_alarm_rate_is_can_be_seen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_how_small_a_false_alarm_rate_is_can_be_seen(capsys, tmp_path):
     images = draw(60, 4, spread=0.5)
     images.percentile[20] = 0.00042
     Gallery(tmp_path / "g.npz").replace(images)
@@ -116,7 +115,7 @@ def test_how_small_a_false_alarm_rate_is_can_be_seen(capsys: pytest.CaptureFixtu
     assert " 4.2e-06 " in capsys.readouterr().out
 
 
-def test_each_image_and_each_name_is_listed_once_however_often_it_is_there() -> None:
+def test_each_image_and_each_name_is_listed_once_however_often_it_is_there():
     images = draw(30, 4, spread=0.5)
     images.percentile[:] = 100
     images.embedding[[1, 2, 41]] = images.embedding[0]
@@ -133,7 +132,7 @@ def test_each_image_and_each_name_is_listed_once_however_often_it_is_there() -> 
     assert set(double.values()) <= {"q025", "p025"}
 
 
-def test_one_or_two_people_are_checked_too() -> None:
+def test_one_or_two_people_are_checked_too():
     alone = draw(1, 3)
     alone.percentile[0] = 0
     alone.embedding[2] = alone.embedding[1]
@@ -145,7 +144,7 @@ def test_one_or_two_people_are_checked_too() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_a_report_names_people_and_images_whatever_they_are_called(tmp_path: Path, suffix: str) -> None:
+def test_a_report_names_people_and_images_whatever_they_are_called(tmp_path, suffix):
     findings = [
         Finding("=1+1", 'a, "b"/1.jpg', Reason.POOR, 0.1, reasons=("blurred", "noisy")),
         Finding("ünï", "", Reason.SAME_PERSON, 0.0, other_person="x"),
@@ -170,13 +169,13 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_another_file_is_not_taken_for_a_report(tmp_path: Path, name: str) -> None:
+def test_another_file_is_not_taken_for_a_report(tmp_path, name):
     (tmp_path / name).write_bytes(REPORTS[name])
     with pytest.raises(DataError, match=name):
         read_findings(tmp_path / name)
 
 
-def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
+def test_a_wrong_image_hardly_counts_when_the_others_are_checked():
     images = draw(30, 6, spread=0.5)
     images.percentile[:] = 100
     images.embedding[:2] = -images.embedding[2:4]
@@ -187,7 +186,7 @@ def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
     assert own["p000/0.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[0]), abs=1e-4)
 
 
-def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody() -> None:
+def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody():
     images = draw(60, 4, spread=0.5)
     common = unit(np.random.default_rng(8).normal(size=SIZE))
     images.percentile[:] = 100
@@ -204,7 +203,7 @@ def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody
     assert found.own_cosine > np.quantile(of_others, 0.92)
 
 
-def test_the_cosines_of_strangers_are_those_of_one_person_and_ten_of_all() -> None:
+def test_the_cosines_of_strangers_are_those_of_one_person_and_ten_of_all():
     images = draw(4, 3)
     cosines = [
         (images.embedding @ template)[images.person != person].astype(np.float64)

@@ -28,7 +28,6 @@ from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
 from tests.hostile.bounded import read_bounded
-from tests.postgres_server import Server
 
 SIZE = 64
 
@@ -59,18 +58,18 @@ def faces_of(embedding: NDArray[np.float32]) -> list[Face]:
 
 
 @pytest.fixture(scope="module")
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return facerts.load(model, detector="none")
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("drawn") / "people"
     write_synthetic_faces(folder, identities=4, images=3, seed=5)
     return folder
 
 
-def test_a_template_is_the_mean_of_a_persons_embeddings_weighted_by_quality() -> None:
+def test_a_template_is_the_mean_of_a_persons_embeddings_weighted_by_quality():
     images = draw(3, 4)
     images.percentile[:4] = [3, 15, 30, 90]
     weights = np.array([0.1, 0.5, 1, 1])[:, None]
@@ -81,7 +80,7 @@ def test_a_template_is_the_mean_of_a_persons_embeddings_weighted_by_quality() ->
     np.testing.assert_allclose(unknown.templates[1], plain, atol=1e-6)
 
 
-def test_as_many_strangers_are_found_as_was_asked_for() -> None:
+def test_as_many_strangers_are_found_as_was_asked_for():
     gallery = Gallery(draw(200, 4))
     strangers = draw(1500, 1, seed=1).embedding
     for fpir, minimum, maximum in ((0.1, 0.06, 0.14), (0.02, 0.007, 0.035)):
@@ -89,14 +88,14 @@ def test_as_many_strangers_are_found_as_was_asked_for() -> None:
         assert minimum < np.mean([match.decision is Decision.MATCH for match in matches]) < maximum
 
 
-def test_the_tail_of_strangers_scores_is_continued_beyond_the_highest() -> None:
+def test_the_tail_of_strangers_scores_is_continued_beyond_the_highest():
     # An exponential tail: the threshold for a rate is the distribution's own quantile, −log(rate).
     scores = np.random.default_rng(0).exponential(size=20_000)
     for rate in (0.5, 0.1, 0.01, 1e-3, 1e-6):
         assert tail_threshold(scores, rate) == pytest.approx(-math.log(rate), rel=0.06)
 
 
-def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people() -> None:
+def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people():
     scores = np.random.default_rng(1).exponential(size=4000)
     person = np.repeat(np.arange(400), 10)
     two = search_threshold(scores, person, 2, 0.02)
@@ -108,7 +107,7 @@ def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people(
     assert wide.ci95[1] - wide.ci95[0] > 1.5 * (two.ci95[1] - two.ci95[0])
 
 
-def test_a_threshold_continues_the_highest_scores_of_people_among_the_others() -> None:
+def test_a_threshold_continues_the_highest_scores_of_people_among_the_others():
     images = draw(6, 5, spread=1.5)
     cosines = images.embedding.astype(np.float64) @ images.templates.T.astype(np.float64)
     cosines[np.arange(30), np.arange(30) // 5] = -1
@@ -120,7 +119,7 @@ def test_a_threshold_continues_the_highest_scores_of_people_among_the_others() -
         assert Gallery(images).threshold(fpir).cosine == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_a_search_says_match_unknown_or_too_poor() -> None:
+def test_a_search_says_match_unknown_or_too_poor():
     images = draw(50, 3)
     gallery = Gallery(images)
     known, stranger, poor = faces_of(
@@ -151,14 +150,14 @@ def test_a_search_says_match_unknown_or_too_poor() -> None:
             assert again == matches
 
 
-def test_rounding_carries_no_cosine_beyond_1() -> None:
+def test_rounding_carries_no_cosine_beyond_1():
     images = draw(100, 1)
     matches = Gallery(images).match(faces_of(images.embedding), k=2)
     assert max(match.cosine or 0 for match in matches) == 1
     assert max(cosine for match in matches for _, cosine in match.candidates) == 1
 
 
-def test_rates_that_are_possible_and_not() -> None:
+def test_rates_that_are_possible_and_not():
     for fpir in (0, 1, -0.1, math.nan):
         with pytest.raises(Error, match="not above 0 and below 1"):
             Gallery(draw(3, 2)).threshold(fpir)
@@ -172,7 +171,7 @@ def test_rates_that_are_possible_and_not() -> None:
     assert common < rare < rarer < math.inf
 
 
-def test_the_best_images_are_good_and_like_the_others() -> None:
+def test_the_best_images_are_good_and_like_the_others():
     images = draw(2, 4, spread=0.3)
     images.percentile[:] = 100
     images.percentile[0] = 6
@@ -186,7 +185,7 @@ def test_the_best_images_are_good_and_like_the_others() -> None:
     assert own["p001/3.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[7]), abs=1e-4)
 
 
-def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None:
+def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path):
     images = draw(5, 3)
     images.reasons[[2, 7]] = ["blurred", "not_a_face;blurred"]
     Gallery(tmp_path / "g.npz").replace(images)
@@ -232,7 +231,7 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
         ("people", np.array([{}, {}], dtype=object), "cannot be read"),
     ],
 )
-def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, problem: str) -> None:
+def test_a_hostile_file_is_refused(tmp_path, name, value, problem):
     Gallery(tmp_path / "g.npz").replace(draw(2, 3))
     arrays = dict(np.load(tmp_path / "g.npz"))
     del arrays[name]
@@ -241,7 +240,7 @@ def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, proble
         Gallery(tmp_path / "g.npz").read()
 
 
-def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
+def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path):
     for name, content in galleries.HOSTILE.items():
         (tmp_path / f"{name}.npz").write_bytes(content)
     for path, sentence in read_bounded("gallery", sorted(tmp_path.iterdir()), memory=256 << 20).items():
@@ -252,7 +251,7 @@ def test_no_gallery_takes_more_than_its_file_may_hold(tmp_path: Path) -> None:
         assert re.search(f"^{re.escape(str(path))}: a broken gallery: .*{expected}", sentence), sentence
 
 
-def test_what_is_written_can_be_read_again_or_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_can_be_read_again_or_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("facerts.galleries.store.MAX_BYTES", 0)
     path = tmp_path / "g.npz"
     images = draw(1, 1).take(np.zeros(300, dtype=int))
@@ -270,14 +269,14 @@ def test_what_is_written_can_be_read_again_or_is_refused(tmp_path: Path, monkeyp
     assert path.read_bytes() == before
 
 
-def test_paths_that_other_files_cannot_store_are_escaped(tmp_path: Path) -> None:
+def test_paths_that_other_files_cannot_store_are_escaped(tmp_path):
     odd = replace(draw(2, 1), path=np.array(["\ud800.jpg", "c\0d.jpg"]))
     Gallery(tmp_path / "g.npz").replace(odd)
     assert Gallery(tmp_path / "g.npz").read().path.tolist() == ["\\ud800.jpg", "c\\x00d.jpg"]
 
 
 @pytest.fixture(params=["memory", "file", "database"])
-def gallery(request: pytest.FixtureRequest, postgres: Server, tmp_path: Path, scorer: Scorer, people: Path) -> Gallery:
+def gallery(request, postgres, tmp_path, scorer, people) -> Gallery:
     """A gallery of four people with three images each."""
     if request.param == "memory":
         return Gallery(Gallery.create(tmp_path / "kept.npz", scorer, people).read())
@@ -285,7 +284,7 @@ def gallery(request: pytest.FixtureRequest, postgres: Server, tmp_path: Path, sc
     return Gallery.create(place, scorer, people)
 
 
-def test_people_and_images_come_and_go(gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path) -> None:
+def test_people_and_images_come_and_go(gallery, scorer, people, tmp_path):
     names = sorted(path.name for path in people.iterdir())
     assert gallery.image_counts() == dict.fromkeys(names, 3)
     before = gallery.read()
@@ -314,7 +313,7 @@ def test_people_and_images_come_and_go(gallery: Gallery, scorer: Scorer, people:
         ({"people": [*names, "new"]}, "remove every image"),
     ):
         with pytest.raises(DataError, match=problem):
-            gallery.remove(**options)  # type: ignore[arg-type]
+            gallery.remove(**options)
     last = max(added_entries)
     removed = gallery.remove(people=[names[0]], paths=[last[1]])
     assert (removed.people, removed.images, removed.gone, len(removed.entries)) == (4, 10, (names[0],), 4)
@@ -322,9 +321,7 @@ def test_people_and_images_come_and_go(gallery: Gallery, scorer: Scorer, people:
     assert last not in gallery.read().entries
 
 
-def test_another_models_images_and_faces_are_refused(
-    gallery: Gallery, scorer: Scorer, people: Path, tmp_path: Path
-) -> None:
+def test_another_models_images_and_faces_are_refused(gallery, scorer, people, tmp_path):
     model = write_description(write_embedder(tmp_path / "other.onnx", seed=7))
     other = facerts.load(model, detector="none")
     for use in (gallery.search, gallery.add):
@@ -351,7 +348,7 @@ def test_another_models_images_and_faces_are_refused(
     assert gallery.summary().model_sha256 == other.recognizer.sha256
 
 
-def test_images_come_as_a_scorer_takes_them_and_as_its_faces(gallery: Gallery, scorer: Scorer) -> None:
+def test_images_come_as_a_scorer_takes_them_and_as_its_faces(gallery, scorer):
     frames = [draw_face(90, 0), draw_face(90, 1)]
     png = encode_png(frames[0])
 
@@ -371,9 +368,7 @@ def test_images_come_as_a_scorer_takes_them_and_as_its_faces(gallery: Gallery, s
     assert match.cosine == pytest.approx(1, abs=1e-5)
 
 
-def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(
-    gallery: Gallery, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(gallery, scorer, monkeypatch):
     images = [draw_face(90, 0), draw_face(90, 1), draw_face(91, 0)]
     faces = [*scorer.faces(images)]
     expected = gallery.search(scorer, images, min_quality=-math.inf, fpir=0.1)
@@ -393,7 +388,7 @@ def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(
         gallery.add(scorer, faces[:2], person="Ann", min_quality=math.inf)
 
 
-def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer: Scorer) -> None:
+def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer):
     gallery = Gallery(replace(draw(3, 2), model_sha256=scorer.recognizer.sha256))
     frame = draw_face(0, 0)
     uses: list[tuple[Callable[..., object], Any, str]] = [
@@ -408,10 +403,10 @@ def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer: Scorer
         with pytest.raises(Error, match=problem):
             use(scorer, given)
     with pytest.raises(Error, match=r"give a scorer first.* not a str"):
-        gallery.search("photo.jpg", "photo.jpg")  # type: ignore[arg-type]
+        gallery.search("photo.jpg", "photo.jpg")
 
 
-def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path, tmp_path: Path) -> None:
+def test_poor_images_are_kept_out_and_named(scorer, people, tmp_path):
     gallery = Gallery.create(tmp_path / "g.npz", scorer, people)
     qualities = gallery.read().quality
     middle = float(np.median(qualities))
@@ -426,9 +421,7 @@ def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path, tmp_pa
     assert gallery.summary().images == enrolled.images
 
 
-def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
-    scorer: Scorer, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(scorer, people, tmp_path, monkeypatch):
     first = min(str(path) for path in people.rglob("*.jpg"))
 
     def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[Face]:
@@ -451,7 +444,7 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
     assert reasons[first] == ("not_a_face", "blurred")
 
 
-def test_any_person_and_image_becomes_a_folder_and_a_copy(tmp_path: Path) -> None:
+def test_any_person_and_image_becomes_a_folder_and_a_copy(tmp_path):
     image = tmp_path / "\udcff.jpg"
     image.write_bytes(b"image")
     people = ["Ann", "An\0n", "An\ud800n", "..", "", "Ann/Bea", "Ann_Bea", "x" * 300]

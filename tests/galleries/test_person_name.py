@@ -17,7 +17,6 @@ from facerts.galleries import Gallery, Listed, Reason
 from facerts.galleries.person_name import person_name
 from facerts.scoring import Scorer
 from tests.galleries.test_gallery import draw
-from tests.postgres_server import Server
 
 NFC, NFD = "Zo\xeb", "Zoe\u0308"
 
@@ -27,7 +26,7 @@ FORMS = {NFD: NFC, " \u3000Anna\xa0Lee\n": "Anna\xa0Lee", **{name: name for name
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_name_has_one_form(name: str) -> None:
+def test_a_name_has_one_form(name):
     assert person_name(name) == FORMS[name]
 
 
@@ -44,13 +43,13 @@ NUMBERS += ["per\u200dson_3", "New", "nobody"]
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_what_nobody_could_read_or_type_is_no_name(name: str) -> None:
+def test_what_nobody_could_read_or_type_is_no_name(name):
     with pytest.raises(Error, match=IMPOSSIBLE[name]):
         person_name(name)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_where_people_have_numbers_no_name_is_taken_for_one(name: str) -> None:
+def test_where_people_have_numbers_no_name_is_taken_for_one(name):
     assert person_name(name)
     with pytest.raises(Error, match="person's number, a new person or nobody"):
         person_name(name, numbered=True)
@@ -58,18 +57,18 @@ def test_where_people_have_numbers_no_name_is_taken_for_one(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return facerts.load(model, detector="none", threads=1)
 
 
 @pytest.fixture(params=["file", "database"])
-def gallery(request: pytest.FixtureRequest, postgres: Server, tmp_path: Path) -> Gallery:
+def gallery(request, postgres, tmp_path) -> Gallery:
     """A gallery that is not there yet."""
     place = postgres.address(gallery="names") if request.param == "database" else tmp_path / "g.npz"
     return Gallery(place)
 
 
-def test_spellings_of_one_name_are_one_person(gallery: Gallery, scorer: Scorer, tmp_path: Path) -> None:
+def test_spellings_of_one_name_are_one_person(gallery, scorer, tmp_path):
     write_synthetic_faces(tmp_path / "people", identities=3, images=2, seed=5)
     first, second, _ = sorted((tmp_path / "people").iterdir())
     first.rename(first.with_name(NFC))
@@ -86,7 +85,7 @@ def test_spellings_of_one_name_are_one_person(gallery: Gallery, scorer: Scorer, 
     assert gallery.remove(people=[NFD]).gone == (NFC,)
 
 
-def test_a_file_of_others_may_spell_a_name_in_two_ways(tmp_path: Path) -> None:
+def test_a_file_of_others_may_spell_a_name_in_two_ways(tmp_path):
     path = tmp_path / "g.npz"
     Gallery(path).replace(draw(3, 2))
     arrays = dict(np.load(path))
@@ -131,7 +130,7 @@ ENROLLED: dict[str, tuple[str, Callable[[Gallery, Scorer, Path], Any]]] = {
 
 
 @pytest.mark.parametrize("source", ENROLLED)
-def test_nobody_gets_an_impossible_name(gallery: Gallery, scorer: Scorer, tmp_path: Path, source: str) -> None:
+def test_nobody_gets_an_impossible_name(gallery, scorer, tmp_path, source):
     people = tmp_path / "people"
     write_synthetic_faces(people, identities=2, images=2, seed=5)
     gallery.add(scorer, people, replace=True, min_quality=-9)

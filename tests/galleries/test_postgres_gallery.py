@@ -35,13 +35,13 @@ numbers = count()
 
 
 @pytest.fixture
-def address(postgres: Server) -> str:
+def address(postgres) -> str:
     """Of a gallery that is not there yet."""
     return postgres.address(gallery=f"g{next(numbers)}")
 
 
 @pytest.fixture
-def gallery(address: str) -> Iterator[Gallery]:
+def gallery(address) -> Iterator[Gallery]:
     with closing(Gallery(address)) as opened:
         yield opened
 
@@ -52,7 +52,7 @@ def store_of(gallery: Gallery) -> PostgresStore:
 
 
 @pytest.fixture(scope="module")
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return facerts.load(model, detector="none", threads=1)
 
 
@@ -95,9 +95,7 @@ def assert_equal(stored: Gallery, expected: Enrollments, probes: NDArray[np.floa
     assert stored.best(2) == memory.best(2)
 
 
-def test_a_database_answers_as_memory_does_after_every_change(
-    postgres: Server, gallery: Gallery, tmp_path: Path
-) -> None:
+def test_a_database_answers_as_memory_does_after_every_change(postgres, gallery, tmp_path):
     first, more = draw(25, 4), draw(30, 6, seed=3)
     probes = np.concatenate([first.embedding[::4], draw(25, 1, seed=9).embedding])
     assert {match.decision for match in Gallery(first).match(faces_of(probes), fpir=0.05)} == {
@@ -123,9 +121,7 @@ def test_a_database_answers_as_memory_does_after_every_change(
         assert_templates(postgres, gallery, known)
 
 
-def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
-    postgres: Server, gallery: Gallery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(postgres, gallery, monkeypatch):
     monkeypatch.setattr(postgres_store, "INDEX_FROM", 2000)
     monkeypatch.setattr(postgres_store, "MAX_INDEXED", 20_000)
     first, more = draw(1990, 2), draw(20, 2, seed=4)
@@ -157,9 +153,7 @@ def test_the_index_is_made_when_there_are_many_people_and_finds_nearly_all(
     assert not {name for name, _ in names} & set(gone)
 
 
-def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(
-    gallery: Gallery, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(gallery, address, monkeypatch):
     drawn = Mock(wraps=postgres_store._draw)
     monkeypatch.setattr(postgres_store, "_draw", drawn)
 
@@ -200,7 +194,7 @@ def role(server: Server, name: str, schema: str, rights: str) -> Gallery:
     return Gallery(server.address(user=name, gallery=schema))
 
 
-def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, gallery: Gallery) -> None:
+def test_a_role_that_may_only_read_searches_all_the_same(postgres, gallery):
     known = draw(20, 3)
     gallery.replace(known)
     reader = role(postgres, "reader", schema_of(gallery), "SELECT")
@@ -214,7 +208,7 @@ def test_a_role_that_may_only_read_searches_all_the_same(postgres: Server, galle
         other.replace(known)
 
 
-def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
+def test_a_role_needs_no_more_rights_than_documented(postgres):
     postgres.execute("CREATE ROLE owner LOGIN; CREATE SCHEMA theirs AUTHORIZATION owner")
     owner = Gallery(postgres.address(user="owner", gallery="theirs"))
     owner.replace(draw(20, 3))
@@ -225,9 +219,7 @@ def test_a_role_needs_no_more_rights_than_documented(postgres: Server) -> None:
     assert postgres.execute("SELECT count(*) FROM theirs.strangers") == [(63,)]
 
 
-def test_many_writers_leave_right_templates_and_readers_see_whole_states(
-    postgres: Server, gallery: Gallery, address: str
-) -> None:
+def test_many_writers_leave_right_templates_and_readers_see_whole_states(postgres, gallery, address):
     images = draw(12, 24)
     start = images.take(np.arange(len(images)) % 24 < 2)
     gallery.replace(start)
@@ -290,9 +282,7 @@ getattr(Gallery(address), change)(draw(30, 5, seed=2))
 
 
 @pytest.mark.parametrize(("change", "moment"), [("merge", "copy_images"), ("replace", "put_in_place")])
-def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(
-    postgres: Server, gallery: Gallery, address: str, change: str, moment: str
-) -> None:
+def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(postgres, gallery, address, change, moment):
     known = draw(20, 3)
     gallery.replace(known)
     command = [sys.executable, "-c", KILLED, address, change, moment]
@@ -315,7 +305,7 @@ NAMES += ["%s %(k)s {schema}", "\\x00", "né 人 🙂"]
 TEXTS = [*NAMES, "a\0b", "\udcff", "x" * 20_000, " ", "\n"]
 
 
-def test_people_images_and_galleries_may_have_any_name(postgres: Server) -> None:
+def test_people_images_and_galleries_may_have_any_name(postgres):
     paths = [f"{TEXTS[row % len(TEXTS)]}{row}" for row in range(4 * len(NAMES))]
     odd = replace(draw(len(NAMES), 4), person=np.array(NAMES).repeat(4), path=np.array(paths))
     expected = Gallery(odd).read()
@@ -331,7 +321,7 @@ def test_people_images_and_galleries_may_have_any_name(postgres: Server) -> None
         gallery.close()
 
 
-def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "facerts.galleries.postgres_store", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[postgres\]'"):
         Gallery("postgresql://user@host/database")
@@ -363,7 +353,7 @@ SECRET = "s3cr3t"
         Path(f"postgresql://u:{SECRET}@host/d"),
     ],
 )
-def test_a_broken_address_is_an_error_without_its_password(address: str | Path) -> None:
+def test_a_broken_address_is_an_error_without_its_password(address):
     with pytest.raises(Error) as raised:
         Gallery(address)
     chain: list[BaseException | None] = [raised.value, raised.value.__cause__]
@@ -371,7 +361,7 @@ def test_a_broken_address_is_an_error_without_its_password(address: str | Path) 
     assert "postgresql://user@host" in str(raised.value) or "choose a name" in str(raised.value)
 
 
-def test_who_cannot_connect_reads_why_but_no_password(postgres: Server, tmp_path: Path) -> None:
+def test_who_cannot_connect_reads_why_but_no_password(postgres, tmp_path):
     postgres.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{SECRET}'")
     folder, failed = postgres.folder, "password authentication failed"
     for address, problem in (
@@ -399,7 +389,7 @@ def test_who_cannot_connect_reads_why_but_no_password(postgres: Server, tmp_path
     assert SECRET not in str(raised.value) + right.name
 
 
-def test_a_database_without_what_a_gallery_needs_is_refused(postgres: Server) -> None:
+def test_a_database_without_what_a_gallery_needs_is_refused(postgres):
     known = draw(3, 2)
     bare = postgres.create_database("bare", extension=False)
     with pytest.raises(Error, match=r"lacks pgvector.*CREATE EXTENSION vector"):
@@ -418,7 +408,7 @@ def test_a_database_without_what_a_gallery_needs_is_refused(postgres: Server) ->
         Gallery(latin).replace(known)
 
 
-def test_tables_of_others_are_left_alone(postgres: Server, gallery: Gallery) -> None:
+def test_tables_of_others_are_left_alone(postgres, gallery):
     known = draw(3, 2)
     gallery.replace(known)
     name = schema_of(gallery)
@@ -478,9 +468,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("change", "problem"), BROKEN.items())
-def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(
-    postgres: Server, gallery: Gallery, change: str, problem: str
-) -> None:
+def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(postgres, gallery, change, problem):
     known = draw(8, 3)
     gallery.replace(known)
     for _ in range(2):  # drawn, then read and kept
@@ -515,7 +503,7 @@ def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(
         assert_equal(gallery, known, known.templates)
 
 
-def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(postgres: Server, gallery: Gallery) -> None:
+def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(postgres, gallery):
     known = draw(8, 3)
     gallery.replace(known)
     gallery.threshold(0.1)
@@ -526,9 +514,7 @@ def test_further_columns_and_impossible_scores_of_strangers_do_not_matter(postgr
     gallery.merge(known)
 
 
-def test_a_build_that_cannot_be_written_ends_before_images_are_scored(
-    postgres: Server, address: str, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_cannot_be_written_ends_before_images_are_scored(postgres, address, scorer, monkeypatch):
     monkeypatch.setattr("facerts.galleries.gallery.enroll", Mock(side_effect=AssertionError))
     name = address.rpartition("=")[2]
     postgres.execute("CREATE ROLE nobodys LOGIN")
@@ -544,7 +530,7 @@ def test_a_build_that_cannot_be_written_ends_before_images_are_scored(
     assert postgres.execute(f"SELECT to_regnamespace('{name}')") == [(None,)]
 
 
-def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, gallery: Gallery, address: str) -> None:
+def test_two_builds_of_one_name_leave_one_gallery(postgres, gallery, address):
     several = [draw(4 + row, 2, seed=row) for row in range(6)]
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(lambda built: Gallery(address).replace(built), several))
@@ -552,7 +538,7 @@ def test_two_builds_of_one_name_leave_one_gallery(postgres: Server, gallery: Gal
     assert postgres.execute(TABLES.format(schema_of(gallery))) == [(4,)]
 
 
-def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery: Gallery, address: str) -> None:
+def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery, address):
     several = [draw(20 + row, 3) for row in range(12)]
     gallery.replace(several[0])
     stop = threading.Event()
@@ -579,9 +565,7 @@ def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery: Ga
         assert all(each.result(60) > 0 for each in done)
 
 
-def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(monkeypatch):
     with postgres_server() as server:
         server.execute("CREATE EXTENSION vector")
         gallery = Gallery(server.address())

@@ -30,7 +30,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("name", refused())
-def test_a_hostile_image_is_refused_before_it_is_decoded(sandbox: Sandbox, name: str) -> None:
+def test_a_hostile_image_is_refused_before_it_is_decoded(sandbox, name):
     data, reason = refused()[name]
     outcome = sandbox.run({name: data})
     assert outcome.kind == REFUSED
@@ -42,7 +42,7 @@ def test_a_hostile_image_is_refused_before_it_is_decoded(sandbox: Sandbox, name:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", costly())
-def test_a_costly_image_stays_within_the_budget(sandbox: Sandbox, name: str) -> None:
+def test_a_costly_image_stays_within_the_budget(sandbox, name):
     data = costly()[name]
     assert len(data) < 1_000_000
     outcome = sandbox.run({name: data})

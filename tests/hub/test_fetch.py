@@ -116,7 +116,7 @@ def running() -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(running, tmp_path, monkeypatch) -> Server:
     """A server with the file at two URLs, a list of downloads that names them, and an empty cache."""
     running.responses = {"/first": [Response()], "/second": [Response()]}
     running.requests.clear()
@@ -158,9 +158,7 @@ def assert_nothing_was_stored() -> None:
 
 
 @pytest.mark.parametrize("setting", ["1", "yes"])
-def test_nothing_is_downloaded_offline(
-    server: Server, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_downloaded_offline(server, setting, tmp_path, monkeypatch):
     monkeypatch.setenv("FACERTS_OFFLINE", setting)
     with pytest.raises(ModelError, match="tiny is not on this machine, and FACERTS_OFFLINE forbids"):
         pull("tiny")
@@ -172,13 +170,13 @@ def test_nothing_is_downloaded_offline(
     assert pull("tiny").exists()
 
 
-def test_redirects_are_followed(server: Server) -> None:
+def test_redirects_are_followed(server):
     server.responses["/first"] = [Response(302, server.url("/second").encode())]
     assert pull("tiny").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307])
-def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
+def test_redirects_to_http_are_refused(server, code):
     server.responses["/first"] = [Response(code, server.url("/second", "http").encode())]
     server.responses["/second"] = [Response(404, b"no")]
     with pytest.raises(ModelError, match=r"/first: redirects to http://127\S+/second, which is not https"):
@@ -188,7 +186,7 @@ def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
     assert_nothing_was_stored()
 
 
-def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
+def test_an_http_url_is_refused(server, tmp_path):
     write_downloads(tmp_path / "catalog.json", [server.url("/first", "http")])
     with pytest.raises(ModelError, match=r"catalog\.json: models\.0\.urls\.0: String should match pattern .*https"):
         pull("tiny")
@@ -204,7 +202,7 @@ def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
     ],
     ids=["other", "longer", "gone"],
 )
-def test_a_permanent_failure_moves_on_to_the_next_url(server: Server, wrong: Response, words: str) -> None:
+def test_a_permanent_failure_moves_on_to_the_next_url(server, wrong, words):
     server.responses["/first"] = [wrong]
     assert pull("tiny").read_bytes() == CONTENT
     assert server.requests == {"/first": 1, "/second": 1}
@@ -219,13 +217,13 @@ def test_a_permanent_failure_moves_on_to_the_next_url(server: Server, wrong: Res
     "temporary",
     [Response(503, b""), Response(429, b""), Response(body=CONTENT[:70_000], length=len(CONTENT))],
 )
-def test_a_temporary_failure_is_retried(server: Server, temporary: Response) -> None:
+def test_a_temporary_failure_is_retried(server, temporary):
     server.responses["/first"] = [temporary, temporary, Response()]
     assert pull("tiny").read_bytes() == CONTENT
     assert server.requests == {"/first": 3}
 
 
-def test_a_slow_server_is_waited_for_up_to_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_is_waited_for_up_to_a_limit(server, monkeypatch):
     server.responses["/first"] = [Response(pause=0.3)]
     assert pull("tiny").read_bytes() == CONTENT
     remove(in_catalog("tiny"))
@@ -241,7 +239,7 @@ def test_a_slow_server_is_waited_for_up_to_a_limit(server: Server, monkeypatch: 
 CUT = Response(body=CONTENT[:70_000], length=len(CONTENT))
 
 
-def test_an_interrupted_download_continues_where_it_ended(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_download_continues_where_it_ended(server, monkeypatch):
     server.responses["/first"] = [CUT] * fetch.ATTEMPTS
     server.responses["/second"] = [Response(503, b"")]
     with pytest.raises(ModelError, match="ended 130,000 bytes too early"):
@@ -266,9 +264,7 @@ def test_an_interrupted_download_continues_where_it_ended(server: Server, monkey
     ],
     ids=["the server ignores it", "it sends another part", "it has nothing more"],
 )
-def test_a_download_that_cannot_continue_begins_anew(
-    server: Server, answers: list[Response], ranges: list[str | None]
-) -> None:
+def test_a_download_that_cannot_continue_begins_anew(server, answers, ranges):
     cache_folder().mkdir()
     (cache_folder() / f".{FILE}.part").write_bytes(CONTENT[:70_000])
     server.responses["/first"] = answers
@@ -277,7 +273,7 @@ def test_a_download_that_cannot_continue_begins_anew(
     assert server.requests == {"/first": len(answers)}
 
 
-def test_a_spoilt_beginning_is_thrown_away(server: Server) -> None:
+def test_a_spoilt_beginning_is_thrown_away(server):
     cache_folder().mkdir()
     (cache_folder() / f".{FILE}.part").write_bytes(b"x" * 70_000)
     server.responses["/first"] = [Response(ranges=True)]
@@ -285,7 +281,7 @@ def test_a_spoilt_beginning_is_thrown_away(server: Server) -> None:
     assert server.ranges == ["bytes=70000-", None]
 
 
-def test_a_link_in_the_place_of_an_unfinished_download_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_an_unfinished_download_is_refused(server, tmp_path):
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine")
     cache_folder().mkdir()
@@ -295,7 +291,7 @@ def test_a_link_in_the_place_of_an_unfinished_download_is_refused(server: Server
     assert mine.read_bytes() == b"mine"
 
 
-def test_a_mirror_comes_first_and_may_be_http(server: Server) -> None:
+def test_a_mirror_comes_first_and_may_be_http(server):
     server.responses[f"/models/{FILE}"] = [Response()]
     assert pull("tiny", mirror=server.url("/models/", "http")).read_bytes() == CONTENT
     assert server.requests == {f"/models/{FILE}": 1}
@@ -308,7 +304,7 @@ def test_a_mirror_comes_first_and_may_be_http(server: Server) -> None:
         pull("tiny", mirror="ftp://x")
 
 
-def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: Path) -> None:
+def test_a_file_of_about_a_size_is_known_by_its_hash(server, tmp_path):
     about = {"bytes": None, "about_bytes": 100_000}
     write_downloads(tmp_path / "catalog.json", [server.url("/first")], **about)
     server.responses["/first"] = [Response(body=CONTENT + bytes(200_000))]
@@ -320,7 +316,7 @@ def test_a_file_of_about_a_size_is_known_by_its_hash(server: Server, tmp_path: P
     assert pull("tiny").read_bytes() == CONTENT
 
 
-def test_a_file_without_an_address_is_installed_by_hand(server: Server, tmp_path: Path) -> None:
+def test_a_file_without_an_address_is_installed_by_hand(server, tmp_path):
     write_downloads(tmp_path / "catalog.json", [])
     with pytest.raises(ModelError, match=rf"no address is known for {FILE} \(this test\).*{SHA256}.*--from FILE"):
         pull("tiny")
@@ -328,7 +324,7 @@ def test_a_file_without_an_address_is_installed_by_hand(server: Server, tmp_path
     assert pull("tiny", tmp_path / "copy").read_bytes() == CONTENT
 
 
-def test_two_processes_download_a_file_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_processes_download_a_file_once(server, capsys):
     with ThreadPoolExecutor(1) as pool, locked(cache_folder() / FILE):
         other = pool.submit(pull, "tiny")
         said = ""
@@ -341,7 +337,7 @@ def test_two_processes_download_a_file_once(server: Server, capsys: pytest.Captu
     assert server.requests == {}
 
 
-def test_reading_stops_when_a_file_is_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_stops_when_a_file_is_too_large(server, monkeypatch):
     def endless(path: Path) -> Iterator[bytes]:
         for number in itertools.count():
             assert number < 5
@@ -353,7 +349,7 @@ def test_reading_stops_when_a_file_is_too_large(server: Server, monkeypatch: pyt
     assert_nothing_was_stored()
 
 
-def test_without_a_network_the_error_explains_the_manual_download(server: Server, tmp_path: Path) -> None:
+def test_without_a_network_the_error_explains_the_manual_download(server, tmp_path):
     # Nothing listens on port 9.
     write_downloads(tmp_path / "catalog.json", ["https://127.0.0.1:9/tiny.onnx"])
     with pytest.raises(ModelError) as error:
@@ -366,7 +362,7 @@ def test_without_a_network_the_error_explains_the_manual_download(server: Server
     assert_nothing_was_stored()
 
 
-def test_a_file_downloaded_elsewhere_is_checked_too(server: Server, tmp_path: Path) -> None:
+def test_a_file_downloaded_elsewhere_is_checked_too(server, tmp_path):
     copied = tmp_path / "download (1)"
     copied.write_bytes(CONTENT[:-1])
     with pytest.raises(ModelError, match=r"download \(1\): 199,999 bytes, but tiny has 200,000"):
@@ -382,7 +378,7 @@ def test_a_file_downloaded_elsewhere_is_checked_too(server: Server, tmp_path: Pa
     assert server.requests == {}
 
 
-def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server: Server, tmp_path: Path) -> None:
+def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server, tmp_path):
     elsewhere = tmp_path / "elsewhere" / FILE
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(b"other")
@@ -399,16 +395,14 @@ def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server: Server
     assert find_file("tiny") == cache_folder() / FILE
 
 
-def test_a_cache_that_cannot_be_written_is_named(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_named(server, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(ModelError, match=r"tiny\.onnx: cannot be written \(Not a directory\); set FACERTS_CACHE"):
         pull("tiny")
 
 
-def test_the_cache_is_in_the_platforms_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_in_the_platforms_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FACERTS_CACHE", "here")
     assert cache_folder() == Path("here")
     monkeypatch.delenv("FACERTS_CACHE")
@@ -422,9 +416,7 @@ def test_the_cache_is_in_the_platforms_cache_folder(tmp_path: Path, monkeypatch:
     assert cache_folder() == tmp_path / "Library" / "Caches" / "facerts"
 
 
-def test_the_commands_download_list_and_find_models(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_download_list_and_find_models(server, tmp_path, capsys):
     assert run("models", "list") == 0
     assert re.search(r"tiny +detector +yes +0\.2 MB +not run +to pull", capsys.readouterr().out)
     assert run("models", "path", "tiny") == 2

@@ -46,7 +46,7 @@ def described(model: Path, name: str = "theirs", **changes: Any) -> dict[str, An
 
 
 @pytest.fixture
-def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def listing(tmp_path, monkeypatch) -> Callable[..., Path]:
     """Write a catalog; its models lie in the folder of models, and the cache is empty."""
     folder = tmp_path / "models"
     folder.mkdir()
@@ -64,14 +64,14 @@ def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
 
 @pytest.fixture
-def theirs(listing: Callable[..., Path]) -> Path:
+def theirs(listing) -> Path:
     """The file of a recognizer of the catalog, "theirs"."""
     model = write_embedder(listing() / "theirs_v1.onnx", size=16)
     listing(described(model))
     return model
 
 
-def test_a_pulled_file_stays_as_it_is_and_works_beside_any_quality(theirs: Path) -> None:
+def test_a_pulled_file_stays_as_it_is_and_works_beside_any_quality(theirs):
     path = install("theirs")
     assert path == find_model("theirs") == find_installed("theirs")
     assert path.read_bytes() == theirs.read_bytes()
@@ -88,7 +88,7 @@ def test_a_pulled_file_stays_as_it_is_and_works_beside_any_quality(theirs: Path)
     np.testing.assert_array_equal(own.quality, expected.norm)
 
 
-def test_a_name_pulls_where_it_may(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_pulls_where_it_may(theirs, monkeypatch):
     with pytest.raises(ModelError, match="the model theirs is not on this machine: run facerts models pull theirs"):
         find_model("theirs")
     monkeypatch.setenv("FACERTS_OFFLINE", "1")
@@ -100,9 +100,7 @@ def test_a_name_pulls_where_it_may(theirs: Path, monkeypatch: pytest.MonkeyPatch
     assert facerts.load("theirs").recognizer.opened.name == "theirs"
 
 
-def test_the_model_in_use_is_every_commands_default(
-    theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_in_use_is_every_commands_default(theirs, tmp_path, capsys):
     assert "the model theirs is not on this machine" in refused(capsys, "models", "use", "theirs")
     pulled = printed_json(capsys, "models", "pull", "theirs")
     assert pulled["terms"] == "for tests only"
@@ -129,9 +127,7 @@ def test_the_model_in_use_is_every_commands_default(
     assert "did you mean 'facerts-small'" in refused(capsys, "models", "use", "facerts-smal")
 
 
-def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(
-    theirs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(theirs, monkeypatch, capsys):
     def listed() -> dict[str, Any]:
         assert run("models", "list", "--json") == 0
         (entry,) = (one for one in json.loads(capsys.readouterr().out)["models"] if one["name"] == "theirs")
@@ -144,7 +140,7 @@ def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(
     assert listed() == {"where": "pulled", "path": str(path)}
 
 
-def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
+def test_a_default_that_is_gone_is_named(theirs):
     path = install("theirs")
     use_model("theirs")
     path.with_suffix(".json").unlink()
@@ -155,7 +151,7 @@ def test_a_default_that_is_gone_is_named(theirs: Path) -> None:
         find_model()
 
 
-def test_a_changed_file_is_refused(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_file_is_refused(theirs, capsys):
     path = install("theirs")
     assert run("models", "verify") == 0
     content = bytearray(path.read_bytes())
@@ -180,7 +176,7 @@ def _pack(folder: Path, **members: bytes) -> dict[str, Any]:
     return entry
 
 
-def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_pack_gives_its_recognizer(listing, tmp_path):
     model = write_embedder(tmp_path / "w600k.onnx", size=128)
     listing(_pack(listing(), w600k=model.read_bytes()))
     assert install("pack").suffix == ".zip"
@@ -188,7 +184,7 @@ def test_a_pack_gives_its_recognizer(listing: Callable[..., Path], tmp_path: Pat
     assert (recognizer.name, recognizer(CROPS).shape) == ("pack", (4, 128))
 
 
-def test_the_catalog_that_ships_is_complete() -> None:
+def test_the_catalog_that_ships_is_complete():
     models = Catalog.model_validate_json(catalog.CATALOG.read_bytes()).models
     assert len(models) >= 30
     for model in models:

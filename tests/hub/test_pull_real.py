@@ -25,7 +25,7 @@ FILES = {
 
 
 @pytest.fixture
-def host(reference_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def host(reference_models, tmp_path, monkeypatch) -> Iterator[Server]:
     """A server with the real files, a catalog that has their addresses, and an empty cache."""
     server = Server()
     content = json.loads(catalog.CATALOG.read_text(encoding="utf-8"))
@@ -47,14 +47,7 @@ def host(reference_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_from_an_address_to_decisions(
-    name: str,
-    host: Server,
-    reference_models: Path,
-    facerts_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_from_an_address_to_decisions(name, host, reference_models, facerts_data, tmp_path, capsys):
     pulled = printed_json(capsys, "models", "pull", name)
     assert Path(pulled["file"]).read_bytes() == (reference_models / FILES[name]).read_bytes()
     assert host.requests["/dead"] == host.requests[f"/{FILES[name]}"] == 1

@@ -3,9 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(tmp_path, monkeypatch) -> Path:
     """Two shipped models, "large" and, by default, "tiny-small", and an empty working folder."""
     folder = tmp_path / "models"
     folder.mkdir()
@@ -37,7 +35,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
+def test_the_default_model_is_loaded_if_none_is_named(shipped):
     scorer = facerts.load()
     assert scorer.recognizer.opened.name == "tiny-small"
     assert scorer.recognizer.opened.sha256 == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
@@ -48,18 +46,18 @@ def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["large.onnx", "./large", "models/large", "gone.onnx", "pack.zip", "/large", "no/such"]
 )
-def test_a_string_with_a_suffix_or_folder_is_a_path(shipped: Path, path: str) -> None:
+def test_a_string_with_a_suffix_or_folder_is_a_path(shipped, path):
     assert find_model(path) == Path(path)
 
 
-def test_an_existing_path_wins_over_the_name_of_a_model(shipped: Path) -> None:
+def test_an_existing_path_wins_over_the_name_of_a_model(shipped):
     Path("large").mkdir()
     write_model(Path("large", "other.onnx"))
     assert find_model("large") == Path("large")
     assert find_model("tiny-small") == shipped / "tiny-small.onnx"
 
 
-def test_an_unknown_name_suggests_the_closest_one(shipped: Path) -> None:
+def test_an_unknown_name_suggests_the_closest_one(shipped):
     with pytest.raises(ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; available: large"):
         facerts.load("tiny-smal")
     with pytest.raises(ModelError, match=r"no model 'zzz'; available: large, tiny-small, and those of .* model\.onnx"):
@@ -84,7 +82,7 @@ def cut(file: Path) -> None:
         (Path.unlink, "the model large is missing, though the manifest lists it"),
     ],
 )
-def test_a_changed_file_is_not_loaded(shipped: Path, harm: Callable[[Path], None], words: str) -> None:
+def test_a_changed_file_is_not_loaded(shipped, harm, words):
     harm(shipped / "large.onnx")
     with pytest.raises(ModelError, match=words):
         _ = facerts.load("large").recognizer.opened
@@ -93,7 +91,7 @@ def test_a_changed_file_is_not_loaded(shipped: Path, harm: Callable[[Path], None
     assert words in problem
 
 
-def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path) -> None:
+def test_verify_compares_the_manifest_with_the_models_descriptions(shipped):
     wrong = {"method": "arcface", "embedding_size": 512, "terms": "free for all", "bytes": 1}
     entries = [write_entry(shipped, "large", **wrong), write_entry(shipped, "tiny-small")]
     write_manifest(shipped, *entries, default="large")
@@ -104,7 +102,7 @@ def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path
     assert "method is 'rts' in the file, but 'arcface' in the manifest" in found["large"]
 
 
-def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
+def test_without_shipped_models_the_error_says_what_to_do(shipped):
     write_manifest(shipped)
     with pytest.raises(ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"):
         _ = facerts.load().recognizer.opened
@@ -144,13 +142,13 @@ ENTRY = {
         ({"models": [], "schema": "facerts.models/2"}, "schema: Input should be"),
     ],
 )
-def test_a_broken_manifest_is_explained(tmp_path: Path, manifest: dict[str, Any], words: str) -> None:
+def test_a_broken_manifest_is_explained(tmp_path, manifest, words):
     write_manifest(tmp_path, **manifest)
     with pytest.raises(ModelError, match=rf"manifest\.json: .*{words}"):
         read_manifest(tmp_path)
 
 
-def test_a_missing_or_unreadable_manifest_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_manifest_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"manifest\.json: no manifest of the shipped models \(No such file"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
@@ -158,7 +156,7 @@ def test_a_missing_or_unreadable_manifest_is_named(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch):
     def missing(package: str) -> Path:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
@@ -167,7 +165,7 @@ def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: py
         _ = facerts.load().recognizer.opened
 
 
-def test_the_list_command_shows_the_default_model_first(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_command_shows_the_default_model_first(shipped, capsys):
     listed = [model for model in printed_json(capsys, "models", "list")["models"] if model["ships"]]
     assert [model["name"] for model in listed if model["default"]] == ["tiny-small"]
     assert [model["name"] for model in listed] == ["tiny-small", "large", "yunet"]
@@ -181,7 +179,7 @@ def test_the_list_command_shows_the_default_model_first(shipped: Path, capsys: p
     assert "no model ships" in capsys.readouterr().err
 
 
-def test_the_models_of_this_copy_match_their_manifest() -> None:
+def test_the_models_of_this_copy_match_their_manifest():
     folder = ROOT / "models"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     for model in manifest["models"]:
@@ -199,7 +197,7 @@ def test_the_models_of_this_copy_match_their_manifest() -> None:
     assert [model.name for model in shipped_models()] == [model["name"] for model in manifest["models"]]
 
 
-def test_the_wheel_contains_the_models() -> None:
+def test_the_wheel_contains_the_models():
     config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
     assert "facerts.models = *.onnx, *.md, *.LICENSE, manifest.json\n" in config
     assert "facerts.models = models\n" in config

@@ -18,7 +18,7 @@ from facerts.scoring.prepare import LazyImage, prepare
 
 
 @pytest.mark.parametrize("side", [10, 1000])
-def test_decoded_images_together_hold_few_bytes(monkeypatch: pytest.MonkeyPatch, side: int) -> None:
+def test_decoded_images_together_hold_few_bytes(monkeypatch, side):
     monkeypatch.setattr("facerts.images.limits._budget", ByteBudget(2 * 3 * 100 * 100))
     working, most = [], [0]
 
@@ -38,7 +38,7 @@ def test_decoded_images_together_hold_few_bytes(monkeypatch: pytest.MonkeyPatch,
     assert most[0] == 2
 
 
-def test_who_holds_something_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_something_does_not_wait(monkeypatch):
     monkeypatch.setattr("facerts.images.limits._budget", budget := ByteBudget(300))
     with in_flight(), in_flight():
         reserve(10, 10)

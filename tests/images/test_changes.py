@@ -8,7 +8,7 @@ from facerts.images.changes import CHANGES, apply_change, gaussian_blur
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: str) -> None:
+def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind):
     faces = [draw_face(identity, 0) for identity in range(6)]
 
     def change(severity: float) -> float:
@@ -22,7 +22,7 @@ def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: st
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str) -> None:
+def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind):
     face = draw_face(2, 1)
     before = face.copy()
     first, second = apply_change(face, kind, 0.7, (3, 4)), apply_change(face, kind, 0.7, (3, 4))
@@ -32,12 +32,12 @@ def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str
     assert np.array_equal(face, before)
 
 
-def test_a_severity_out_of_range_is_refused() -> None:
+def test_a_severity_out_of_range_is_refused():
     with pytest.raises(ValueError, match="not between 0 and 1"):
         apply_change(draw_face(0, 0), "blur", 1.2)
 
 
-def test_blur_spreads_a_point_by_its_radius() -> None:
+def test_blur_spreads_a_point_by_its_radius():
     point = np.zeros((111, 111, 3), dtype=np.uint8)
     point[45:66, 45:66] = 255
     blurred = gaussian_blur(point, 4.0)[55, :, 0].astype(float)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP"])
-def test_lossless_formats_round_trip_exactly(face: Image8, kind: str) -> None:
+def test_lossless_formats_round_trip_exactly(face, kind):
     assert np.array_equal(decode(encoded(Image.fromarray(face), kind), where="x"), face)
 
 
@@ -50,50 +49,50 @@ def test_lossless_formats_round_trip_exactly(face: Image8, kind: str) -> None:
     ("kind", "options"),
     [("JPEG", {"quality": 95}), ("JPEG", {"quality": 95, "progressive": True}), ("WEBP", {"quality": 95})],
 )
-def test_lossy_formats_round_trip_closely(face: Image8, kind: str, options: dict[str, object]) -> None:
+def test_lossy_formats_round_trip_closely(face, kind, options):
     decoded = decode(encoded(Image.fromarray(face), kind, **options), where="x")
     assert np.abs(decoded.astype(int) - face).mean() < 6
     # Red and blue are not swapped.
     assert np.abs(decoded.astype(int) - face).mean() < np.abs(decoded[..., ::-1].astype(int) - face).mean()
 
 
-def test_a_jpeg_with_restart_markers_and_bytes_after_its_end_is_read(face: Image8) -> None:
+def test_a_jpeg_with_restart_markers_and_bytes_after_its_end_is_read(face):
     data = encoded(Image.fromarray(face), "JPEG", quality=90, restart_marker_blocks=2)
     assert b"\xff\xd0" in data
     assert np.array_equal(decode(data + b"trailing", where="x"), decode(data, where="x"))
 
 
-def test_grayscale_becomes_three_equal_channels(face: Image8) -> None:
+def test_grayscale_becomes_three_equal_channels(face):
     gray = face.mean(axis=2).astype(np.uint8)
     decoded = decode(encoded(Image.fromarray(gray), "PNG"), where="x")
     assert decoded.shape == (112, 112, 3)
     assert all(np.array_equal(decoded[..., channel], gray) for channel in range(3))
 
 
-def test_alpha_is_dropped_and_the_colors_stay(face: Image8) -> None:
+def test_alpha_is_dropped_and_the_colors_stay(face):
     alpha = np.full((112, 112, 1), 7, dtype=np.uint8)
     data = encoded(Image.fromarray(np.concatenate([face, alpha], axis=2)), "PNG")
     assert np.array_equal(decode(data, where="x"), face)
 
 
-def test_sixteen_bits_become_the_upper_eight(face: Image8) -> None:
+def test_sixteen_bits_become_the_upper_eight(face):
     gray = face[..., 0].astype(np.uint16) * 257
     decoded = decode(encoded(Image.fromarray(gray), "PNG"), where="x")
     assert np.abs(decoded[..., 0].astype(int) - face[..., 0]).max() <= 1
 
 
-def test_cmyk_is_converted(face: Image8) -> None:
+def test_cmyk_is_converted(face):
     data = encoded(Image.fromarray(face).convert("CMYK"), "JPEG", quality=95)
     assert np.abs(decode(data, where="x").astype(int) - face).mean() < 8
 
 
-def test_a_palette_is_resolved(face: Image8) -> None:
+def test_a_palette_is_resolved(face):
     palette = Image.fromarray(face).quantize(64)
     assert np.array_equal(decode(encoded(palette, "PNG"), where="x"), np.array(palette.convert("RGB")))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_applied(face: Image8, orientation: int) -> None:
+def test_exif_orientation_is_applied(face, orientation):
     image = Image.fromarray(np.ascontiguousarray(face[:, :80]))
     exif = image.getexif()
     exif[0x0112] = orientation
@@ -125,23 +124,21 @@ def test_exif_orientation_is_applied(face: Image8, orientation: int) -> None:
         (b"BM" + bytes(10), "truncated"),
     ],
 )
-def test_data_that_is_not_an_image_is_refused_with_the_files_name(data: bytes, message: str) -> None:
+def test_data_that_is_not_an_image_is_refused_with_the_files_name(data, message):
     with pytest.raises(ImageError, match=rf"some/file\.jpg: .*{message}"):
         decode(data, where="some/file.jpg")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP"])
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.95])
-def test_a_truncated_image_is_refused(face: Image8, kind: str, share: float) -> None:
+def test_a_truncated_image_is_refused(face, kind, share):
     data = encoded(Image.fromarray(face), kind)
     with pytest.raises(ImageError):
         decode(data[: int(share * len(data))], where="x")
 
 
 @pytest.mark.parametrize("options", [{}, {"restart_marker_blocks": 3}, {"progressive": True}])
-def test_a_jpeg_may_lack_its_end_marker_but_nothing_else(
-    face: Image8, options: dict[str, object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_jpeg_may_lack_its_end_marker_but_nothing_else(face, options, capsys):
     # Its lower half is of the gray that libjpeg fills missing rows with.
     image = np.concatenate([face[:40, :40], np.full((40, 40, 3), 128, np.uint8)])
     data = encoded(Image.fromarray(image), "JPEG", quality=90, **options)
@@ -162,14 +159,14 @@ def test_a_jpeg_may_lack_its_end_marker_but_nothing_else(
     decoding._warn_of_missing_end.cache_clear()
 
 
-def test_broken_pixels_are_refused(face: Image8) -> None:
+def test_broken_pixels_are_refused(face):
     data = bytearray(encode_png(face))
     data[len(data) // 3 : len(data) // 3 + 40] = bytes(40)
     with pytest.raises(ImageError):
         decode(bytes(data), where="x")
 
 
-def test_a_crop_of_another_size_is_resized_and_a_photo_is_not_taken_for_one(face: Image8) -> None:
+def test_a_crop_of_another_size_is_resized_and_a_photo_is_not_taken_for_one(face):
     assert decode_crop(encode_png(face), where="x").shape == (112, 112, 3)
     large = np.repeat(np.repeat(face, 2, axis=0), 2, axis=1)
     assert np.abs(decode_crop(encode_png(large), where="x").astype(int) - face).max() <= 1
@@ -177,14 +174,14 @@ def test_a_crop_of_another_size_is_resized_and_a_photo_is_not_taken_for_one(face
         decode_crop(encode_png(face[:80]), where="x")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ImageError, match=r"nowhere\.png: cannot be read"):
         read(tmp_path / "nowhere.png")
     (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
     assert np.array_equal(read(tmp_path / "a.png"), draw_face(0, 0))
 
 
-def test_a_jpeg_with_more_scans_than_usual_is_read(face: Image8) -> None:
+def test_a_jpeg_with_more_scans_than_usual_is_read(face):
     data = encoded(Image.fromarray(face), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")
     assert data.count(b"\xff\xda") > 3
@@ -192,9 +189,7 @@ def test_a_jpeg_with_more_scans_than_usual_is_read(face: Image8) -> None:
 
 
 @pytest.mark.parametrize("subsampling", [0, 2])
-def test_the_scans_of_ordinary_progressive_jpegs_are_within_the_limit_at_any_size(
-    face: Image8, subsampling: int
-) -> None:
+def test_the_scans_of_ordinary_progressive_jpegs_are_within_the_limit_at_any_size(face, subsampling):
     data = encoded(Image.fromarray(face), "JPEG", progressive=True, subsampling=subsampling)
     assert data.count(b"\xff\xda") == 10
     header = data.index(b"\xff\xc2")
@@ -202,13 +197,13 @@ def test_the_scans_of_ordinary_progressive_jpegs_are_within_the_limit_at_any_siz
     assert jpeg.check(large, "x", MAX_PIXELS).height == 8000
 
 
-def test_a_jpeg_may_have_a_comment_before_its_end_marker(face: Image8) -> None:
+def test_a_jpeg_may_have_a_comment_before_its_end_marker(face):
     data = encode_jpeg(face)
     commented = data[:-2] + hostile.segment(0xFE, b"made by hand") + data[-2:]
     assert np.array_equal(decode(commented, where="x"), decode(data, where="x"))
 
 
-def test_png_chunks_that_pixels_do_not_need_are_ignored(face: Image8) -> None:
+def test_png_chunks_that_pixels_do_not_need_are_ignored(face):
     exif = Image.Exif()
     exif[0x0112] = 3
     data = encoded(Image.fromarray(face), "PNG", icc_profile=bytes(500), dpi=(72, 72), exif=exif)
@@ -219,7 +214,7 @@ def test_png_chunks_that_pixels_do_not_need_are_ignored(face: Image8) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("depth", "color", "side"), [(8, hostile.RGB, 1250), (1, hostile.GRAY, 6000)])
-def test_a_large_incompressible_interlaced_png_is_read(depth: int, color: int, side: int) -> None:
+def test_a_large_incompressible_interlaced_png_is_read(depth, color, side):
     random = np.random.default_rng(0)
     kind = {"depth": depth, "color": color, "interlaced": True}
     rows = hostile.png_rows(side, side, random.bytes, **kind)
@@ -229,7 +224,7 @@ def test_a_large_incompressible_interlaced_png_is_read(depth: int, color: int, s
 
 
 @pytest.mark.parametrize(("kind", "mark"), [("PNG", b"fdAT"), ("WEBP", b"ANMF")])
-def test_the_first_frame_of_an_animation_is_read(face: Image8, kind: str, mark: bytes) -> None:
+def test_the_first_frame_of_an_animation_is_read(face, kind, mark):
     exif = Image.Exif()
     exif[0x0112] = 3
     others = [Image.fromarray(face[::-1])]
@@ -238,14 +233,14 @@ def test_the_first_frame_of_an_animation_is_read(face: Image8, kind: str, mark: 
     assert np.array_equal(decode(data, where="x"), face[::-1, ::-1])
 
 
-def test_a_frame_may_be_smaller_than_its_canvas() -> None:
+def test_a_frame_may_be_smaller_than_its_canvas():
     frame = bytes(16) + hostile.riff_chunk(b"VP8L", hostile.lossless(32, 32))
     data = hostile.webp(hostile.webp_canvas(40, 40, 2), hostile.riff_chunk(b"ANMF", frame))
     assert decode(data, where="x").shape == (32, 32, 3)
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(face: Image8, lossless: bool) -> None:
+def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(face, lossless):
     exif = Image.Exif()
     exif[0x0112] = 3
     alpha = np.arange(112, dtype=np.uint8).repeat(112).reshape(112, 112, 1)
@@ -258,13 +253,13 @@ def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(face: I
     assert np.array_equal(decode(data, where="x"), expected[::-1, ::-1])
 
 
-def test_a_bmp_with_the_old_header_is_read(face: Image8) -> None:
+def test_a_bmp_with_the_old_header_is_read(face):
     # Rows are stored from bottom to top, blue first.
     data = hostile.bmp(112, 112, header=12, data=face[::-1, :, ::-1].tobytes())
     assert np.array_equal(decode(data, where="x"), face)
 
 
-def test_an_image_whose_size_differs_from_its_header_is_refused(face: Image8, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_whose_size_differs_from_its_header_is_refused(face, monkeypatch):
     data = encode_png(face)
     monkeypatch.setitem(decoding._CHECKS, "PNG", lambda *_: CheckedImage(112, 80, data))
     with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels, but its header says 80 x 112"):
@@ -282,14 +277,12 @@ def test_an_image_whose_size_differs_from_its_header_is_refused(face: Image8, mo
         (b"\0\0\0\x18ftypWEBP", ""),
     ],
 )
-def test_a_file_is_checked_as_the_format_that_the_decoder_takes_it_for(data: bytes, known: str) -> None:
+def test_a_file_is_checked_as_the_format_that_the_decoder_takes_it_for(data, known):
     assert decoding._format(data) == known
     assert image_suffix(data) == f".{known.lower() or 'jpg'}".replace("jpeg", "jpg")
 
 
-def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
-    face: Image8, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(face, tmp_path, monkeypatch):
     data = encode_png(face)
     (tmp_path / "a.png").write_bytes(data)
     monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data))
@@ -301,7 +294,7 @@ def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
 
 
 @pytest.mark.parametrize("side", [1, 2, 15])
-def test_a_crop_too_small_for_a_face_is_refused(side: int) -> None:
+def test_a_crop_too_small_for_a_face_is_refused(side):
     small = np.full((side, side, 3), 9, dtype=np.uint8)
     expected = rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop must have at least 16 x 16"
     with pytest.raises(ImageError, match=expected):

@@ -31,7 +31,7 @@ def face() -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("known", KNOWN)
-def test_a_file_becomes_upright_rgb(known: str, face: NDArray[np.uint8]) -> None:
+def test_a_file_becomes_upright_rgb(known, face):
     decoded = decode(encoded(known, Image.fromarray(face), quality=95), where="a")
     assert decoded.shape == (112, 112, 3)
     assert decoded.dtype == np.uint8
@@ -47,14 +47,14 @@ def test_a_file_becomes_upright_rgb(known: str, face: NDArray[np.uint8]) -> None
     assert np.abs(upright.astype(float) - face).mean() < (0.1 if known == "TIFF" else 6)
 
 
-def test_of_16_bits_the_upper_8_are_kept() -> None:
+def test_of_16_bits_the_upper_8_are_kept():
     deep = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
     decoded = decode(encoded("TIFF", Image.fromarray(deep)), where="a")
     np.testing.assert_array_equal(decoded, np.repeat((deep // 256).astype(np.uint8)[..., None], 3, axis=2))
 
 
 @pytest.mark.parametrize("known", KNOWN)
-def test_broken_files_and_too_many_pixels_are_errors(known: str, face: NDArray[np.uint8]) -> None:
+def test_broken_files_and_too_many_pixels_are_errors(known, face):
     data = encoded(known, Image.fromarray(face))
     with pytest.raises(ImageError, match="a: 112 x 112 pixels are more than the limit of 12,543; scale"):
         decode(data, where="a", max_pixels=112 * 112 - 1)
@@ -63,16 +63,14 @@ def test_broken_files_and_too_many_pixels_are_errors(known: str, face: NDArray[n
             decode(broken, where="a")
 
 
-def test_the_first_frame_of_an_animation_is_read(face: NDArray[np.uint8]) -> None:
+def test_the_first_frame_of_an_animation_is_read(face):
     frames = [Image.fromarray(each).quantize(64) for each in (face, face[::-1])]
     data = encoded("GIF", frames[0], save_all=True, append_images=frames[1:])
     np.testing.assert_array_equal(decode(data, where="a"), np.array(frames[0].convert("RGB")))
 
 
 @pytest.mark.parametrize("known", KNOWN)
-def test_without_pillow_or_where_it_is_not_wanted_the_error_says_what_to_do(
-    known: str, face: NDArray[np.uint8], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pillow_or_where_it_is_not_wanted_the_error_says_what_to_do(known, face, monkeypatch):
     data = encoded(known, Image.fromarray(face))
     with pytest.raises(ImageError, match=f"a: {known} is not read; convert it to JPEG or PNG"):
         decode(data, where="a", pillow=False)

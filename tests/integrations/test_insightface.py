@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +46,7 @@ class Grid:
 
 
 @pytest.fixture(scope="module")
-def scrfd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scrfd(tmp_path_factory) -> Path:
     return write_scrfd(tmp_path_factory.mktemp("scrfd") / "det_10g.onnx")
 
 
@@ -58,7 +57,7 @@ def prepared(*arguments: Any, **options: Any) -> FaceAnalysis:
 
 
 @pytest.fixture
-def app(model: Path, scrfd: Path) -> FaceAnalysis:
+def app(model, scrfd) -> FaceAnalysis:
     app = prepared(model, detector=scrfd)
     app.scorer.detector = Grid()
     return app
@@ -70,7 +69,7 @@ def photo(*identities: int) -> tuple[ImageArray, ImageArray]:
     return np.concatenate(list(crops), axis=1)[..., ::-1], crops
 
 
-def test_faces_have_the_attributes_of_insightface_and_a_quality(app: FaceAnalysis) -> None:
+def test_faces_have_the_attributes_of_insightface_and_a_quality(app):
     img, crops = photo(0, 1)
     rows = facerts.load().score(crops[::-1])
     for face, row, crop, left in zip(app.get(img), rows, crops[::-1], (SIDE, 0), strict=True):
@@ -85,7 +84,7 @@ def test_faces_have_the_attributes_of_insightface_and_a_quality(app: FaceAnalysi
         assert (face.quality, face.percentile) == (pytest.approx(row.quality, abs=1e-4), row.percentile)
 
 
-def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysis) -> None:
+def test_a_face_has_attributes_and_items_and_names_missing_ones(app):
     face = app.get(photo(0)[0])[0]
     face.name = "Ann"
     face["age"] = 30
@@ -100,7 +99,7 @@ def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysi
         np.testing.assert_array_equal(other.normed_embedding, face.normed_embedding)
 
 
-def test_options_reach_the_models(model: Path, scrfd: Path) -> None:
+def test_options_reach_the_models(model, scrfd):
     app = FaceAnalysis(model, detector=scrfd, threads=1)
     with pytest.raises(Error, match=r"call prepare\(\) first"):
         app.get(LIT)
@@ -117,12 +116,10 @@ def test_options_reach_the_models(model: Path, scrfd: Path) -> None:
     with pytest.raises(Error, match="allowed_modules must contain 'detection'"):
         FaceAnalysis(model, allowed_modules=["recognition"])
     with pytest.raises(Error, match="providers are given by name"):
-        FaceAnalysis(model, providers=[("CUDAExecutionProvider", {"device_id": 0})])  # type: ignore[list-item]
+        FaceAnalysis(model, providers=[("CUDAExecutionProvider", {"device_id": 0})])
 
 
-def test_providers_that_are_not_here_are_passed_over_with_one_warning(
-    model: Path, scrfd: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_providers_that_are_not_here_are_passed_over_with_one_warning(model, scrfd, monkeypatch, capfd):
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     monkeypatch.setattr("facerts.onnx.session._passed_over", set())
     for _ in range(2):
@@ -135,8 +132,8 @@ def test_providers_that_are_not_here_are_passed_over_with_one_warning(
 
 
 def test_a_pack_is_found_where_insightface_keeps_it_or_pulled_by_its_name_if_that_is_allowed(
-    tmp_path: Path, model: Path, scrfd: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, model, scrfd, monkeypatch
+):
     with pytest.raises(ModelError, match="buffalo-l is not on this machine: run facerts models pull buffalo"):
         prepared("buffalo_l", tmp_path, detector=scrfd)
     with monkeypatch.context() as online:
@@ -154,7 +151,7 @@ def test_a_pack_is_found_where_insightface_keeps_it_or_pulled_by_its_name_if_tha
         assert prepared(name, tmp_path).get(LIT, 1)[0].embedding.shape == (128,)
 
 
-def test_faces_are_drawn_in_a_copy_of_the_same_size(app: FaceAnalysis) -> None:
+def test_faces_are_drawn_in_a_copy_of_the_same_size(app):
     img, _ = photo(0, 1)
     face, untouched = app.get(img)[0], img.copy()
     face.accepted = True
@@ -166,7 +163,7 @@ def test_faces_are_drawn_in_a_copy_of_the_same_size(app: FaceAnalysis) -> None:
     assert np.abs(drawn[60, 10] - np.float64(UNDECIDED[::-1])).max() < 60
 
 
-def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
+def test_max_num_keeps_the_most_important_faces(app):
     img, _ = photo(0, 1, 2, 3, 4)
     # By hand: the area of each box minus twice the squared distance of its center from the image center.
     boxes = np.array([[left, 0, 1.5 * left + SIDE, SIDE + left / 2] for left in range(0, 5 * SIDE, SIDE)])
@@ -182,10 +179,10 @@ def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
         assert [int(face.bbox[0]) // SIDE for face in app.get(img, *options)] == kept
     assert central != [4, 3]
     with pytest.raises(Error, match="unknown det_metric 'maximum'; choose one of default, max"):
-        app.get(img, 1, "maximum")  # type: ignore[arg-type]
+        app.get(img, 1, "maximum")
 
 
-def test_get_many_gives_the_same_faces_in_fewer_batches(app: FaceAnalysis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_many_gives_the_same_faces_in_fewer_batches(app, monkeypatch):
     images = [photo(0, 1)[0], np.zeros((SIDE, SIDE, 3), np.uint8), photo(2)[0], photo(3, 4, 5)[0]]
     batches, call = [], OnnxEmbedder.outputs
 
@@ -203,7 +200,7 @@ def test_get_many_gives_the_same_faces_in_fewer_batches(app: FaceAnalysis, monke
     assert app.get_many([]) == []
 
 
-def test_an_invalid_bgr_image_is_named(app: FaceAnalysis) -> None:
+def test_an_invalid_bgr_image_is_named(app):
     for bad, message in ((None, "cv2.imread returns it"), (7, "not int"), (np.zeros((4, 4, 3)), "float64")):
         with pytest.raises(Error, match=f"^image 0: .*{message}"):
             app.get(bad)
@@ -214,7 +211,7 @@ def test_an_invalid_bgr_image_is_named(app: FaceAnalysis) -> None:
 
 
 @pytest.mark.parametrize("kind", [FaceDict, SimpleNamespace])
-def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..., Any]) -> None:
+def test_faces_found_by_insightface_get_a_quality(model, kind):
     scorer = facerts.load(model)
     img, crops = photo(3, 1, 2)
     faces = [kind(kps=TEMPLATE + np.array([SIDE * number, 0]), age=number) for number in range(3)]
@@ -229,7 +226,7 @@ def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..
     add_quality([], img, scorer)
 
 
-def test_faces_without_landmarks_and_models_without_quality_are_refused(model: Path, tmp_path: Path) -> None:
+def test_faces_without_landmarks_and_models_without_quality_are_refused(model, tmp_path):
     scorer = facerts.load(model)
     img, _ = photo(0)
     good = SimpleNamespace(kps=TEMPLATE)

@@ -39,9 +39,7 @@ def rows(*arguments: str | Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.integrations
-def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(request):
     real = photos(request)
     comparisons = rows(*real)
     assert [row for row in comparisons if not row["ok"]] == []
@@ -71,9 +69,7 @@ def photos(request: pytest.FixtureRequest) -> list[str | Path]:
     [block for block in BLOCKS if not re.search(r"^from (insightface|uniface)\b", block, re.MULTILINE)],
     ids=lambda block: block.strip().splitlines()[-1],
 )
-def test_examples_in_the_documentation_run(
-    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_examples_in_the_documentation_run(block, tmp_path, monkeypatch, request):
     if "FaceAnalysis(" in block:
         pack = tmp_path / ".insightface" / "models" / "buffalo_l"
         pack.mkdir(parents=True)

@@ -55,7 +55,7 @@ def ray_here() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A few hundred images, one of them broken."""
     root = tmp_path_factory.mktemp("images")
     for number in range(6 * BLOCK_SIZE + 7):
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def expected(folder, model, tmp_path_factory) -> bytes:
     """The result of the local engine."""
     job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task())
@@ -110,14 +110,7 @@ def scoring_processes() -> set[int]:
 
 
 @pytest.mark.slow
-def test_killed_workers_lose_nothing(
-    ray_here: Any,
-    folder: Path,
-    model: Path,
-    tmp_path: Path,
-    expected: bytes,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_killed_workers_lose_nothing(ray_here, folder, model, tmp_path, expected, capfd):
     job = new_job(folder, model, tmp_path / "rows.csv")
     killed: set[int] = set()
     later: set[int] = set()
@@ -143,9 +136,7 @@ def test_killed_workers_lose_nothing(
 
 
 @pytest.mark.slow
-def test_a_run_begun_here_is_finished_on_ray(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
-) -> None:
+def test_a_run_begun_here_is_finished_on_ray(ray_here, folder, model, tmp_path, expected):
     job = new_job(folder, model, tmp_path / "rows.csv")
 
     def stop(images: int) -> None:
@@ -163,14 +154,12 @@ def test_a_run_begun_here_is_finished_on_ray(
 
 
 @pytest.mark.slow
-def test_errors_of_workers_end_the_run_with_their_message(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_workers_end_the_run_with_their_message(ray_here, folder, model, tmp_path, monkeypatch):
     job = new_job(folder, model, tmp_path / "rows.csv")
     here, opened = partial(scorer_of, model), partial(open_images, folder)
     # As on a machine without facerts: the arguments refer to a package that cannot be imported there.
     module = types.ModuleType("only_here")
-    module.open_images = type("open_images", (SlowFiles,), {"__module__": "only_here"})  # type: ignore[attr-defined]
+    module.open_images = type("open_images", (SlowFiles,), {"__module__": "only_here"})
     monkeypatch.setitem(sys.modules, "only_here", module)
     unstarted = "cannot be started .*only_here.*every machine needs the same version of facerts"
     no_room = "Ray has 2 cores and 0 GPUs, and each worker needs"
@@ -190,7 +179,7 @@ def test_errors_of_workers_end_the_run_with_their_message(
     assert len(job.missing()) == len(job)
 
 
-def test_a_worker_with_other_files_or_versions_scores_nothing(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_worker_with_other_files_or_versions_scores_nothing(folder, model, tmp_path):
     job = new_job(folder, model, tmp_path / "rows.csv")
     expected = {**job.settings, "facerts": __version__}
     (tmp_path / "other").mkdir()
@@ -228,9 +217,7 @@ main()
 
 
 @pytest.mark.slow
-def test_the_command_writes_the_same_files_on_both_engines(
-    folder: Path, model: Path, tmp_path: Path, expected: bytes
-) -> None:
+def test_the_command_writes_the_same_files_on_both_engines(folder, model, tmp_path, expected):
     pytest.importorskip("ray", reason=NO_RAY)
     rows = csv.DictReader(expected.decode().splitlines())
     threshold = statistics.median(float(row["quality"]) for row in rows if row["quality"])
@@ -253,9 +240,7 @@ def test_the_command_writes_the_same_files_on_both_engines(
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_finished_without_ray(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
-) -> None:
+def test_a_killed_run_is_finished_without_ray(ray_here, folder, model, tmp_path, expected):
     out = tmp_path / "rows.csv"
     command = ["score", str(folder), "--model", str(model), "--out", str(out)]
     cluster = ["--set", f"ray.address={ray_here.get_runtime_context().gcs_address}"]
@@ -278,7 +263,7 @@ def test_a_killed_run_is_finished_without_ray(
 
 
 @pytest.mark.slow
-def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_the_command_explains_why_ray_cannot_start(folder, model, tmp_path):
     pytest.importorskip("ray", reason=NO_RAY)
     deep = tmp_path.joinpath(*["a_folder_of_a_long_name"] * 5)
     deep.mkdir(parents=True)
@@ -295,7 +280,7 @@ def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tm
         assert re.search(message, ran.stderr), ran.stderr
 
 
-def test_what_needs_no_ray(folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_no_ray(folder, model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[ray\]'"):

@@ -6,7 +6,6 @@ import hashlib
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ class TableEmbedder(FaceEmbedder):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
 @pytest.mark.parametrize("quality", ["ignore", "column"])
-def test_scikit_learns_own_checks_pass(model: Path, quality: Any) -> None:
+def test_scikit_learns_own_checks_pass(model, quality):
     results = check_estimator(TableEmbedder(str(model), quality=quality))
     names = {result["check_name"] for result in results if result["status"] == "passed"}
     # Some of the checks that matter most.
@@ -82,7 +81,7 @@ def test_scikit_learns_own_checks_pass(model: Path, quality: Any) -> None:
     assert names >= general | results_of
 
 
-def test_paths_bytes_and_arrays_give_the_same_embeddings(model: Path, faces: Any, tmp_path: Path) -> None:
+def test_paths_bytes_and_arrays_give_the_same_embeddings(model, faces, tmp_path):
     crops = faces[0][:3]
     paths = []
     for number, crop in enumerate(crops):
@@ -107,7 +106,7 @@ def test_paths_bytes_and_arrays_give_the_same_embeddings(model: Path, faces: Any
 
 
 @pytest.mark.slow
-def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model: Path, faces: Any) -> None:
+def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model, faces):
     crops, names = faces
     people = make_pipeline(FaceEmbedder(model), KNeighborsClassifier(1, metric="cosine"))
     assert cross_val_score(people, crops, names, cv=3, n_jobs=2).mean() > 0.5
@@ -118,9 +117,7 @@ def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model: Pat
     assert {"faceembedder__quality": "column"} in search.cv_results_["params"]
 
 
-def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(
-    model: Path, faces: Any, tmp_path: Path
-) -> None:
+def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(model, faces, tmp_path):
     embedder = FaceEmbedder(model, quality="column").fit(faces[0])
     assert len(pickle.dumps(embedder)) < 2000
     other = clone(embedder)
@@ -131,7 +128,7 @@ def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(
     assert other.set_params(model=smaller, quality="ignore").transform(faces[0]).shape == (24, 5)
 
 
-def test_quality_is_a_column_or_a_score(model: Path, faces: Any) -> None:
+def test_quality_is_a_column_or_a_score(model, faces):
     crops = faces[0]
     expected = ((crops.astype(np.float64) - 127.5) / 127.5).mean(axis=(1, 2, 3))
     embedder = FaceEmbedder(model, quality="column")
@@ -143,7 +140,7 @@ def test_quality_is_a_column_or_a_score(model: Path, faces: Any) -> None:
     assert len(FaceEmbedder(model).get_feature_names_out()) == SIZE
 
 
-def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) -> None:
+def test_a_model_without_quality_has_no_such_column(tmp_path, faces):
     path = write_description(write_embedder(tmp_path / "plain.onnx"), quality="none")
     assert FaceEmbedder(path).fit_transform(faces[0]).shape == (24, SIZE)
     with pytest.raises(ModelError, match="plain has no quality"):
@@ -152,7 +149,7 @@ def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) 
         FaceEmbedder(path).score_samples(faces[0])
 
 
-def test_an_unreadable_image_is_an_error_or_a_row_of_nan(model: Path, faces: Any, tmp_path: Path) -> None:
+def test_an_unreadable_image_is_an_error_or_a_row_of_nan(model, faces, tmp_path):
     crops = faces[0]
     (tmp_path / "bad.png").write_bytes(b"no")
     images = [crops[0], tmp_path / "bad.png", tmp_path / "gone.png", crops[1][:50]]
@@ -177,19 +174,19 @@ def test_an_unreadable_image_is_an_error_or_a_row_of_nan(model: Path, faces: Any
         ([np.zeros((112, 112, 3), np.uint8), 7], "^image 1 must be .*not int"),
     ],
 )
-def test_invalid_input_is_always_an_error(model: Path, images: Any, message: str) -> None:
+def test_invalid_input_is_always_an_error(model, images, message):
     for unreadable in ("error", "nan"):
         with pytest.raises(Error, match=message):
-            FaceEmbedder(model, unreadable=unreadable).transform(images)  # type: ignore[arg-type]
+            FaceEmbedder(model, unreadable=unreadable).transform(images)
 
 
-def test_an_invalid_parameter_is_named_by_fit(model: Path, faces: Any) -> None:
+def test_an_invalid_parameter_is_named_by_fit(model, faces):
     for name in ("quality", "unreadable"):
         with pytest.raises(Error, match=f"{name} cannot be 'coulmn'"):
             FaceEmbedder(model).set_params(**{name: "coulmn"}).fit(faces[0])
 
 
-def test_the_largest_face_of_a_photo_is_embedded(model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_face_of_a_photo_is_embedded(model, faces, monkeypatch):
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
     monkeypatch.setattr(embedder.scorer, "detector", TWO_FACES)
@@ -201,7 +198,7 @@ def test_the_largest_face_of_a_photo_is_embedded(model: Path, faces: Any, monkey
         embedder.set_params(unreadable="error").transform([photo, crops[0]])
 
 
-def test_without_scikit_learn_the_error_names_the_extra() -> None:
+def test_without_scikit_learn_the_error_names_the_extra():
     code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "facerts.integrations.sklearn needs scikit-learn: pip install '.[use]'" in ran.stderr

@@ -26,11 +26,11 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", ["Ann.jpg", "x" * 216 + ".jpg", ".hidden", "...", "a b\nc", os.fsdecode(b"\xff.jpg")])
-def test_a_name_that_a_file_can_have_is_kept(name: str) -> None:
+def test_a_name_that_a_file_can_have_is_kept(name):
     assert safe_name(name) == name
 
 
-def test_any_other_name_becomes_one_that_a_file_can_have(tmp_path: Path) -> None:
+def test_any_other_name_becomes_one_that_a_file_can_have(tmp_path):
     for name in HOSTILE:
         safe = safe_name(name)
         assert len(os.fsencode(safe)) <= MAX_NAME_BYTES
@@ -40,7 +40,7 @@ def test_any_other_name_becomes_one_that_a_file_can_have(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == len(HOSTILE)
 
 
-def test_a_path_stays_inside_and_is_not_too_long(tmp_path: Path) -> None:
+def test_a_path_stays_inside_and_is_not_too_long(tmp_path):
     paths = [safe_path(parts) for parts in (["a", "b.jpg"], ["..", "b.jpg"], ["/", "b.jpg"], ["d" * 200] * 25)]
     assert paths[0] == Path("a", "b.jpg")
     for path in paths:

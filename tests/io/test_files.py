@@ -14,7 +14,7 @@ from facerts.errors import Error, WriteError
 from facerts.io.files import atomic_write, check_writable, locked, sync_names, writing
 
 
-def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path):
     target = tmp_path / "deep" / "file.txt"
     with atomic_write(target, "w") as file:
         file.write("new")
@@ -22,7 +22,7 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     assert target.read_text() == "new"
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "file"
     target.write_bytes(b"old")
 
@@ -37,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_cannot_be_written_is_known_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_known_before_long_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     check_writable(tmp_path / "new" / "deep" / "rows.csv")
     check_writable(tmp_path / "file")
@@ -54,7 +54,7 @@ def test_what_cannot_be_written_is_known_before_long_work(tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file_to_write(tmp_path):
     with pytest.raises(Error, match="is a folder; give a file"), atomic_write(tmp_path):
         pass
     assert list(tmp_path.parent.glob(".*.part")) == []
@@ -78,7 +78,7 @@ def record_disk_events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]
     return events
 
 
-def test_a_file_its_name_and_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_its_name_and_new_folders_survive_a_power_cut(tmp_path, monkeypatch):
     events = record_disk_events(monkeypatch)
     target = tmp_path / "new" / "deep" / "file"
     with atomic_write(target) as file:
@@ -89,7 +89,7 @@ def test_a_file_its_name_and_new_folders_survive_a_power_cut(tmp_path: Path, mon
     assert events[3:] == [("appeared", target), ("synced", target.parent)]
 
 
-def test_the_names_of_many_files_can_be_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_names_of_many_files_can_be_synced_together(tmp_path, monkeypatch):
     targets = [tmp_path / name for name in ("a", "b")]
     events = record_disk_events(monkeypatch)
     for target in targets:
@@ -100,7 +100,7 @@ def test_the_names_of_many_files_can_be_synced_together(tmp_path: Path, monkeypa
     assert events[4:] == [("synced", tmp_path)]
 
 
-def test_a_lock_excludes_others_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_lock_excludes_others_and_leaves_no_file(tmp_path):
     with locked(tmp_path / "rows.csv"), locked(tmp_path / "other.csv"):
         with (
             pytest.raises(Error, match=rf"{tmp_path}/rows\.csv: process {os.getpid()} on .* is writing it; wait"),
@@ -123,7 +123,7 @@ with locked(sys.argv[1]):
 """
 
 
-def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(tmp_path):
     path = tmp_path / "rows.csv"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -142,9 +142,7 @@ def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(tmp_path, monkeypatch):
     path, flock, removed = tmp_path / "rows.csv", fcntl.flock, []
 
     def removed_first(handle: int, operation: int) -> None:
@@ -158,7 +156,7 @@ def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(
         pass
 
 
-def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_cannot_be_locked_is_named(tmp_path, monkeypatch):
     def refuse(handle: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -169,7 +167,7 @@ def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["link", "broken link", "hard link", "pipe", "folder"])
-def test_what_only_has_the_name_of_a_lock_is_neither_locked_nor_changed(tmp_path: Path, kind: str) -> None:
+def test_what_only_has_the_name_of_a_lock_is_neither_locked_nor_changed(tmp_path, kind):
     lock, other = tmp_path / ".rows.csv.lock", tmp_path / "other"
     if kind != "broken link":
         other.write_text("precious")
@@ -199,7 +197,7 @@ def test_what_only_has_the_name_of_a_lock_is_neither_locked_nor_changed(tmp_path
         (errno.EROFS, "choose a location that you may write to"),
     ],
 )
-def test_advice_fits_the_error(tmp_path: Path, number: int, advice: str) -> None:
+def test_advice_fits_the_error(tmp_path, number, advice):
     message = rf"/rows\.csv: cannot be written \(.*\); {advice}"
     with pytest.raises(WriteError, match=message), writing(tmp_path / "rows.csv"):
         raise OSError(number, os.strerror(number))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from facerts.io.job import staged
 from tests.contents import content, files_in
 
 
-def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
+def test_places_appear_together_at_the_end(tmp_path):
     file, folder, nothing = (tmp_path / name for name in ("deep/file", "folder", "nothing"))
     with staged([file, folder, nothing]) as temporary:
         temporary[file].write_text("1")
@@ -28,7 +27,7 @@ def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["deep", "deep/file", "folder"]
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+def test_an_error_leaves_nothing(tmp_path):
     def fail() -> None:
         with staged([tmp_path / "a"]) as temporary:
             temporary[tmp_path / "a"].write_text("half")
@@ -40,7 +39,7 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "broken link"])
-def test_what_is_there_stays(tmp_path: Path, kind: str) -> None:
+def test_what_is_there_stays(tmp_path, kind):
     place = tmp_path / "a"
     if kind == "file":
         place.write_text("old")
@@ -54,7 +53,7 @@ def test_what_is_there_stays(tmp_path: Path, kind: str) -> None:
     assert files_in(tmp_path) == before
 
 
-def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
+def test_two_processes_do_not_make_one_thing(tmp_path):
     with staged([tmp_path / "a"]) as first:
         with pytest.raises(Error, match="is writing it"), staged([tmp_path / "a"]):
             pass
@@ -62,7 +61,7 @@ def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "whole"
 
 
-def test_a_link_in_the_place_of_the_hidden_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_the_hidden_folder_is_refused(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious").write_text("old")
     (tmp_path / ".a.part").symlink_to(tmp_path / "other")
@@ -91,9 +90,7 @@ main()
 
 
 @pytest.mark.parametrize("form", ["out", "out.tar"])
-def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(
-    drawn_faces: Path, tmp_path: Path, form: str
-) -> None:
+def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(drawn_faces, tmp_path, form):
     out, held_out = tmp_path / form, tmp_path / "held"
     arguments = ["split", drawn_faces, "--out", out, "--held-out", held_out, "--identities", "2"]
     ran = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, check=False)

@@ -16,7 +16,7 @@ class Item:
     """What weak references can be taken of."""
 
 
-def test_items_are_drawn_while_those_ahead_hold_few_bytes() -> None:
+def test_items_are_drawn_while_those_ahead_hold_few_bytes():
     drawn = []
 
     def items() -> Iterator[Item]:
@@ -32,14 +32,14 @@ def test_items_are_drawn_while_those_ahead_hold_few_bytes() -> None:
 
     with (
         ThreadPoolExecutor(2) as pool,
-        closing(map_ahead(pool, type, items(), 100, size=lambda _: 40, max_bytes=100)) as results,  # type: ignore[type-var]
+        closing(map_ahead(pool, type, items(), 100, size=lambda _: 40, max_bytes=100)) as results,
     ):
         assert next(results) is Item
         assert len(drawn) == 3
         assert list(results) == [Item] * 8
 
 
-def test_nothing_is_begun_while_results_hold_many_bytes() -> None:
+def test_nothing_is_begun_while_results_hold_many_bytes():
     begun = []
 
     def work(item: bytes) -> bytes:
@@ -48,7 +48,7 @@ def test_nothing_is_begun_while_results_hold_many_bytes() -> None:
 
     with (
         ThreadPoolExecutor(1) as pool,
-        closing(map_ahead(pool, work, [b""] * 8, 8, size=len, max_bytes=100)) as results,  # type: ignore[type-var]
+        closing(map_ahead(pool, work, [b""] * 8, 8, size=len, max_bytes=100)) as results,
     ):
         assert next(results) == bytes(60)
         while len(begun) < 3:
@@ -60,7 +60,7 @@ def test_nothing_is_begun_while_results_hold_many_bytes() -> None:
     assert len(begun) == 4
 
 
-def test_a_budget_is_held_by_few_and_one_alone_may_have_any_number() -> None:
+def test_a_budget_is_held_by_few_and_one_alone_may_have_any_number():
     budget = ByteBudget(100)
     budget.take(1000)
     taken = threading.Event()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from facerts.errors import DataError
 from facerts.io import npz
 
 
-def test_a_small_file_cannot_expand_to_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_cannot_expand_to_any_size(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "MAX_BYTES", 100_000)
     path = tmp_path / "small.npz"
     for arrays, size in (
@@ -20,7 +18,7 @@ def test_a_small_file_cannot_expand_to_any_size(tmp_path: Path, monkeypatch: pyt
         ({"long": np.full(10, "a" * 40_000)}, 1_602_560),
         ({f"{number}": np.zeros(1) for number in range(60)}, 60 * 16_392),
     ):
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(path, **arrays)
         ratio = size / path.stat().st_size
         monkeypatch.setattr(npz, "MAX_RATIO", 0)
         with pytest.raises(DataError, match=r"small\.npz: array .* takes more memory than the 100,000 bytes"):

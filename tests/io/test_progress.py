@@ -41,11 +41,11 @@ def lines_of(
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_short_task_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_task_is_one_line(capsys):
     assert lines_of(capsys, steps=20, seconds=0.05, total=20) == ["work: 20/20 images, 20 images/s, 0:00:01 elapsed"]
 
 
-def test_the_lines_of_a_long_task_come_at_growing_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_of_a_long_task_come_at_growing_intervals(capsys):
     lines = lines_of(capsys, steps=36_000, seconds=1, total=72_000)
     assert lines[0] == "work: 10/72,000 images, 1 images/s, 0:00:10 elapsed, 19:59:50 left"
     assert lines[1].startswith("work: 20/72,000")
@@ -57,7 +57,7 @@ def test_the_lines_of_a_long_task_come_at_growing_intervals(capsys: pytest.Captu
     assert len(lines) < 110
 
 
-def test_restored_items_count_in_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_restored_items_count_in_no_rate(capsys):
     lines = lines_of(capsys, steps=30, seconds=1, advance=128, completed=375_808, total=6_010_880)
     # 5,635,072 are left, less 30 times 128, at 128 a second.
     assert lines[-1] == "work: 379,648/6,010,880 images, 128 images/s, 0:00:30 elapsed, 12:13:14 left"
@@ -65,12 +65,12 @@ def test_restored_items_count_in_no_rate(capsys: pytest.CaptureFixture[str]) -> 
     assert lines == ["work: 256/256 images, 128 images/s, 0:00:01 elapsed"]
 
 
-def test_a_task_of_unknown_length_and_one_without_work_have_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_of_unknown_length_and_one_without_work_have_lines(capsys):
     assert lines_of(capsys, steps=8, seconds=1) == ["work: 8 images, 1 images/s, 0:00:08 elapsed"]
     assert lines_of(capsys, steps=0, seconds=1, total=0) == ["work: 0/0 images, 0:00:00 elapsed"]
 
 
-def test_names_with_control_characters_are_printed_without_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_with_control_characters_are_printed_without_them(capsys):
     assert list(track([1, 2], "reading [red]a\x1b[2J\nb")) == [1, 2]
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(r"reading [red]a\x1b[2J\nb: 2/2 images")
@@ -87,7 +87,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("kind", "live"), [("xterm", True), ("dumb", False)])
-def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, kind: str, live: bool) -> None:
+def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch, kind, live):
     for variable in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TERM", kind)
@@ -96,7 +96,7 @@ def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, kin
     assert progress_bar(shown=False).disable
 
 
-def test_the_bar_tells_elapsed_from_left() -> None:
+def test_the_bar_tells_elapsed_from_left():
     clock, screen = Clock(), Console(file=io.StringIO(), force_terminal=True, width=100)
     with ProgressBar(StateColumn(), lines=False, console=screen, get_time=clock, auto_refresh=False) as bar:
         task = bar.add_task("work", total=100, completed=40, unit="images")
@@ -105,7 +105,7 @@ def test_the_bar_tells_elapsed_from_left() -> None:
         clock.now += 10
         bar.advance(task, 20)
         bar.refresh()
-    assert "80/100 images, 2 images/s, 0:00:20 elapsed, 0:00:10 left" in screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "80/100 images, 2 images/s, 0:00:20 elapsed, 0:00:10 left" in screen.file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_the_bar_tells_elapsed_from_left() -> None:
         (" 3m ", 180),
     ],
 )
-def test_durations_are_read(text: str, seconds: float) -> None:
+def test_durations_are_read(text, seconds):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "20", "m", "0s", "-5m", "5 minutes", "1e3s", "nan", "30m1h", "9" * 400 + "h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="such as 90s, 20m"):
         parse_duration(text)

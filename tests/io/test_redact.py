@@ -10,7 +10,7 @@ from facerts.io.redact import redacted_argument, redacted_command, redacted_path
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work(tmp_path, monkeypatch) -> Path:
     """The working folder."""
     folder = tmp_path / "home" / "work"
     folder.mkdir(parents=True)
@@ -18,14 +18,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_paths_in_the_working_folder_are_shown_relative_to_it(work: Path) -> None:
+def test_paths_in_the_working_folder_are_shown_relative_to_it(work):
     assert redacted_path(work / "data" / "lfw") == os.path.join("data", "lfw")
     assert redacted_path(work) == "."
     for path in ("data/lfw", "lfw/", "m.onnx", ".", "data/../lfw", "..data", "train-*.tar"):
         assert redacted_path(path) == path
 
 
-def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
+def test_of_paths_elsewhere_only_the_name_is_shown(work):
     for path in (work.parent / "m.onnx", "../m.onnx", "data/../../m.onnx", "/somewhere/else/m.onnx"):
         assert redacted_path(path) == "m.onnx"
     assert redacted_path("/data/faces/train-*.tar") == "train-*.tar"
@@ -34,7 +34,7 @@ def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
     assert redacted_path(f"{work}_other/x") == "x"
 
 
-def test_paths_with_the_same_name_stay_distinguishable(work: Path) -> None:
+def test_paths_with_the_same_name_stay_distinguishable(work):
     assert redacted_paths(["/a/b/r", "/c/b/r", "/c/other", "r"]) == ["a/b/r", "c/b/r", "other", "r"]
     assert redacted_paths(["/x/results", "/x/results"]) == ["results", "results"]
     assert redacted_paths(["/results", "/a/results"]) == ["/results", "a/results"]
@@ -59,11 +59,11 @@ def test_paths_with_the_same_name_stay_distinguishable(work: Path) -> None:
         ("", ""),
     ],
 )
-def test_paths_in_arguments(work: Path, argument: str, shown: str) -> None:
+def test_paths_in_arguments(work, argument, shown):
     assert redacted_argument(argument) == shown
 
 
-def test_a_command_begins_with_the_name_of_its_program(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_begins_with_the_name_of_its_program(work, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/opt/env/bin/facerts", "evaluate", "--model", "/m/a.onnx", str(work / "r")])
     assert redacted_command() == ["facerts", "evaluate", "--model", "a.onnx", "r"]
     monkeypatch.setattr(sys, "argv", ["/opt/env/facerts/__main__.py", "doctor"])

@@ -64,7 +64,7 @@ def _no_waiting() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("reader", "name"), [(reader, name) for reader in READERS for name in NAMES[reader]])
-def test_a_reader_refuses_a_pipe(tmp_path: Path, reader: str, name: str) -> None:
+def test_a_reader_refuses_a_pipe(tmp_path, reader, name):
     os.mkfifo(tmp_path / name)
     if name == "a.jpg":
         READERS[reader](tmp_path / name)  # the error is that of the image
@@ -74,15 +74,15 @@ def test_a_reader_refuses_a_pipe(tmp_path: Path, reader: str, name: str) -> None
 
 
 @pytest.mark.parametrize("read_one", [read, read_scores, read_pair_list])
-def test_further_readers_say_what_it_is(tmp_path: Path, read_one: object) -> None:
+def test_further_readers_say_what_it_is(tmp_path, read_one):
     os.mkfifo(tmp_path / "a.csv")
     (tmp_path / "b.csv").symlink_to("/dev/zero")
     for path in (tmp_path / "a.csv", tmp_path / "b.csv"):
         with pytest.raises(Error, match=rf"{path.name}: .*a pipe or a device, not a file"):
-            read_one(path)  # type: ignore[operator]
+            read_one(path)
 
 
-def test_files_and_links_to_them_are_read_and_folders_are_not(tmp_path: Path) -> None:
+def test_files_and_links_to_them_are_read_and_folders_are_not(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     assert read_file(tmp_path / "link") == b"content"
@@ -92,12 +92,7 @@ def test_files_and_links_to_them_are_read_and_folders_are_not(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_command_refuses_a_pipe(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: tuple[str, ...],
-) -> None:
+def test_a_command_refuses_a_pipe(tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     for word in command:

@@ -22,7 +22,7 @@ def with_statistics(mean: float, std: float) -> AdaFace:
 
 
 @pytest.mark.parametrize("ramp", [1.0, 0.5])
-def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
+def test_against_a_slow_reading_of_the_paper(ramp):
     torch.manual_seed(2)
     centers, embedding, labels = PartialFC(7, 6).double(), of_lengths(12, 22, 31, 150), [0, 6, 3, 3]
     clipped = [12.0, 22.0, 31.0, 100.0]
@@ -43,7 +43,7 @@ def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
     assert method.state.std.item() == pytest.approx(std, rel=1e-6)
 
 
-def test_relative_quality_is_clipped_and_finite_for_equal_norms() -> None:
+def test_relative_quality_is_clipped_and_finite_for_equal_norms():
     norm = torch.tensor([10.0, 20.0, 26.0, 90.0])
     z = relative_quality(norm, torch.tensor(20.0), torch.tensor(3.3), 0.33)
     torch.testing.assert_close(z, torch.tensor([-1.0, 0.0, 0.6, 1.0]))
@@ -51,7 +51,7 @@ def test_relative_quality_is_clipped_and_finite_for_equal_norms() -> None:
     assert z.tolist() == [-1.0, 0.0, 1.0, 1.0]
 
 
-def test_no_gradient_flows_through_the_norm() -> None:
+def test_no_gradient_flows_through_the_norm():
     torch.manual_seed(3)
     centers, embedding = PartialFC(7, 6).double(), of_lengths(12, 22, 31).requires_grad_()
     loss = value_of(with_statistics(20.0, 10.0), {"embedding": embedding}, batch_of([0, 1, 2]), centers)
@@ -61,7 +61,7 @@ def test_no_gradient_flows_through_the_norm() -> None:
     torch.testing.assert_close(along, torch.zeros_like(along), rtol=0, atol=1e-12)
 
 
-def test_only_training_changes_the_statistics() -> None:
+def test_only_training_changes_the_statistics():
     torch.manual_seed(4)
     centers, outputs, batch = (
         PartialFC(7, 6),

@@ -32,7 +32,7 @@ TINY = [
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+def load(monkeypatch) -> Callable[[str, str], ModuleType]:
     """Import a code block of the page under a name."""
 
     def loaded(name: str, code: str) -> ModuleType:
@@ -45,7 +45,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
 
 
 @pytest.fixture
-def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def normface(load, monkeypatch) -> ModuleType:
     """The method of the page, in the registry."""
     module = load("facerts.losses.normface", METHOD)
     monkeypatch.setitem(LOSSES, "normface", module.NormFace)
@@ -53,9 +53,7 @@ def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_the_documented_method_trains_by_its_command_and_is_exported(
-    normface: ModuleType, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_the_documented_method_trains_by_its_command_and_is_exported(normface, drawn_faces, tmp_path):
     _, *command = shlex.split(COMMAND)
     command[-1] = str(tmp_path / "run")
     assert run(*command, f"data.train={drawn_faces}", *TINY) == 0
@@ -70,9 +68,7 @@ def test_the_documented_method_trains_by_its_command_and_is_exported(
     np.testing.assert_array_equal(outputs.quality, outputs.norm)
 
 
-def test_the_documented_test_passes_and_can_fail(
-    normface: ModuleType, load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_documented_test_passes_and_can_fail(normface, load, monkeypatch):
     written = load("test_normface", TEST)
     written.test_the_loss_is_the_formula()
     monkeypatch.setattr(normface.NormFace, "apply_margin", lambda self, cosine, *_: cosine - 0.1)

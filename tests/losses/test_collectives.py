@@ -32,7 +32,6 @@ from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
 from tests.loss_examples import Images, value_of
 from tests.ports import free_port
-from tests.training.conftest import MakeRecipe
 
 CLASSIFY = sorted(name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss))
 BATCH, IDENTITIES, FEATURES, SIZE, STEPS = 12, 11, 6, 5, 3
@@ -61,7 +60,7 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
         features, batch = batch_of(processes, step)
         outputs = {head: layer(features) for head, layer in network.items()}
         optimizer.zero_grad()
-        value_of(method, outputs, batch, centers).total.backward()  # type: ignore[no-untyped-call]
+        value_of(method, outputs, batch, centers).total.backward()
         average_gradients(whole, processes)
         norm = clip_grad_norm_(whole, 1.0)
         optimizer.step()
@@ -95,9 +94,7 @@ def in_processes(count: int, program: Callable[..., object], argument: object, f
     """The results of a program in so many processes, which import PyTorch once for all of them."""
     multiprocessing.set_forkserver_preload([__name__])
     arguments = (count, free_port(), program, argument, str(folder / "results.pt"))
-    torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
-        talk, arguments, nprocs=count, start_method="forkserver"
-    )
+    torch.multiprocessing.start_processes(talk, arguments, nprocs=count, start_method="forkserver")
     return torch.load(folder / "results.pt")
 
 
@@ -107,9 +104,7 @@ def alone() -> dict[str, list[Tensor]]:
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_several_processes_give_the_gradients_of_one(
-    alone: dict[str, list[Tensor]], tmp_path: Path, count: int
-) -> None:
+def test_several_processes_give_the_gradients_of_one(alone, tmp_path, count):
     together = in_processes(count, gradients, CLASSIFY, tmp_path)
     for name in CLASSIFY:
         assert len(together[name]) == len(alone[name]) > 2
@@ -170,7 +165,7 @@ def learn(processes: Processes, recipes: dict[str, str]) -> dict[str, dict[str, 
 
 
 @pytest.mark.slow
-def test_several_processes_train_the_same_network_as_one(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_several_processes_train_the_same_network_as_one(make_recipe, tmp_path):
     start = make_recipe("backbone.dropout=0")
     save_checkpoint(
         tmp_path / "start.pt", start, {"step": 0, "position": 0.0, **Learner(start, IDENTITIES).state_dict()}
@@ -188,7 +183,7 @@ def test_several_processes_train_the_same_network_as_one(make_recipe: MakeRecipe
         torch.testing.assert_close(together[way], alone[way], rtol=1e-8, atol=1e-10)
 
 
-def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_step() -> None:
+def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_step():
     centers = PartialFC(200, SIZE, sample=0.1, seed=3)
     embedding, labels = torch.randn(6, SIZE), torch.tensor([7, 7, 150, 3, 199, 0])
     seen = []
@@ -227,21 +222,19 @@ def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
 
 
 @pytest.fixture
-def recipe_file(make_recipe: Callable[..., object], tmp_path: Path) -> Path:
+def recipe_file(make_recipe, tmp_path) -> Path:
     make_recipe()
     return tmp_path / "tiny.yaml"
 
 
 @pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_thread(monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_training_recovers_from_the_death_of_a_process(
-    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_recovers_from_the_death_of_a_process(recipe_file, tmp_path, monkeypatch):
     monkeypatch.setenv("LOGLEVEL", "INFO")
     run = tmp_path / "run"
     command = torchrun(2, recipe_file, run, "--resume")
@@ -257,7 +250,7 @@ def test_training_recovers_from_the_death_of_a_process(
     assert state["step"] == 6 * (len(TrainingData(recipe)) // recipe.optim.batch_size)
 
 
-def test_the_shares_of_all_processes_are_the_batch(make_recipe: MakeRecipe) -> None:
+def test_the_shares_of_all_processes_are_the_batch(make_recipe):
     recipe = make_recipe()
     whole = next(iter(TrainingData(recipe).batches(3, 4)))
     parts = [next(iter(TrainingData(recipe, Processes(rank, 4)).batches(3, 4))) for rank in range(4)]
@@ -267,9 +260,7 @@ def test_the_shares_of_all_processes_are_the_batch(make_recipe: MakeRecipe) -> N
         TrainingData(recipe, Processes(0, 3))
 
 
-def test_a_batch_in_parts_has_the_gradients_of_the_whole(
-    make_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(make_recipe, monkeypatch):
     wide = lambda crops, channels_last: to_network_input(crops).double()  # noqa: E731
     monkeypatch.setattr("facerts.training.learner.to_network_input", wide)
     # The centers have a gradient with a single part too.
@@ -288,7 +279,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
         torch.testing.assert_close(mine, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_methods_that_need_all_images_or_centers_train_in_one_process(make_recipe: MakeRecipe) -> None:
+def test_methods_that_need_all_images_or_centers_train_in_one_process(make_recipe):
     recipe = make_recipe("method={name: tightness}")
     with pytest.raises(Error, match="tightness trains in a single process only"):
         Learner(recipe, 8, processes=Processes(0, 2))
@@ -296,7 +287,7 @@ def test_methods_that_need_all_images_or_centers_train_in_one_process(make_recip
         Learner(make_recipe("compute.precision=fp16"), 8, processes=Processes(0, 2))
 
 
-def test_an_average_of_the_weights_is_what_is_validated(make_recipe: MakeRecipe) -> None:
+def test_an_average_of_the_weights_is_what_is_validated(make_recipe):
     recipe = make_recipe("optim.average=0.5")
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities)

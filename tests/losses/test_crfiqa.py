@@ -20,7 +20,7 @@ def slow_targets(embedding: Tensor, labels: list[int], centers: PartialFC, targe
     return targets
 
 
-def test_ratios_worked_out_by_hand() -> None:
+def test_ratios_worked_out_by_hand():
     own = torch.tensor([0.8, -0.5, 0.0, 1.0], dtype=torch.float64)
     nearest = torch.tensor([0.0, 0.25, 0.3, -1.0], dtype=torch.float64)
     expected = torch.tensor([0.8 / (1 + 1e-9), -0.5 / (1.25 + 1e-9), 0.0, 1e9], dtype=torch.float64)
@@ -33,7 +33,7 @@ def test_ratios_worked_out_by_hand() -> None:
     ("target", "head", "ramp"),
     [("ratio", "certainty_ratio", 1.0), ("ratio", "certainty_ratio", 0.0), ("cosine", "own_cosine", 1.0)],
 )
-def test_against_arcface_and_a_slow_smooth_l1(target: str, head: str, ramp: float) -> None:
+def test_against_arcface_and_a_slow_smooth_l1(target, head, ramp):
     torch.manual_seed(0)
     centers, embedding = PartialFC(7, 5).double(), torch.randn(4, 5, dtype=torch.float64)
     labels = [0, 6, 3, 3]
@@ -55,7 +55,7 @@ def test_against_arcface_and_a_slow_smooth_l1(target: str, head: str, ramp: floa
     torch.testing.assert_close(scored["uncertainty"], -r)
 
 
-def test_no_gradient_flows_through_the_target() -> None:
+def test_no_gradient_flows_through_the_target():
     torch.manual_seed(2)
     centers, batch = PartialFC(7, 5).double(), batch_of([0, 1, 2])
     embedding = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)

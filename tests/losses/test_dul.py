@@ -17,7 +17,7 @@ def method(**settings: float) -> DUL:
     return DUL(embedding_size=SIZE, **settings)
 
 
-def test_the_loss_by_a_slow_loop() -> None:
+def test_the_loss_by_a_slow_loop():
     torch.manual_seed(2)
     centers, labels = PartialFC(5, SIZE).double(), [0, 1, 2, 3]
     mean, log_variance = torch.randn(2, 4, SIZE, dtype=torch.float64).unbind()

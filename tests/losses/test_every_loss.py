@@ -51,7 +51,7 @@ def example(method: FaceLoss) -> tuple[PartialFC, dict[str, Tensor], Images]:
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in DETACHED])
-def test_the_gradient_of_the_whole_loss_by_gradcheck(name: str) -> None:
+def test_the_gradient_of_the_whole_loss_by_gradcheck(name):
     method = build(name, logit_scale=8.0, stop_gradient=False)
     centers, outputs, batch = example(method)
     if name == "magface":
@@ -81,7 +81,7 @@ NEUTRAL: dict[str, tuple[dict[str, Any], float]] = {
 
 
 @pytest.mark.parametrize("name", CLASSIFY)
-def test_neutral_heads_leave_arcface_and_no_margin_the_scaled_softmax(name: str) -> None:
+def test_neutral_heads_leave_arcface_and_no_margin_the_scaled_softmax(name):
     for margin in (0.0, 0.3):
         if margin and name in {"cosface", "adaface"}:
             continue
@@ -103,7 +103,7 @@ def test_neutral_heads_leave_arcface_and_no_margin_the_scaled_softmax(name: str)
 
 
 @pytest.mark.parametrize("name", CLASSIFY)
-def test_the_ramp_scales_the_margin(name: str) -> None:
+def test_the_ramp_scales_the_margin(name):
     margins = {"margin": 0.4, "lower_margin": 0.4, "upper_margin": 0.6}
     totals = []
     for share, ramp in ((1.0, 0.5), (0.5, 1.0), (1.0, 1.0)):
@@ -126,7 +126,7 @@ def assert_finite(method: FaceLoss, inputs: dict[str, Tensor], batch: Images, ce
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
+def test_loss_and_gradients_are_finite_at_the_ends(name):
     lengths = (1.0, -1.0, 30.0, -30.0, 300.0, 0.0)
     heads = (-1000.0, 0.0, 1000.0)
     gradients = ("exact", "straight") if "margin_gradient" in setting_names(LOSSES[name]) else ("exact",)
@@ -142,7 +142,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["supcon", "esupcon", "tightness", "spce", "tau"])
-def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
+def test_odd_batches_give_a_finite_loss_and_gradient(name):
     odd = {"same views": [4, 1, 4, 0, 1, 4], "no positive": [0, 1, 2], "one person": [3] * 6, "one row": [3]}
     for (case, labels), half, temperature, head in itertools.product(
         odd.items(), (torch.float32, torch.bfloat16, torch.float16), (0.1, 1e-3), (-1e4, 0.0, 1e4)
@@ -159,7 +159,7 @@ def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "unit"), [("dul", 1), ("pfe", 1 / 8)])
-def test_a_variances_score_is_its_harmonic_mean(name: str, unit: float) -> None:
+def test_a_variances_score_is_its_harmonic_mean(name, unit):
     method = build(name)
     assert method.heads() == {"log_variance": HeadSpec(8, batch_norm=True)}
     variance = torch.tensor([[1.0, 2, 4, 8, 1, 2, 4, 8], [0.1] * 8, [2.0, 1, 1, 1, 1, 1, 1, 1]])
@@ -171,7 +171,7 @@ def test_a_variances_score_is_its_harmonic_mean(name: str, unit: float) -> None:
     np.testing.assert_allclose(scored["variance"], variance * unit, rtol=1e-6)
 
 
-def test_without_a_head_the_norm_is_the_quality() -> None:
+def test_without_a_head_the_norm_is_the_quality():
     embedding = torch.tensor([[3.0, 4.0], [300.0, 400.0]])
     settings = {
         "tau": [{"temperature": "fixed"}],
@@ -191,9 +191,7 @@ def test_without_a_head_the_norm_is_the_quality() -> None:
     ("name", "key", "sign"),
     [("relaxed_softmax", "confidence", 1), ("godin", "divisor", -1), ("rts", "log_scale", -1)],
 )
-def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flattens(
-    name: str, key: str, sign: int
-) -> None:
+def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flattens(name, key, sign):
     method = build(name, logit_scale=8.0, margin=0.1, kl_weight=0.0)
     centers = PartialFC(5, 8)
     embedding = F.normalize(centers.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
@@ -237,6 +235,6 @@ def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flatte
         ("tempnet", {"denominator_rate": 0.0}),
     ],
 )
-def test_impossible_settings_are_refused(name: str, settings: dict[str, Any]) -> None:
+def test_impossible_settings_are_refused(name, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         LOSSES[name](**settings)

@@ -32,11 +32,10 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from tests.foreign import write_description, write_embedder
-from tests.training.conftest import MakeRecipe
 
 
 @pytest.fixture(scope="module")
-def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def things(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("things")
     for number in range(10):
         (folder / f"{number}.png").write_bytes(encode_png(draw_non_face(number)))
@@ -44,7 +43,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def options(things: Path, tmp_path: Path) -> tuple[str, ...]:
+def options(things, tmp_path) -> tuple[str, ...]:
     teacher = write_description(write_embedder(tmp_path / "teacher.onnx", size=16))
     return (
         f"teacher={{models: {teacher}, target: view, method_embedding: teachers, cosine: 0, similarities: 0}}",
@@ -60,9 +59,7 @@ def options(things: Path, tmp_path: Path) -> tuple[str, ...]:
     )
 
 
-def test_a_batch_ends_with_an_equal_share_of_each_source_of_non_faces(
-    options: tuple[str, ...], make_recipe: MakeRecipe, things: Path, tmp_path: Path
-) -> None:
+def test_a_batch_ends_with_an_equal_share_of_each_source_of_non_faces(options, make_recipe, things, tmp_path):
     few = tmp_path / "few"
     few.mkdir()
     (few / "0.png").write_bytes(encode_png(draw_non_face(10)))
@@ -85,7 +82,7 @@ def test_a_batch_ends_with_an_equal_share_of_each_source_of_non_faces(
         make_recipe(*options, f"data.non_faces=[{things}, {few}]", "data.non_face_share=0.06")
 
 
-def test_the_losses_are_cross_entropies_over_what_is_known() -> None:
+def test_the_losses_are_cross_entropies_over_what_is_known():
     logits = {NOT_A_FACE: torch.tensor([[2.0], [-1.0], [0.5]]), COVERED: torch.tensor([[3.0], [-2.0], [9.0]])}
     labels = torch.tensor([4, -1, NON_FACE])
 
@@ -103,9 +100,7 @@ def test_the_losses_are_cross_entropies_over_what_is_known() -> None:
     assert face_losses(logits, labels, torch.full((3,), UNCLEAR))[COVERED].item() == 0
 
 
-def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(
-    options: tuple[str, ...], make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(options, make_recipe, tmp_path):
     from facerts.training.distillation import open_distillation
 
     recipe = make_recipe(*options)
@@ -130,9 +125,7 @@ def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(
     assert first["not_a_face"] == pytest.approx(np.log(2))
 
 
-def test_both_outputs_are_exported_and_tell_what_was_learned(
-    options: tuple[str, ...], make_recipe: MakeRecipe, tmp_path: Path, things: Path
-) -> None:
+def test_both_outputs_are_exported_and_tell_what_was_learned(options, make_recipe, tmp_path, things):
     recipe = make_recipe(*options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}")
     train(recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "q.onnx")
@@ -158,7 +151,7 @@ def test_both_outputs_are_exported_and_tell_what_was_learned(
         np.testing.assert_allclose(again[head][:, 0].numpy(), exported.tensors(crops)[name], atol=1e-4)
 
 
-def test_the_outputs_are_calibrated_to_their_shares_of_false_alarms() -> None:
+def test_the_outputs_are_calibrated_to_their_shares_of_false_alarms():
     torch.manual_seed(3)
     network = FaceNetwork(PatchNetwork(width=0.25), 48, 0, FACE_HEADS).eval()
     images, covered = torch.randn(900, 3, 112, 112), torch.randint(-1, 2, (900,))
@@ -170,7 +163,7 @@ def test_the_outputs_are_calibrated_to_their_shares_of_false_alarms() -> None:
     assert 1 <= int(bare.sum()) <= 2
 
 
-def test_a_share_that_leaves_no_room_is_refused(options: tuple[str, ...], make_recipe: MakeRecipe) -> None:
+def test_a_share_that_leaves_no_room_is_refused(options, make_recipe):
     for share, problem in (
         (0.01, "data.non_face_share 0.01 of optim.batch_size 16 must leave room"),
         (0.95, "must"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from tests.loss_examples import batch_of, slow_softmax, value_of
         ("relaxed_softmax", "confidence", lambda x: math.log(1 + math.exp(x) * (math.e - 1))),
     ],
 )
-def test_the_factor_multiplies_all_logits_of_its_image(name: str, head: str, factor: Callable[[float], float]) -> None:
+def test_the_factor_multiplies_all_logits_of_its_image(name, head, factor):
     torch.manual_seed(1)
     centers, embedding = PartialFC(5, 6).double(), torch.randn(5, 6, dtype=torch.float64)
     x, labels = torch.randn(5, 1, dtype=torch.float64), [0, 1, 2, 3, 4]
@@ -36,11 +35,11 @@ def test_the_factor_multiplies_all_logits_of_its_image(name: str, head: str, fac
     assert loss == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_divisor_does_not_vanish() -> None:
+def test_the_divisor_does_not_vanish():
     assert divisor(torch.tensor([[-1000.0]])).item() == pytest.approx(MIN_DIVISOR)
 
 
-def test_a_large_divisor_is_a_poor_image_also_where_it_saturates() -> None:
+def test_a_large_divisor_is_a_poor_image_also_where_it_saturates():
     x = torch.tensor([[-2.0], [0.0], [3.0], [20.0], [21.0]])
     method = LOSSES["godin"](embedding_size=6)
     scored = method.score({"embedding": torch.randn(5, 6), "divisor": x})
@@ -51,7 +50,7 @@ def test_a_large_divisor_is_a_poor_image_also_where_it_saturates() -> None:
     assert scored["quality"][3] > scored["quality"][4]
 
 
-def test_quality_is_alpha_which_is_one_at_zero_positive_and_rising() -> None:
+def test_quality_is_alpha_which_is_one_at_zero_positive_and_rising():
     x = torch.linspace(-200, 200, 4001, dtype=torch.float64).unsqueeze(1)
     alpha = inverse_temperature(x)
     assert alpha[2000].item() == pytest.approx(1, abs=1e-12)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from facerts.losses import LOSSES, RTS, SPCE, ArcFace, CosFace, FaceLoss, Partia
 from facerts.nn import FaceNetwork, build_network
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from tests.training.conftest import MakeRecipe
 
 PEOPLE, SIZE = 8, 16
 # Few views to contrast allow a small ρ only.
@@ -27,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"tempnet": {"rho": 1.0}}
 
 
 @pytest.fixture(scope="module")
-def faces(drawn_faces: Path) -> tuple[Tensor, Tensor]:
+def faces(drawn_faces) -> tuple[Tensor, Tensor]:
     """All images ``(64, 3, 112, 112)`` and their labels, person by person."""
     images, labels = zip(*ImageDataset(drawn_faces), strict=True)
     return torch.stack(images), torch.tensor(labels)
@@ -48,7 +46,7 @@ def small_network(loss: FaceLoss) -> FaceNetwork:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_falls_in_a_plain_loop_and_scores_are_complete(name: str, faces: tuple[Tensor, Tensor]) -> None:
+def test_every_loss_falls_in_a_plain_loop_and_scores_are_complete(name, faces):
     torch.manual_seed(0)
     loss = LOSSES[name](PEOPLE, SIZE, **SETTINGS.get(name, {}))
     network = small_network(loss)
@@ -79,7 +77,7 @@ def test_every_loss_falls_in_a_plain_loop_and_scores_are_complete(name: str, fac
 
 
 @pytest.mark.parametrize("name", ["arcface", "rts"])
-def test_a_plain_loop_takes_the_steps_of_a_recipe(name: str, make_recipe: MakeRecipe) -> None:
+def test_a_plain_loop_takes_the_steps_of_a_recipe(name, make_recipe):
     recipe = make_recipe(f"method.name={name}", "optim.epochs=10")
     data, rate = TrainingData(recipe), recipe.optim.lr
     learner = Learner(recipe, data.identities)
@@ -108,7 +106,7 @@ def test_a_plain_loop_takes_the_steps_of_a_recipe(name: str, make_recipe: MakeRe
     ],
     ids=["arcface", "cosface"],
 )
-def test_values_and_gradients_are_those_of_pytorch_metric_learning(ours: FaceLoss, theirs: Any) -> None:
+def test_values_and_gradients_are_those_of_pytorch_metric_learning(ours, theirs):
     torch.manual_seed(0)
     embedding, labels = torch.randn(32, SIZE, dtype=torch.float64), torch.arange(32) % 20
     centers = torch.randn(20, SIZE, dtype=torch.float64)
@@ -127,7 +125,7 @@ def test_values_and_gradients_are_those_of_pytorch_metric_learning(ours: FaceLos
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
+def test_half_precision_is_computed_in_single(dtype):
     torch.manual_seed(0)
     loss, labels = RTS(PEOPLE, SIZE), torch.arange(PEOPLE)
     half = [torch.randn(PEOPLE, SIZE).to(dtype).requires_grad_() for _ in range(2)]
@@ -139,14 +137,14 @@ def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_loss_has_the_same_value() -> None:
+def test_a_compiled_loss_has_the_same_value():
     torch.manual_seed(0)
     loss, labels = RTS(PEOPLE, SIZE), torch.arange(PEOPLE)
     outputs = (torch.randn(PEOPLE, SIZE), torch.randn(PEOPLE, SIZE))
     torch.testing.assert_close(torch.compile(loss)(outputs, labels, step=0).total, loss(outputs, labels, step=0).total)
 
 
-def test_sampled_centers_learn_from_the_sample_of_a_step() -> None:
+def test_sampled_centers_learn_from_the_sample_of_a_step():
     torch.manual_seed(0)
     loss = ArcFace(100, SIZE, centers=PartialFC(100, SIZE, sample=0.3))
     embedding, labels = torch.randn(4, SIZE), torch.tensor([3, 50, 99, 3])
@@ -160,7 +158,7 @@ def test_sampled_centers_learn_from_the_sample_of_a_step() -> None:
     assert learned[0] == learned[1] != learned[2]
 
 
-def test_calls_are_counted_as_steps_in_training_only() -> None:
+def test_calls_are_counted_as_steps_in_training_only():
     loss, labels = RTS(PEOPLE, SIZE), torch.arange(PEOPLE)
     outputs = (torch.randn(PEOPLE, SIZE), torch.randn(PEOPLE, SIZE))
     by_step = [loss(outputs, labels, step=step).item() for step in range(2)]
@@ -216,6 +214,6 @@ EMBEDDING, LABELS = torch.zeros(4, SIZE), torch.arange(4)
         ),
     ],
 )
-def test_what_is_wrong_with_a_batch_is_said(call: Callable[[], object], message: str) -> None:
+def test_what_is_wrong_with_a_batch_is_said(call, message):
     with pytest.raises(Error, match=message):
         call()

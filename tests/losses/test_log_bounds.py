@@ -17,7 +17,6 @@ from facerts.losses.partial_fc import PartialFC
 from facerts.losses.rts import LOG_SCALES, RTS
 from facerts.training.learner import Learner
 from tests.loss_examples import Images, batch_for, batch_of, value_of
-from tests.training.conftest import MakeRecipe
 
 BOUNDS = {"rts": (rts, "LOG_SCALES"), "dul": (dul, "LOG_VARIANCES"), "pfe": (pfe, "LOG_VARIANCES")}
 
@@ -42,7 +41,7 @@ def loss_at(name: str, z: float | Tensor) -> tuple[Loss, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_inside_the_bounds_nothing_changes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inside_the_bounds_nothing_changes(name, monkeypatch):
     class Unguarded(LogBounds):
         def __call__(self, log: Tensor) -> Tensor:
             return log
@@ -60,7 +59,7 @@ def test_inside_the_bounds_nothing_changes(name: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name: str) -> None:
+def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name):
     for z, sign in ((200.0, 1), (-200.0, -1)):
         loss, _, gradient = loss_at(name, z)
         assert (gradient * sign >= 0).all()
@@ -70,7 +69,7 @@ def test_outside_the_bounds_descent_leads_back_and_images_are_counted(name: str)
 
 
 @pytest.mark.parametrize(("scale", "size"), [("shared", 1), ("vector", 16)])
-def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound(scale: str, size: int) -> None:
+def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound(scale, size):
     z = torch.linspace(-200, 200, 41).unsqueeze(1).repeat(1, size).requires_grad_()
     method = RTS(temperature="none", scale=scale, kl_weight=10)
     outputs = {"embedding": torch.randn(41, 5), "log_scale": z}
@@ -80,7 +79,7 @@ def test_without_a_temperature_the_divergence_alone_pulls_as_at_the_nearer_bound
     np.testing.assert_allclose(gradient.numpy(), 10 * (v - 1) / (2 * size * 41), rtol=1e-5)
 
 
-def test_a_gradient_that_leads_out_is_dropped_and_broken_values_stay() -> None:
+def test_a_gradient_that_leads_out_is_dropped_and_broken_values_stay():
     bounds = LogBounds(-2.0, 3.0)
     values = torch.tensor([-5.0, -5.0, -2.0, -2.0, 3.0, 3.0, 4.0, 4.0], requires_grad=True)
     weights = torch.tensor([1.0, -1.0] * 4)
@@ -94,7 +93,7 @@ def test_a_gradient_that_leads_out_is_dropped_and_broken_values_stay() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_run_whose_scales_overflow_goes_on_and_comes_back(make_recipe: MakeRecipe, precision: str) -> None:
+def test_a_run_whose_scales_overflow_goes_on_and_comes_back(make_recipe, precision):
     settings = ("backbone.dropout=0", "optim.weight_decay=0", f"compute.precision={precision}")
     learner = Learner(make_recipe(*settings), identities=4)
     bias: Any = learner.network.heads["log_scale"][1].bias

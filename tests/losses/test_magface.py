@@ -10,7 +10,7 @@ from facerts.losses.partial_fc import PartialFC
 from tests.loss_examples import batch_of, of_lengths, slow_softmax, value_of
 
 
-def test_norms_are_clipped_and_only_those_inside_get_a_gradient() -> None:
+def test_norms_are_clipped_and_only_those_inside_get_a_gradient():
     embedding = of_lengths(0.0, 9.9, 10.1, 60.0, 109.9, 110.1, 500.0).requires_grad_()
     a = MagFace().magnitude(embedding)
     expected = torch.tensor([10.0, 10.0, 10.1, 60.0, 109.9, 110.0, 110.0], dtype=torch.float64)
@@ -21,7 +21,7 @@ def test_norms_are_clipped_and_only_those_inside_get_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("ramp", [1.0, 0.5])
-def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
+def test_against_a_slow_reading_of_the_paper(ramp):
     torch.manual_seed(0)
     centers, embedding = PartialFC(7, 6).double(), of_lengths(3, 20, 70, 200)
     norms, labels = [10.0, 20.0, 70.0, 110.0], [0, 6, 3, 3]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from facerts.losses.margin import MarginGradient, additive_angular, clamped_angular
+from facerts.losses.margin import additive_angular, clamped_angular
 
 MARGIN = 0.5
 
 
-def test_past_the_end_of_the_angle_the_fallback_takes_over() -> None:
+def test_past_the_end_of_the_angle_the_fallback_takes_over():
     angle = torch.tensor([math.pi - 0.5 + 1e-6, math.pi], dtype=torch.float64)
     np.testing.assert_allclose(
         additive_angular(angle.cos(), MARGIN), angle.cos() - MARGIN * math.sin(MARGIN), atol=1e-12
@@ -26,7 +24,7 @@ def test_past_the_end_of_the_angle_the_fallback_takes_over() -> None:
     ("function", "shift"),
     [(additive_angular, MARGIN), *((clamped_angular, shift) for shift in (-0.4, 0.0, 0.4))],
 )
-def test_the_gradient_is_that_of_the_formula(function: Callable[..., Tensor], shift: float) -> None:
+def test_the_gradient_is_that_of_the_formula(function, shift):
     angle = torch.linspace(1e-3, math.pi - 1e-3, 400, dtype=torch.float64)
     ends = torch.minimum((angle + shift).abs(), (angle + shift - math.pi).abs())
     angle = angle[ends > 1e-2].requires_grad_()
@@ -42,14 +40,14 @@ def test_the_gradient_is_that_of_the_formula(function: Callable[..., Tensor], sh
 
 @pytest.mark.parametrize("gradient", ["exact", "straight"])
 @pytest.mark.parametrize("shift", [-0.4, -0.2, 0.0, 0.2, 0.4])
-def test_the_clamped_angle_is_the_arccosine_clamped(shift: float, gradient: MarginGradient) -> None:
+def test_the_clamped_angle_is_the_arccosine_clamped(shift, gradient):
     angle = torch.linspace(1e-4, math.pi - 1e-4, 4001, dtype=torch.float64)
     expected = torch.cos((angle + shift).clamp(0, math.pi))
     actual = clamped_angular(angle.cos(), torch.full_like(angle, shift), gradient)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
 
 
-def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same() -> None:
+def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same():
     cosine = torch.linspace(-0.99, 0.99, 101, dtype=torch.float64, requires_grad=True)
     straight = additive_angular(cosine, MARGIN, "straight")
     exact = additive_angular(cosine.detach(), MARGIN)
@@ -60,14 +58,14 @@ def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same() 
 
 
 @pytest.mark.parametrize("gradient", ["exact", "straight"])
-def test_a_learned_margin_gets_its_gradient_in_both_modes(gradient: MarginGradient) -> None:
+def test_a_learned_margin_gets_its_gradient_in_both_modes(gradient):
     margin = torch.tensor([0.2, 0.7], dtype=torch.float64, requires_grad=True)
     angle = torch.tensor([0.4, 1.1], dtype=torch.float64)
     (slope,) = torch.autograd.grad(additive_angular(angle.cos(), margin, gradient).sum(), margin)
     np.testing.assert_allclose(slope, -torch.sin(angle + margin.detach()), rtol=1e-7)
 
 
-def test_a_margin_of_lower_precision_does_not_lower_that_of_the_logit() -> None:
+def test_a_margin_of_lower_precision_does_not_lower_that_of_the_logit():
     cosine = torch.tensor([0.9, 0.1, -0.3])
     margin = torch.tensor([0.25, 0.5, 1.0], dtype=torch.bfloat16)
     assert torch.equal(additive_angular(cosine, margin), additive_angular(cosine, margin.float()))

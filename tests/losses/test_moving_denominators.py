@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from facerts.losses.tempnet import UNSEEN, TempNet, moved, with_gradient
 from facerts.training.checkpoint import load_checkpoint, load_network, save_checkpoint
 from facerts.training.learner import Learner
 from tests.loss_examples import Images, batch_for, value_of
-from tests.training.conftest import MakeRecipe
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +38,7 @@ class Temperatures(nn.Module):
 def method(rate: float, **settings: object) -> TempNet:
     torch.manual_seed(0)
     fields = {"rho": RHO, "hidden": 8, "references": 5, "denominator_rate": rate}
-    return TempNet(embedding_size=6, **{**fields, **settings})  # type: ignore[arg-type]
+    return TempNet(embedding_size=6, **{**fields, **settings})
 
 
 def step(images: list[int], labels: list[int], seed: int) -> tuple[Images, Tensor, Tensor]:
@@ -77,7 +75,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize("rate", [0.8, 0.1])
-def test_losses_gradients_and_averages_of_some_steps_by_loops(rate: float) -> None:
+def test_losses_gradients_and_averages_of_some_steps_by_loops(rate):
     tempnet, u = method(rate), dict[int, float]()
     # Image 9 comes late, and lengthens the averages.
     for seed, (images, labels) in enumerate(
@@ -99,7 +97,7 @@ def test_losses_gradients_and_averages_of_some_steps_by_loops(rate: float) -> No
     assert len(averages) == 10
 
 
-def test_a_fixed_temperature_is_sogclr() -> None:
+def test_a_fixed_temperature_is_sogclr():
     images, labels, u = [4, 0, 2], [0, 1, 4], dict[int, float]()
     fixed = TempNet(embedding_size=6, rho=RHO, temperature="fixed", tau=0.2, denominator_rate=0.3)
     for seed in range(3):
@@ -111,17 +109,17 @@ def test_a_fixed_temperature_is_sogclr() -> None:
     assert list(fixed.per_sample) == ["log_denominator"]
 
 
-def test_far_exponents_stay_finite() -> None:
+def test_far_exponents_stay_finite():
     log_g = torch.tensor([-2000.0, 2000.0, -2000.0, 5.0], requires_grad=True)
     before = torch.tensor([2000.0, -2000.0, UNSEEN, UNSEEN])
     after = moved(before, log_g.detach(), 0.8)
     torch.testing.assert_close(after, torch.tensor([2000 + math.log(0.2), 2000 + math.log(0.8), -2000.0, 5.0]))
-    with_gradient(after, log_g).sum().backward()  # type: ignore[no-untyped-call]
+    with_gradient(after, log_g).sum().backward()
     # g/u: 0, and 1/γ at most.
     torch.testing.assert_close(log_g.grad, torch.tensor([0.0, 1.25, 1.0, 1.0]))
 
 
-def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing() -> None:
+def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing():
     first, embedding, _ = step([0, 1, 2], [0, 1, 2], 1)
     second, other, _ = step([0, 1, 2], [0, 1, 2], 2)
     tempnet, alone = method(0.5), method(1.0)
@@ -142,9 +140,7 @@ def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize("temperature", ["network", "individual"])
-def test_checkpoints_hold_the_values_of_images_and_a_run_continues_with_them(
-    make_recipe: MakeRecipe, tmp_path: Path, temperature: str
-) -> None:
+def test_checkpoints_hold_the_values_of_images_and_a_run_continues_with_them(make_recipe, tmp_path, temperature):
     settings = f"{{name: tempnet, denominator_rate: 0.4, rho: 1, temperature: {temperature}}}"
     recipe = make_recipe(f"method={settings}", "backbone.dropout=0")
     random = torch.Generator().manual_seed(8)

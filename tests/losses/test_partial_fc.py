@@ -33,7 +33,7 @@ def differentiate(centers: PartialFC) -> Tensor:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_the_softmax_by_a_slow_loop_with_scales_of_images_and_margins_of_targets(chunk: int) -> None:
+def test_the_softmax_by_a_slow_loop_with_scales_of_images_and_margins_of_targets(chunk):
     torch.manual_seed(0)
     centers, labels = PartialFC(7, 5, chunk=chunk).double(), [0, 3, 6, 3]
     embedding = torch.randn(4, 5, dtype=torch.float64)
@@ -56,7 +56,7 @@ def test_the_softmax_by_a_slow_loop_with_scales_of_images_and_margins_of_targets
     torch.testing.assert_close(nearest, cosine.masked_fill(is_own, -2.0).amax(dim=1))
 
 
-def test_gradients_of_embeddings_centers_and_scales_by_gradcheck() -> None:
+def test_gradients_of_embeddings_centers_and_scales_by_gradcheck():
     torch.manual_seed(1)
     centers, labels = PartialFC(5, 4, chunk=2).double(), torch.tensor([0, 4, 1])
 
@@ -70,7 +70,7 @@ def test_gradients_of_embeddings_centers_and_scales_by_gradcheck() -> None:
     assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
 
 
-def test_an_embedding_near_zero_has_a_bounded_gradient() -> None:
+def test_an_embedding_near_zero_has_a_bounded_gradient():
     centers, embedding = PartialFC(100, 8), 1e-8 * torch.randn(16, 8)
     embedding.requires_grad_()
     centers(embedding, torch.arange(16), lambda cosine: cosine, torch.tensor(64.0)).sum().backward()
@@ -79,7 +79,7 @@ def test_an_embedding_near_zero_has_a_bounded_gradient() -> None:
     assert 0 < embedding.grad.norm(dim=1).max() < 2 * 64 / 0.01
 
 
-def test_under_autocast_the_softmax_stays_in_float32() -> None:
+def test_under_autocast_the_softmax_stays_in_float32():
     centers = PartialFC(100, 8)
     embedding, labels = torch.randn(16, 8), torch.arange(16)
     plain = centers(embedding, labels, lambda cosine: cosine, torch.tensor(64.0))
@@ -88,7 +88,7 @@ def test_under_autocast_the_softmax_stays_in_float32() -> None:
     assert torch.equal(plain, cast)
 
 
-def test_centers_updated_in_the_backward_pass_are_used_once_per_step() -> None:
+def test_centers_updated_in_the_backward_pass_are_used_once_per_step():
     centers, _ = stepping(40)
     differentiate(centers)
     for again in (lambda: differentiate(centers), lambda: centers.cosines(torch.ones(2, 8))):
@@ -100,7 +100,7 @@ def test_centers_updated_in_the_backward_pass_are_used_once_per_step() -> None:
     differentiate(centers)
 
 
-def test_every_sample_of_centers_has_another_class_than_the_images_own() -> None:
+def test_every_sample_of_centers_has_another_class_than_the_images_own():
     centers = PartialFC(8, 8, sample=0.01)
     embedding, labels = torch.randn(3, 8, requires_grad=True), torch.tensor([5, 5, 5])
     centers(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
@@ -109,7 +109,7 @@ def test_every_sample_of_centers_has_another_class_than_the_images_own() -> None
     assert int(centers.weight.grad.any(dim=1).sum()) == 2
 
 
-def test_only_sampled_centers_are_updated() -> None:
+def test_only_sampled_centers_are_updated():
     centers, optimizer = stepping(200, sample=0.2)
     dense = copy.deepcopy(centers)
     dense.row_updates = None

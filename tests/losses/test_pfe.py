@@ -24,7 +24,7 @@ def loss_of(embedding: Tensor, log_variance: Tensor, batch: Images) -> LossValue
     return value_of(METHOD, outputs, batch, PartialFC(5, SIZE))
 
 
-def test_genuine_pairs_by_a_slow_loop() -> None:
+def test_genuine_pairs_by_a_slow_loop():
     labels, samples = [3, 1, 3, 3, 2, 1, 3], [10, 11, 12, 10, 13, 14, 15]
     first, second = genuine_pairs(torch.tensor(labels), torch.tensor(samples))
     expected = {
@@ -34,7 +34,7 @@ def test_genuine_pairs_by_a_slow_loop() -> None:
     assert set(zip(first.tolist(), second.tolist(), strict=True)) == expected
 
 
-def test_the_loss_is_minus_the_mean_log_density_over_genuine_pairs() -> None:
+def test_the_loss_is_minus_the_mean_log_density_over_genuine_pairs():
     torch.manual_seed(0)
     embedding, raw = torch.randn(2, 5, SIZE, dtype=torch.float64).unbind()
     unit, variance = F.normalize(embedding), raw.exp() / SIZE
@@ -48,7 +48,7 @@ def test_the_loss_is_minus_the_mean_log_density_over_genuine_pairs() -> None:
     np.testing.assert_allclose(loss.per_image["variance"], stats.hmean(variance.numpy(), axis=1))
 
 
-def test_only_the_variances_get_a_gradient_and_it_is_right() -> None:
+def test_only_the_variances_get_a_gradient_and_it_is_right():
     torch.manual_seed(1)
     embedding = torch.randn(4, SIZE, dtype=torch.float64, requires_grad=True)
     raw = torch.randn(4, SIZE, dtype=torch.float64, requires_grad=True)
@@ -58,11 +58,11 @@ def test_only_the_variances_get_a_gradient_and_it_is_right() -> None:
     assert embedding.grad is None
 
 
-def test_a_batch_without_a_pair_has_no_loss() -> None:
+def test_a_batch_without_a_pair_has_no_loss():
     raw = torch.zeros(3, SIZE, requires_grad=True)
     # No two images of one person, but one image twice.
     labels = torch.tensor([0, 1, 1])
     loss = loss_of(torch.randn(3, SIZE), raw, Images(labels, labels, step=0))
     loss.total.backward()
     assert loss.total.item() == 0
-    assert not raw.grad.any()  # type: ignore[union-attr]
+    assert not raw.grad.any()

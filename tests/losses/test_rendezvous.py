@@ -7,13 +7,12 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed (facerts[train])")
 
-from torch.distributed import HashStore  # type: ignore[attr-defined]
+from torch.distributed import HashStore
 from torch.distributed.distributed_c10d import Store
 
 from facerts.errors import Error
@@ -39,7 +38,7 @@ def start(store: Store, delays: list[float]) -> list[Store]:
     [[0.0], [0.0, 0.0], [0.3, 0.0, 0.0], [0.0, 0.3, 0.1, 0.0]],
     ids=["one", "two", "first late", "four"],
 )
-def test_each_start_gets_its_own_part_of_the_store(late: list[float]) -> None:
+def test_each_start_gets_its_own_part_of_the_store(late):
     store = HashStore()
     for round_ in ("first", "second", "third"):
         parts = start(store, late)
@@ -49,7 +48,7 @@ def test_each_start_gets_its_own_part_of_the_store(late: list[float]) -> None:
         assert [part.get("address") for part in parts] == [round_.encode()] * len(late)
 
 
-def test_no_process_connects_to_one_of_an_earlier_start() -> None:
+def test_no_process_connects_to_one_of_an_earlier_start():
     store = HashStore()
     start(store, [0.0, 0.0])
     with ThreadPoolExecutor(1) as threads:
@@ -61,7 +60,7 @@ def test_no_process_connects_to_one_of_an_earlier_start() -> None:
         assert early.result().get("address") == b"new"
 
 
-def test_a_process_that_died_during_the_rendezvous_does_not_block_the_next_start() -> None:
+def test_a_process_that_died_during_the_rendezvous_does_not_block_the_next_start():
     store = HashStore()
     with pytest.raises(Error, match=r"process 1 of 2: the other processes did not all connect within 0 s"):
         rendezvous(store, 1, 2, timedelta(seconds=0.2))
@@ -88,7 +87,7 @@ with connected("cpu") as processes:
 
 
 @pytest.mark.slow
-def test_torchrun_restarts_although_one_process_is_late(tmp_path: Path) -> None:
+def test_torchrun_restarts_although_one_process_is_late(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     options = ["--master-port", str(free_port())]

@@ -31,7 +31,7 @@ def robust_loss(logits: Tensor, positive: Tensor, tau: Tensor, rho: float, contr
     return tau * (log_denominator(logits, positive, tau, contrasted) + rho)
 
 
-def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula() -> None:
+def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula():
     logits, positive = cosines(40, 9), cosines(40, 1, seed=1).squeeze(1)
     tau = torch.logspace(-2.5, 1, 40, dtype=torch.float64).requires_grad_()
     value = robust_loss(logits, positive, tau, 0.8)
@@ -66,7 +66,7 @@ def hostile() -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", hostile())
-def test_newton_finds_the_minimum(kind: str) -> None:
+def test_newton_finds_the_minimum(kind):
     logits = hostile()[kind]
     shifted = logits.double() - logits.double().amax(dim=1, keepdim=True)
     for rho in (1e-3, 0.3, 1.0, 2.0, 3.0, 3.8):
@@ -76,7 +76,7 @@ def test_newton_finds_the_minimum(kind: str) -> None:
         assert (tau >= TAU_MIN).all()
         for row, actual in zip(shifted[:2].numpy(), tau[:2].tolist(), strict=True):
 
-            def value(log_tau: float, row: np.ndarray = row, rho: float = rho) -> float:  # type: ignore[type-arg]
+            def value(log_tau: float, row: np.ndarray = row, rho: float = rho) -> float:
                 at = math.exp(log_tau)
                 return at * float(np.log(np.exp(row / at).mean()) + rho)
 
@@ -91,7 +91,7 @@ def test_newton_finds_the_minimum(kind: str) -> None:
         assert (slope[inside].abs() < 1e-7).all()
 
 
-def test_too_large_a_rho_and_equal_logits_put_the_minimum_at_the_smallest_temperature() -> None:
+def test_too_large_a_rho_and_equal_logits_put_the_minimum_at_the_smallest_temperature():
     for maxima in (1, 2, 5):
         logits = torch.linspace(-0.9, 0.2, 40, dtype=torch.float64).repeat(3, 1)
         logits[:, :maxima] = 0.5
@@ -106,7 +106,7 @@ def test_too_large_a_rho_and_equal_logits_put_the_minimum_at_the_smallest_temper
         assert (newton_temperature(torch.randn(4, 1), rho, TAU_MIN) == TAU_MIN).all()
 
 
-def test_without_rho_there_is_no_temperature() -> None:
+def test_without_rho_there_is_no_temperature():
     for rho, tau_min in ((0.0, TAU_MIN), (-1.0, TAU_MIN), (1.0, 0.0)):
         with pytest.raises(ValueError, match="above 0"):
             newton_temperature(cosines(2, 3), rho, tau_min)

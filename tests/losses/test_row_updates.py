@@ -13,7 +13,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
 from tests.losses.test_partial_fc import differentiate, stepping
-from tests.training.conftest import MakeRecipe
 
 CLASSIFY = sorted(name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss))
 
@@ -26,7 +25,7 @@ def sgd(weight: Tensor, momentum: float = 0.9) -> torch.optim.SGD:
 @pytest.mark.parametrize(
     "parts", [[slice(0, 4), slice(4, 8), slice(8, 10)], [torch.tensor([7, 2, 3])]], ids=["slices", "some"]
 )
-def test_updates_equal_an_ordinary_step_and_leave_all_other_rows(parts: list[slice | Tensor], momentum: float) -> None:
+def test_updates_equal_an_ordinary_step_and_leave_all_other_rows(parts, momentum):
     before = torch.randn(10, 3, dtype=torch.double)
     expected, weight = nn.Parameter(before.clone()), nn.Parameter(before.clone())
     ordinary, by_rows = sgd(expected, momentum), sgd(weight, momentum)
@@ -49,13 +48,13 @@ def test_updates_equal_an_ordinary_step_and_leave_all_other_rows(parts: list[sli
         torch.testing.assert_close(*buffers)
 
 
-def test_autograd_detects_updated_rows() -> None:
+def test_autograd_detects_updated_rows():
     weight = nn.Parameter(torch.randn(4, 3))
     update = RowUpdates(sgd(weight), weight)
     squares = weight.square().sum()
     update(slice(0, 2), torch.ones(2, 3))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        squares.backward()  # type: ignore[no-untyped-call]
+        squares.backward()
 
 
 def learn(recipe: Recipe, steps: int = 3) -> Learner:
@@ -69,9 +68,7 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "rts" else pytest.mark.slow) for name in CLASSIFY]
 )
-def test_row_updates_train_every_classification_method_like_ordinary_steps(
-    make_recipe: MakeRecipe, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_updates_train_every_classification_method_like_ordinary_steps(make_recipe, name, monkeypatch):
     recipe = make_recipe(f"method={{name: {name}}}", "compute.class_chunk=3")
     by_rows = learn(recipe)
     monkeypatch.setattr(Learner, "_can_update_rows", lambda self: False)
@@ -96,17 +93,17 @@ def test_row_updates_train_every_classification_method_like_ordinary_steps(
     "override",
     ["optim.algorithm=adamw", "compute.accumulate=2", "compute.precision=fp16", "method={name: supcon}"],
 )
-def test_settings_that_need_the_full_gradient_disable_row_updates(make_recipe: MakeRecipe, override: str) -> None:
+def test_settings_that_need_the_full_gradient_disable_row_updates(make_recipe, override):
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
     assert Learner(make_recipe(*overrides), 24).centers.row_updates is None
 
 
-def test_no_gradient_as_large_as_the_centers_is_allocated() -> None:
+def test_no_gradient_as_large_as_the_centers_is_allocated():
     centers, _ = stepping(4000)
     sizes: list[int] = []
 
     class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
             out = function(*arguments, **(options or {}))
             made = out if isinstance(out, tuple) else (out,)
             sizes.extend(

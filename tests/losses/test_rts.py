@@ -30,7 +30,7 @@ def batch(size: int, step: int = 5) -> Images:
 
 
 @pytest.mark.parametrize("v", [0.05, 0.3, 1.0, 2.5, 9.0])
-def test_the_divergence_is_that_of_the_gammas_and_of_numerical_integration(v: float) -> None:
+def test_the_divergence_is_that_of_the_gammas_and_of_numerical_integration(v):
     shape, prior = torch.tensor(0.5, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)
     expected = torch_kl(Gamma(shape, prior / v), Gamma(shape, prior))
     actual = gamma_kl(torch.full((1, DEGREES), math.log(v), dtype=torch.float64))
@@ -47,7 +47,7 @@ def test_the_divergence_is_that_of_the_gammas_and_of_numerical_integration(v: fl
 
 
 @pytest.mark.parametrize("v", [0.4, 1.0, 2.2])
-def test_a_shared_scale_gives_the_gamma_of_the_paper(v: float) -> None:
+def test_a_shared_scale_gives_the_gamma_of_the_paper(v):
     draws = 20_000
     noise = keyed_normal(9, 0, torch.arange(draws), DEGREES).double()
     t = temperature(torch.full((draws, 1), v, dtype=torch.float64), noise)
@@ -60,7 +60,7 @@ def test_a_shared_scale_gives_the_gamma_of_the_paper(v: float) -> None:
 
 
 @pytest.mark.parametrize("scale", ENTRIES)
-def test_the_mean_temperature_scales_the_logits(scale: str) -> None:
+def test_the_mean_temperature_scales_the_logits(scale):
     torch.manual_seed(5)
     centers, embedding, z = PartialFC(7, 12), torch.randn(10, 12), torch.randn(10, ENTRIES[scale])
     method = RTS(scale=scale, temperature="mean", margin=0.0, logit_scale=8.0)
@@ -74,7 +74,7 @@ def test_the_mean_temperature_scales_the_logits(scale: str) -> None:
 
 @pytest.mark.parametrize("scale", ENTRIES)
 @pytest.mark.parametrize(("draws", "learned"), [(1, True), (3, True), (3, False)])
-def test_draws_have_the_mean_of_their_losses_and_gradients(scale: str, draws: int, learned: bool) -> None:
+def test_draws_have_the_mean_of_their_losses_and_gradients(scale, draws, learned):
     torch.manual_seed(8)
     unit = F.normalize(torch.randn(14, 12, dtype=torch.float64))
     means = LeaveOneOutMeans(unit, torch.arange(14) % 7, 7)
@@ -105,12 +105,12 @@ def test_draws_have_the_mean_of_their_losses_and_gradients(scale: str, draws: in
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-12)
 
 
-def test_draws_need_a_random_temperature() -> None:
+def test_draws_need_a_random_temperature():
     with pytest.raises(ValueError, match="draws 4 are of a random temperature; leave them out with mean"):
         RTS(draws=4, temperature="mean")
 
 
-def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiny_draws_are_clamped_and_counted(monkeypatch):
     noise = torch.ones(4, DEGREES)
     noise[1:3] = 1e-4
     monkeypatch.setattr(face_loss, "keyed_normal", lambda *_: noise)
@@ -118,7 +118,7 @@ def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> 
     loss = value_of(RTS(), outputs, batch(4), PartialFC(7, 5))
     assert loss.parts["clamped"] == 2
     loss.total.backward()
-    assert torch.isfinite(outputs["log_scale"].grad).all()  # type: ignore[arg-type]
+    assert torch.isfinite(outputs["log_scale"].grad).all()
     terms = RTS().image_terms(outputs, noise_of(RTS(), batch(4)))
     assert terms.temperature is not None
     assert terms.temperature.min() >= MIN_TEMPERATURE
@@ -127,7 +127,7 @@ def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> 
 # The score
 
 
-def test_the_score_is_the_arithmetic_mean_of_unequal_scales() -> None:
+def test_the_score_is_the_arithmetic_mean_of_unequal_scales():
     # The geometric mean is 2 in every row; it, a median or a maximum would order these rows otherwise.
     v = torch.tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 4.0, 4.0], [0.5, 2.0, 2.0, 8.0]], dtype=torch.float64)
     mean = torch.tensor([2.0, 2.5, 3.125], dtype=torch.float64)
@@ -141,7 +141,7 @@ def test_the_score_is_the_arithmetic_mean_of_unequal_scales() -> None:
     assert far["quality"].item() == -1e3
 
 
-def test_the_head_has_a_batch_norm_and_the_papers_settings_are_the_defaults() -> None:
+def test_the_head_has_a_batch_norm_and_the_papers_settings_are_the_defaults():
     assert RTS().heads() == {"log_scale": HeadSpec(DEGREES, batch_norm=True)}
     assert RTS(scale="shared").heads() == {"log_scale": HeadSpec(1, batch_norm=True)}
     assert RTS().kl_weight == 10
@@ -150,7 +150,7 @@ def test_the_head_has_a_batch_norm_and_the_papers_settings_are_the_defaults() ->
 # The noise
 
 
-def test_noise_depends_only_on_its_key() -> None:
+def test_noise_depends_only_on_its_key():
     samples = torch.tensor([5, 9, 1_000_000])
     drawn = keyed_normal(1, 2, samples, 16)
     assert torch.equal(drawn[1:2], keyed_normal(1, 2, samples[1:2], 16))
@@ -160,7 +160,7 @@ def test_noise_depends_only_on_its_key() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 15, 16])
-def test_noise_is_standard_normal_and_uncorrelated(count: int) -> None:
+def test_noise_is_standard_normal_and_uncorrelated(count):
     drawn = torch.cat([keyed_normal(0, step, torch.arange(5000), count) for step in range(8)]).numpy()
     assert drawn.shape == (40_000, count)
     assert stats.kstest(drawn.reshape(-1), "norm").pvalue > 1e-3

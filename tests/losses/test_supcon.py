@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -20,7 +19,6 @@ from facerts.training.checkpoint import save_checkpoint
 from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from tests.loss_examples import Images, batch_for, batch_of, dot, slow_info_nce, slow_nt_xent, units, value_of
-from tests.training.conftest import MakeRecipe
 
 NAMES = ["supcon", "esupcon", "tightness", "spce"]
 PROJECTING = ["supcon", "tightness"]
@@ -47,7 +45,7 @@ def slow_supcon(rows: Tensor, labels: list[int], tau: float) -> list[float]:
 # What they are made of
 
 
-def test_cosines_have_at_least_single_precision() -> None:
+def test_cosines_have_at_least_single_precision():
     for dtype in (torch.bfloat16, torch.float32, torch.float64):
         embedding = torch.randn(5, 7).to(dtype)
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -58,18 +56,18 @@ def test_cosines_have_at_least_single_precision() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_no_positive_gives_no_loss_and_no_gradient(rows: int) -> None:
+def test_no_positive_gives_no_loss_and_no_gradient(rows):
     logits = torch.randn(rows, rows, requires_grad=True)
     loss = info_nce(logits, positives(torch.arange(rows)))
     assert torch.equal(loss, torch.zeros(rows))
     loss.sum().backward()
-    assert torch.equal(logits.grad, torch.zeros(rows, rows))  # type: ignore[arg-type]
+    assert torch.equal(logits.grad, torch.zeros(rows, rows))
 
 
 # The losses
 
 
-def test_supcon_against_a_slow_reading_of_equation_2() -> None:
+def test_supcon_against_a_slow_reading_of_equation_2():
     assert {(LOSSES[name].views, LOSSES[name].sampler) for name in NAMES} == {(2, "identities")}
     centers, embedding, batch = example()
     loss = value_of(build("supcon", 0.3), {"embedding": embedding}, batch, centers).total.item()
@@ -81,7 +79,7 @@ def test_supcon_against_a_slow_reading_of_equation_2() -> None:
     assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
 
 
-def test_esupcon_against_a_slow_reading() -> None:
+def test_esupcon_against_a_slow_reading():
     centers, embedding, batch = example()
     tau, labels = 0.4, batch.labels.tolist()
     z, theta = units(embedding), units(centers.weight)
@@ -98,10 +96,10 @@ def test_esupcon_against_a_slow_reading() -> None:
     # Prototypes of classes that are not in the batch are pushed away.
     loss.total.backward()
     absent = sorted(set(range(CLASSES)) - set(LABELS))
-    assert (centers.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
+    assert (centers.weight.grad[absent].norm(dim=1) > 0).all()
 
 
-def test_tightness_is_supcon_and_a_classifier_that_does_not_train_the_embedding() -> None:
+def test_tightness_is_supcon_and_a_classifier_that_does_not_train_the_embedding():
     centers, embedding, batch = example()
     embedding.requires_grad_()
     supcon = value_of(build("supcon"), {"embedding": embedding}, batch, centers).total
@@ -113,7 +111,7 @@ def test_tightness_is_supcon_and_a_classifier_that_does_not_train_the_embedding(
     torch.testing.assert_close(*gradients)
 
 
-def test_spce_against_a_slow_reading() -> None:
+def test_spce_against_a_slow_reading():
     centers, embedding, batch = example()
     tau, labels = 0.3, batch.labels.tolist()
     present, count = sorted(set(labels)), len(labels)
@@ -129,7 +127,7 @@ def test_spce_against_a_slow_reading() -> None:
     assert loss == pytest.approx(total / count, rel=1e-10)
 
 
-def test_spces_classifier_does_not_train_the_embedding() -> None:
+def test_spces_classifier_does_not_train_the_embedding():
     centers, embedding, batch = example()
     embedding.requires_grad_()
     losses = [
@@ -154,7 +152,7 @@ class Prototypes:
 
 
 @pytest.mark.parametrize("name", ["esupcon", "tightness", "spce"])
-def test_gradients_of_embeddings_and_prototypes_by_gradcheck(name: str) -> None:
+def test_gradients_of_embeddings_and_prototypes_by_gradcheck(name):
     centers, embedding, batch = example(size=3)
     weight = centers.weight.detach().clone()
     # Detached tensors are constant for autograd, but not for finite differences.
@@ -183,7 +181,7 @@ def build_projecting(name: str, projection: int = 3) -> FaceLoss:
 
 
 @pytest.mark.parametrize("name", PROJECTING)
-def test_projections_of_unit_embeddings_are_contrasted(name: str) -> None:
+def test_projections_of_unit_embeddings_are_contrasted(name):
     centers, embedding, batch = example()
     method, labels = build_projecting(name), batch.labels.tolist()
     w1, b1, w2, b2 = (value.numpy() for value in method.state.state_dict().values())
@@ -205,7 +203,7 @@ def test_projections_of_unit_embeddings_are_contrasted(name: str) -> None:
     )
 
 
-def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without_biases() -> None:
+def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without_biases():
     for name in PROJECTING:
         assert LOSSES[name]().projection == 0
         assert not build(name).state.state_dict()
@@ -214,7 +212,7 @@ def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without
         assert [bool((value == 0).all()) for value in fresh.values()] == [False, True, False, True]
 
 
-def test_the_projection_network_trains(make_recipe: MakeRecipe) -> None:
+def test_the_projection_network_trains(make_recipe):
     recipe = make_recipe("method={name: supcon, projection: 7}", "backbone.dropout=0")
     crops, batch = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8), batch_of([0, 0, 1, 1], 2)
     learner = Learner(recipe, 4)
@@ -224,7 +222,7 @@ def test_the_projection_network_trains(make_recipe: MakeRecipe) -> None:
 
 
 @pytest.mark.slow
-def test_an_exported_file_has_no_projection_network(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_an_exported_file_has_no_projection_network(make_recipe, tmp_path):
     recipe = make_recipe("method={name: supcon, projection: 11}")
     save_checkpoint(tmp_path / "run.pt", recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()})
     export_run(tmp_path / "run.pt", tmp_path / "supcon.onnx")
@@ -233,7 +231,7 @@ def test_an_exported_file_has_no_projection_network(make_recipe: MakeRecipe, tmp
     assert not [weight.name for weight in weights if "state" in weight.name or 11 in weight.dims]
 
 
-def test_a_projection_is_nothing_to_learn_on_a_frozen_network(make_recipe: MakeRecipe) -> None:
+def test_a_projection_is_nothing_to_learn_on_a_frozen_network(make_recipe):
     frozen = ["backbone.frozen=true", "backbone.weights=run", "method={name: supcon, projection: 7}"]
     with pytest.raises(RecipeError, match="supcon has nothing beside the embedding"):
         make_recipe(*frozen)

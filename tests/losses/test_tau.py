@@ -27,7 +27,7 @@ def build(tau_min: float = 0.1) -> TaU:
     return TaU(tau_min=tau_min)
 
 
-def test_every_view_has_its_own_temperature() -> None:
+def test_every_view_has_its_own_temperature():
     outputs, batch = example()
     loss = value_of(build(0.3), outputs, batch, CENTERS)
     taus = [0.3 / (1 / (1 + math.exp(-float(u)))) for u in outputs["log_odds"]]
@@ -37,7 +37,7 @@ def test_every_view_has_its_own_temperature() -> None:
     torch.testing.assert_close(loss.per_image["temperature"], torch.tensor(taus, dtype=torch.float64))
 
 
-def test_a_fixed_temperature_is_simclr() -> None:
+def test_a_fixed_temperature_is_simclr():
     outputs, batch = example()
     method = TaU(tau_min=0.3, temperature="fixed")
     loss = value_of(method, {"embedding": outputs["embedding"]}, batch, CENTERS)
@@ -47,14 +47,14 @@ def test_a_fixed_temperature_is_simclr() -> None:
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, partners))
 
 
-def test_the_temperature_is_bounded_from_below_and_always_finite() -> None:
+def test_the_temperature_is_bounded_from_below_and_always_finite():
     tau = temperature(torch.tensor([-1e4, -89.0, 0.0, 3.0, 200.0]), 0.1)
     assert torch.isfinite(tau).all()
     assert (tau.diff() <= 0).all()
     assert tau[2:].tolist() == pytest.approx([0.2, 0.1 * (1 + math.exp(-3)), 0.1])
 
 
-def test_quality_is_u_where_the_sigmoid_saturates() -> None:
+def test_quality_is_u_where_the_sigmoid_saturates():
     assert (TaU.views, TaU.sampler) == (2, "shuffle")
     assert build().heads() == {"log_odds": HeadSpec(1)}
     u = torch.tensor([[-3.0], [0.0], [20.0], [21.0]])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,25 +17,24 @@ from facerts.training.compose import compose
 from facerts.training.loop import train
 from facerts.training.recipe import load_recipe
 from tests.loss_examples import Images, batch_of, value_of
-from tests.training.conftest import MakeRecipe
 
 LABELS = [0, 1, 4]
 
 
 def method(**settings: object) -> TempNet:
     torch.manual_seed(0)
-    return TempNet(embedding_size=8, **{"hidden": 16, "references": 12, "rho": 0.5, **settings})  # type: ignore[arg-type]
+    return TempNet(embedding_size=8, **{"hidden": 16, "references": 12, "rho": 0.5, **settings})
 
 
 def small(**settings: object) -> TempNet:
-    return TempNet(embedding_size=8, **{"rho": 0.5, **settings})  # type: ignore[arg-type]
+    return TempNet(embedding_size=8, **{"rho": 0.5, **settings})
 
 
 # The network
 
 
 @pytest.mark.parametrize("last_layer", ["pooling", "linear"])
-def test_the_network_by_a_slow_reading_of_its_equations(last_layer: str) -> None:
+def test_the_network_by_a_slow_reading_of_its_equations(last_layer):
     torch.manual_seed(1)
     config = TempNet(hidden=6, references=5, rho=1.5, tau_min=0.01, tau_max=0.3, last_layer=last_layer)
     network = TemperatureNetwork(4, config).double()
@@ -60,7 +58,7 @@ def test_the_network_by_a_slow_reading_of_its_equations(last_layer: str) -> None
         assert tau == pytest.approx(0.01 + 0.29 / (1 + math.exp(-s)), rel=1e-12)
 
 
-def test_the_network_starts_as_the_paper_says() -> None:
+def test_the_network_starts_as_the_paper_says():
     network = TemperatureNetwork(32, TempNet())
     assert network.references.shape == (256, 256)
     assert network.log_sharpness.exp().item() == pytest.approx(0.01)
@@ -74,7 +72,7 @@ def test_the_network_starts_as_the_paper_says() -> None:
     assert 0 < linear.weight.abs().max() <= 1 / 16
 
 
-def test_no_unit_dies_when_all_temperatures_move_alike() -> None:
+def test_no_unit_dies_when_all_temperatures_move_alike():
     torch.manual_seed(2)
     network = TemperatureNetwork(32, TempNet())
     embedding = F.normalize(torch.randn(200, 32))
@@ -85,7 +83,7 @@ def test_no_unit_dies_when_all_temperatures_move_alike() -> None:
     assert (network.features.bias.grad != 0).all()
 
 
-def test_temperatures_keep_their_range_whatever_is_learned() -> None:
+def test_temperatures_keep_their_range_whatever_is_learned():
     network = TemperatureNetwork(8, TempNet(hidden=16, references=12))
     embedding = F.normalize(torch.randn(9, 8))
     for bias in (-1e4, 1e4):
@@ -104,9 +102,7 @@ def test_temperatures_keep_their_range_whatever_is_learned() -> None:
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
 @pytest.mark.parametrize("loss_name", ["robust", "contrastive"])
 @pytest.mark.parametrize("stop", [True, False])
-def test_a_step_by_a_loop_and_temperatures_train_the_embedding_only_without_stop_gradient(
-    contrast: str, loss_name: str, stop: bool
-) -> None:
+def test_a_step_by_a_loop_and_temperatures_train_the_embedding_only_without_stop_gradient(contrast, loss_name, stop):
     centers, labels = PartialFC(5, 8).double(), torch.tensor(LABELS * 2)
     embedding = torch.randn(6, 8, dtype=torch.float64, requires_grad=True)
     tempnet = method(contrast=contrast, loss=loss_name, stop_gradient=stop)
@@ -130,13 +126,13 @@ def test_a_step_by_a_loop_and_temperatures_train_the_embedding_only_without_stop
 
 @pytest.mark.parametrize("temperature", ["network", "individual"])
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_images_without_contrasts_are_left_out_and_keep_what_they_have(rate: float, temperature: str) -> None:
+def test_images_without_contrasts_are_left_out_and_keep_what_they_have(rate, temperature):
     tempnet = small(temperature=temperature, denominator_rate=rate)
     embedding = torch.randn(6, 8, requires_grad=True)
     loss = value_of(tempnet, {"embedding": embedding}, batch_of([3] * 3, 2), PartialFC(5, 8))
     loss.total.backward()
     assert loss.total == 0
-    assert (embedding.grad == 0).all()  # type: ignore[union-attr]
+    assert (embedding.grad == 0).all()
     kept = {"log_denominator": UNSEEN} if rate < 1 else {}
     kept |= {"tau": 0.01} if temperature == "individual" else {}
     assert tempnet.per_sample.keys() == kept.keys()
@@ -145,7 +141,7 @@ def test_images_without_contrasts_are_left_out_and_keep_what_they_have(rate: flo
 
 
 @pytest.mark.parametrize(("contrast", "hint"), [("batch", "optim.batch_size"), ("centers", "identities")])
-def test_too_large_a_rho_is_refused(contrast: str, hint: str) -> None:
+def test_too_large_a_rho_is_refused(contrast, hint):
     outputs, centers, batch = {"embedding": torch.randn(6, 8)}, PartialFC(4, 8), batch_of([0, 1, 2], 2)
     # Six views: four are of other people; and there are four centers.
     assert torch.isfinite(value_of(method(contrast=contrast, rho=1.38), outputs, batch, centers).total)
@@ -153,7 +149,7 @@ def test_too_large_a_rho_is_refused(contrast: str, hint: str) -> None:
         value_of(method(contrast=contrast, rho=1.39), outputs, batch, centers)
 
 
-def test_only_the_robust_loss_of_temperatures_that_are_learned_bounds_rho() -> None:
+def test_only_the_robust_loss_of_temperatures_that_are_learned_bounds_rho():
     outputs, centers, batch = {"embedding": torch.randn(6, 8)}, PartialFC(4, 8), batch_of([0, 1, 2], 2)
     for settings in ({"loss": "contrastive"}, {"temperature": "fixed"}):
         assert torch.isfinite(value_of(small(rho=9.0, **settings), outputs, batch, centers).total)
@@ -161,7 +157,7 @@ def test_only_the_robust_loss_of_temperatures_that_are_learned_bounds_rho() -> N
         value_of(small(rho=9.0, temperature="individual"), outputs, batch, centers)
 
 
-def test_the_temperature_network_has_groups_of_its_own() -> None:
+def test_the_temperature_network_has_groups_of_its_own():
     centers, network = PartialFC(4, 8), torch.nn.Linear(3, 3)
     tempnet = method(temperature_lr=0.2, centers=centers)
     network.bias.requires_grad_(False)
@@ -176,9 +172,7 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_by_the_optimizer_of_the_recipe(
-    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_by_the_optimizer_of_the_recipe(make_recipe, tmp_path, capsys):
     optim = {**compose("ours/papers_tempnet")[0]["optim"], "lr": 2e-4}
     optim |= {"epochs": 2, "batch_size": 16, "warmup_epochs": 0.5}
     settings = "{name: tempnet, rho: 8, temperature_lr: 0.25, denominator_rate: 0.8}"
@@ -196,7 +190,7 @@ def test_a_run_by_the_optimizer_of_the_recipe(
     assert f", tau {lines[-1]['tau_mean']:.4f}\n" in capsys.readouterr().err
 
 
-def test_its_optimizer_holds_on_every_base() -> None:
+def test_its_optimizer_holds_on_every_base():
     for base in ("casia", "deepglint", "faces_small", "ours/papers"):
         recipe = load_recipe(f"{base}_tempnet")
         optim = recipe.optim
@@ -205,7 +199,7 @@ def test_its_optimizer_holds_on_every_base() -> None:
         assert (optim.algorithm, optim.schedule, optim.weight_decay) == ("adamw", "cosine", 0.02)
 
 
-def test_a_high_temperature_is_a_poor_image() -> None:
+def test_a_high_temperature_is_a_poor_image():
     tempnet = method()
     embedding = 7 * torch.randn(5, 8)
     scored = tempnet.score({"embedding": embedding})
@@ -217,7 +211,7 @@ def test_a_high_temperature_is_a_poor_image() -> None:
 # Temperatures without a network
 
 
-def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses() -> None:
+def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses():
     settings: dict[str, object] = {"temperature": "individual", "tau": 0.03, "tau_step": 0.002, "rho": 0.5}
     isogclr = small(**settings)
     # Images 5 and 2 in the first step, and 5 and 7 in the second.
@@ -245,7 +239,7 @@ def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses() -
     assert own[[0, 1, 3, 4, 6]].tolist() == pytest.approx([0.03] * 5)
 
 
-def test_a_step_of_individual_temperatures_is_bounded_and_keeps_their_range() -> None:
+def test_a_step_of_individual_temperatures_is_bounded_and_keeps_their_range():
     # All contrasts alike: f' is ρ.
     outputs = {"embedding": torch.ones(6, 8)}
     for tau_step, expected in ((0.0001, 0.01 - 0.0001 * 5), (1.0, 0.001)):
@@ -266,6 +260,6 @@ def test_a_step_of_individual_temperatures_is_bounded_and_keeps_their_range() ->
         ({"contrast": "centers", "denominator_rate": 0.5}, "nothing to average"),
     ],
 )
-def test_a_setting_that_nothing_would_read_is_refused(settings: dict[str, object], message: str) -> None:
+def test_a_setting_that_nothing_would_read_is_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
-        TempNet(**settings)  # type: ignore[arg-type]
+        TempNet(**settings)

@@ -26,13 +26,13 @@ def every_pair(case: Case) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDAr
 
 
 @pytest.fixture(params=[(256, 2048), (7, 31), (64, 64)])
-def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks(request, monkeypatch) -> None:
     monkeypatch.setattr(module, "ROWS", request.param[0])
     monkeypatch.setattr(module, "COLUMNS", request.param[1])
 
 
 @pytest.mark.usefixtures("blocks")
-def test_every_pair_is_counted_once_whatever_the_blocks() -> None:
+def test_every_pair_is_counted_once_whatever_the_blocks():
     given = case()
     scores, same, pairs = every_pair(given)
     found = all_pairs(*given, tail=20_000)
@@ -48,7 +48,7 @@ def test_every_pair_is_counted_once_whatever_the_blocks() -> None:
     assert (labels[rows[:, 0]] != labels[rows[:, 1]]).all()
 
 
-def test_operating_points_are_exact_in_the_tail_and_within_a_bin_below() -> None:
+def test_operating_points_are_exact_in_the_tail_and_within_a_bin_below():
     given = case()
     scores, same, _ = every_pair(given)
     found, exact = all_pairs(*given, tail=20_000), roc(scores, same)
@@ -66,7 +66,7 @@ def test_operating_points_are_exact_in_the_tail_and_within_a_bin_below() -> None
     assert found.tar_at_far(1.0).tar == 1.0
 
 
-def test_area_and_curve_are_exact_within_the_stated_bound() -> None:
+def test_area_and_curve_are_exact_within_the_stated_bound():
     given = case()
     scores, same, _ = every_pair(given)
     found, exact = all_pairs(*given, tail=20_000), roc(scores, same)
@@ -81,7 +81,7 @@ def test_area_and_curve_are_exact_within_the_stated_bound() -> None:
     np.testing.assert_allclose(curve.far[1:1500:7], exact.far[at], atol=1.3e-5)
 
 
-def test_a_replicate_weights_every_pair_by_its_people() -> None:
+def test_a_replicate_weights_every_pair_by_its_people():
     given = case(300, 40)
     scores, same, pairs = every_pair(given)
     numbers = np.unique(given[1], return_inverse=True)[1]
@@ -98,7 +98,7 @@ def test_a_replicate_weights_every_pair_by_its_people() -> None:
         assert weights.sum() == of_pair[same].sum()
 
 
-def test_intervals_are_limited_to_the_tail() -> None:
+def test_intervals_are_limited_to_the_tail():
     given = case()
     found = all_pairs(*given, tail=5000)
     intervals = far_intervals(found, [1e-3, 1e-2, 0.5])
@@ -107,12 +107,12 @@ def test_intervals_are_limited_to_the_tail() -> None:
         assert low < found.tar_at_far(far).tar < high
 
 
-def test_without_an_error_the_intervals_extend_to_the_rule_of_three() -> None:
+def test_without_an_error_the_intervals_extend_to_the_rule_of_three():
     found = all_pairs(np.repeat(np.eye(12, dtype=np.float32), 3, axis=0), np.repeat(np.arange(12), 3))
     assert far_intervals(found, [0.1]) == {0.1: (pytest.approx(1 - 3 / 12), 1.0)}
 
 
-def test_invalid_input_is_refused() -> None:
+def test_invalid_input_is_refused():
     vectors, labels = case(20, 5)
     broken = vectors.copy()
     broken[7, 3] = np.nan

@@ -7,7 +7,7 @@ from sklearn.metrics.cluster import pair_confusion_matrix
 from facerts.metrics.clustering import group_agreement
 
 
-def test_agreement_is_that_of_the_definitions() -> None:
+def test_agreement_is_that_of_the_definitions():
     random = np.random.default_rng(0)
     person, group = random.integers(0, 9, 60), random.integers(-1, 12, 60)
     own = np.where(group < 0, 100 + np.arange(60), group)
@@ -27,7 +27,7 @@ def test_agreement_is_that_of_the_definitions() -> None:
     assert (agreement.groups, agreement.people) == (len(np.unique(own)), len(np.unique(person)))
 
 
-def test_nothing_to_compare_is_refused() -> None:
+def test_nothing_to_compare_is_refused():
     with pytest.raises(ValueError, match="2 faces with people, and 1 with groups"):
         group_agreement([1, 2], [1])
     with pytest.raises(ValueError, match="0 faces"):

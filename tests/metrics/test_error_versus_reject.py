@@ -46,17 +46,17 @@ def embed(people: NDArray[np.int64], noise: NDArray[np.float64], seed: int) -> N
 
 
 @pytest.fixture(scope="module")
-def embedding(people: NDArray[np.int64], blur: NDArray[np.float64]) -> NDArray[np.float32]:
+def embedding(people, blur) -> NDArray[np.float32]:
     return embed(people, 0.4 + 1.2 * blur, 1)
 
 
 @pytest.fixture(scope="module")
-def every(embedding: NDArray[np.float32], people: NDArray[np.int64]) -> ComparedPairs:
+def every(embedding, people) -> ComparedPairs:
     return compare_all(embedding, people)
 
 
 @pytest.fixture(scope="module")
-def qualities(blur: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def qualities(blur) -> dict[str, NDArray[np.float64]]:
     random = np.random.default_rng(8)
     return {
         "good": -blur,
@@ -92,7 +92,7 @@ def two_images_each(wrong: Sequence[int]) -> ComparedPairs:
     return compare_listed(scores, [True] * 10 + [False] * 4, np.array(pairs), np.repeat(range(10), 2))
 
 
-def test_areas_of_rejected_pairs_by_hand() -> None:
+def test_areas_of_rejected_pairs_by_hand():
     """Errors are the pairs of quality 1, 2 and 10: FNMR falls from 3/10 to 2/9 and 1/8, then rises."""
     pairs = two_images_each([1, 2, 10])
     found = error_versus_reject(pairs, {"q": QUALITY}, [0.3], replicates=0)[0.3]
@@ -115,7 +115,7 @@ def test_areas_of_rejected_pairs_by_hand() -> None:
     assert areas[0.3].interval() is None
 
 
-def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected() -> None:
+def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected():
     impostors = [0.5, 0.4, 0.3, 0.2]
     genuine = [score for limit in impostors for score in (limit, np.nextafter(limit, 1))]
     same = np.arange(12) < 8
@@ -198,9 +198,7 @@ def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, An
 
 
 @pytest.mark.parametrize("label", ["good", "coarse"])
-def test_a_curve_is_that_of_a_slow_loop(
-    every: ComparedPairs, people: NDArray[np.int64], qualities: dict[str, Any], label: str
-) -> None:
+def test_a_curve_is_that_of_a_slow_loop(every, people, qualities, label):
     quality = {label: qualities[label]}
     found = error_versus_reject(every, quality, FMRS, replicates=0)
     for fmr in FMRS:
@@ -209,9 +207,7 @@ def test_a_curve_is_that_of_a_slow_loop(
         assert found[fmr].fnmr.value == pytest.approx(slow[0])
 
 
-def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(
-    every: ComparedPairs, qualities: dict[str, Any]
-) -> None:
+def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(every, qualities):
     found = error_versus_reject(every, qualities, FMRS, replicates=2, seed=3)
     for replicate, counts in enumerate(subject_counts(PEOPLE, 2, 3)):
         fmr, label = (0.05, "good") if replicate else (0.01, "coarse")
@@ -223,9 +219,7 @@ def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn
 
 
 @pytest.mark.parametrize("people_known", [True, False])
-def test_intervals_of_a_curve_are_those_of_its_replicates(
-    every: ComparedPairs, qualities: dict[str, Any], people_known: bool
-) -> None:
+def test_intervals_of_a_curve_are_those_of_its_replicates(every, qualities, people_known):
     """Each replicate at its own threshold, found among repeated pairs."""
     pairs = as_list(every, every.people if people_known else None)
     curves = []
@@ -244,7 +238,7 @@ def test_intervals_of_a_curve_are_those_of_its_replicates(
     np.testing.assert_allclose(found, np.quantile(curves, [0.025, 0.975], axis=0), atol=1e-12)
 
 
-def test_without_people_the_bootstrap_draws_pairs(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+def test_without_people_the_bootstrap_draws_pairs(every, qualities):
     listed = as_list(every, None)
     assert (listed.unit, as_list(every, every.people).unit, every.unit) == ("pairs", "subjects", "subjects")
     quality = {"good": qualities["good"]}
@@ -280,7 +274,7 @@ def assert_same_estimate(one: Estimate, other: Estimate) -> None:
     np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
 
 
-def test_a_list_of_all_pairs_gives_what_all_pairs_give(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+def test_a_list_of_all_pairs_gives_what_all_pairs_give(every, qualities):
     both = [
         error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
         for pairs in (every, as_list(every, every.people))
@@ -289,7 +283,7 @@ def test_a_list_of_all_pairs_gives_what_all_pairs_give(every: ComparedPairs, qua
         assert_equal(both[0][fmr], both[1][fmr])
 
 
-def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+def test_no_order_is_better_than_the_oracle(every, qualities):
     for areas in error_versus_reject(every, qualities, FMRS, replicates=50).values():
         for label in qualities:
             assert (areas.by["oracle"].fnmr <= areas.by[label].fnmr + 1e-12).all()
@@ -299,7 +293,7 @@ def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dic
                 assert (best.replicates <= area.replicates + 1e-12).all()
 
 
-def test_differences_are_paired(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+def test_differences_are_paired(every, qualities):
     found = error_versus_reject(every, qualities, [0.05], replicates=100)[0.05].by
     areas = {label: curve.area[0.3] for label, curve in found.items()}
     assert areas["same order"].minus(areas["good"]).interval() == (0, 0)
@@ -310,7 +304,7 @@ def test_differences_are_paired(every: ComparedPairs, qualities: dict[str, Any])
     assert interval[1] - interval[0] < (alone[1] - alone[0]) / 3
 
 
-def test_means_and_ratios_are_of_each_replicate() -> None:
+def test_means_and_ratios_are_of_each_replicate():
     one, other = Estimate(0.5, np.array([0.4, np.nan, 0.7])), Estimate(0.1, np.array([0.1, 0.2, 0.0]))
     average, ratio = mean_estimate([one, other]), one.over(other)
     assert (average.value, ratio.value) == pytest.approx((0.3, 5.0))
@@ -320,9 +314,7 @@ def test_means_and_ratios_are_of_each_replicate() -> None:
     assert Estimate(0.0, np.array([np.nan, np.nan])).interval() is None
 
 
-def test_replicates_are_the_same_however_many_fit_into_memory(
-    every: ComparedPairs, qualities: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replicates_are_the_same_however_many_fit_into_memory(every, qualities, monkeypatch):
     whole = error_versus_reject(every, qualities, FMRS, replicates=10)
     monkeypatch.setattr(module, "CHUNK", 3 * 2 * len(every.genuine))
     parts = error_versus_reject(every, qualities, FMRS, replicates=10)
@@ -330,9 +322,7 @@ def test_replicates_are_the_same_however_many_fit_into_memory(
         assert_equal(whole[fmr], parts[fmr])
 
 
-def test_thresholds_may_come_from_other_images_of_the_same_people(
-    every: ComparedPairs, people: NDArray[np.int64], blur: NDArray[np.float64], qualities: dict[str, Any]
-) -> None:
+def test_thresholds_may_come_from_other_images_of_the_same_people(every, people, blur, qualities):
     poor = compare_all(embed(people, 0.8 + 1.4 * blur, 2), people)
     clean, own, found = (
         error_versus_reject(pairs, qualities, FMRS, replicates=40, seed=3, thresholds_on=on)
@@ -357,7 +347,7 @@ def clean_limit(every: ComparedPairs, counts: NDArray[np.float64], fmr: float) -
     return float(every.tail[np.flatnonzero(running > fmr * running[-1] + 1e-9)[0]])
 
 
-def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int64]) -> None:
+def test_where_nothing_is_wrong_there_is_nothing_to_gain(people):
     apart = np.eye(PEOPLE, dtype=np.float32)[people]
     pairs = compare_all(apart, people)
     found = error_versus_reject(pairs, {"any": np.arange(len(people))}, [0.05], replicates=5)[0.05]
@@ -380,20 +370,20 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int6
         ({"qualities": {"q": [np.nan, *range(55)]}}, "q: the quality of image 0 is not finite"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(every: ComparedPairs, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_measured_is_refused(every, options, message):
     given = {"qualities": {"q": np.arange(56)}, "fmrs": [0.05], **options}
     with pytest.raises(ValueError, match=message):
         error_versus_reject(every, **given)
 
 
-def test_thresholds_come_from_the_same_pairs(every: ComparedPairs, people: NDArray[np.int64]) -> None:
+def test_thresholds_come_from_the_same_pairs(every, people):
     quality = {"q": np.arange(len(people))}
     for other in (as_list(every, None), replace(every, genuine_pairs=every.genuine_pairs[::-1])):
         with pytest.raises(ValueError, match="the same pairs of other images"):
             error_versus_reject(every, quality, [0.05], thresholds_on=other)
 
 
-def test_a_list_must_agree_with_its_people() -> None:
+def test_a_list_must_agree_with_its_people():
     pairs = np.array([[0, 1], [1, 2]])
     with pytest.raises(ValueError, match="pair 1 is impostor"):
         compare_listed([0.9, 0.1], [True, False], pairs, np.array([3, 3, 3]))
@@ -401,7 +391,7 @@ def test_a_list_must_agree_with_its_people() -> None:
         compare_listed([0.9, 0.1, 0.2], [True, False, False], pairs, None)
 
 
-def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
+def test_images_outside_a_list_do_not_count(people):
     """Of 22 images two are in no pair, one of which has no finite quality."""
     pairs = two_images_each([1, 2, 10])
     listed = np.concatenate([pairs.genuine_pairs, pairs.tail_pairs]) + 1
@@ -419,7 +409,7 @@ def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
     assert list(combinations(more.images[:2], 2)) == [(1, 2)]
 
 
-def test_the_area_of_a_straight_line() -> None:
+def test_the_area_of_a_straight_line():
     rates = [0.0, 0.1, 0.25, 0.5]
     lines = np.stack([1 - np.array(rates), np.full(4, 0.3)])
     np.testing.assert_allclose(pauc(lines, rates, 0.25), [0.875, 0.3])
@@ -427,6 +417,6 @@ def test_the_area_of_a_straight_line() -> None:
 
 
 @pytest.mark.parametrize(("rates", "end"), [((0.0, 0.1), 0.2), ((0.1, 0.2), 0.2), ((0.0, 0.1, 0.3), 0.2)])
-def test_it_must_end_at_one_of_the_rates(rates: tuple[float, ...], end: float) -> None:
+def test_it_must_end_at_one_of_the_rates(rates, end):
     with pytest.raises(ValueError, match="not one of the rates"):
         pauc(np.ones(len(rates)), rates, end)

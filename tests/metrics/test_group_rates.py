@@ -26,7 +26,7 @@ def drawn() -> Drawn:
 
 
 @pytest.fixture(scope="module")
-def pairs(drawn: Drawn) -> AllPairs:
+def pairs(drawn) -> AllPairs:
     return all_pairs(drawn[0], drawn[1])
 
 
@@ -50,7 +50,7 @@ def made(genuine: list[tuple[int, int, float]], impostors: list[tuple[int, int, 
     )
 
 
-def test_accepted_shares_by_hand() -> None:
+def test_accepted_shares_by_hand():
     accepted = np.array([True, False, True, True, False, True, True])
     group = np.array([0, 0, 0, 0, 1, 1, -1])
     found = share_by_group(accepted, group, 3)
@@ -83,7 +83,7 @@ def slow_replicates(
     return np.array(rates)
 
 
-def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn: Drawn) -> None:
+def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn):
     quality, people, group = drawn[0][:, 0], drawn[1], drawn[2]
     found = share_by_group(quality > 0, group, GROUPS, people, replicates=30, seed=5)
     slow = slow_replicates(quality > 0, group, [{int(person)} for person in people], 5)
@@ -95,7 +95,7 @@ def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("rejecting", [False, True])
-def test_error_rates_are_those_of_every_pair_one_by_one(drawn: Drawn, pairs: AllPairs, rejecting: bool) -> None:
+def test_error_rates_are_those_of_every_pair_one_by_one(drawn, pairs, rejecting):
     vectors, people, group = drawn
     kept = vectors[:, 1] > -0.4 if rejecting else None
     threshold = 0.45
@@ -120,7 +120,7 @@ def test_error_rates_are_those_of_every_pair_one_by_one(drawn: Drawn, pairs: All
         np.testing.assert_allclose(found.replicates, slow_replicates(events, alone, persons, 2))
 
 
-def test_rates_by_hand_with_pairs_inside_and_across_groups() -> None:
+def test_rates_by_hand_with_pairs_inside_and_across_groups():
     # Images 0–3 are in group 0 (people 0, 0, 1, 2), images 4–5 in group 1 (people 3, 3).
     found = made(
         genuine=[(0, 1, 0.5), (4, 5, 0.2)],
@@ -141,7 +141,7 @@ def test_rates_by_hand_with_pairs_inside_and_across_groups() -> None:
     assert (missed.low[1], missed.high[1]) == (0.0, 1.0)
 
 
-def test_without_an_error_the_interval_extends_to_the_rule_of_three() -> None:
+def test_without_an_error_the_interval_extends_to_the_rule_of_three():
     people = list(range(40))
     impostors = [(a, b, 0.1) for a, b in itertools.combinations(people, 2)]
     one = made([], impostors, people)
@@ -152,7 +152,7 @@ def test_without_an_error_the_interval_extends_to_the_rule_of_three() -> None:
     assert (every.low[0], every.high[0]) == (pytest.approx(1 - 3 / 40), 1.0)
 
 
-def test_thresholds_below_the_tail_are_refused(drawn: Drawn) -> None:
+def test_thresholds_below_the_tail_are_refused(drawn):
     short = all_pairs(drawn[0], drawn[1], tail=100)
     assert len(short.tail) < short.impostors
     end = float(short.tail[-1])
@@ -174,7 +174,7 @@ def rates(rate: list[float], replicates: list[list[float]], trials: int = 100) -
     )
 
 
-def test_worst_and_best_by_hand() -> None:
+def test_worst_and_best_by_hand():
     replicates = [[0.1 + 0.001 * number, 0.4, 0.2] for number in range(41)]
     found = extremes(rates([0.1, 0.4, 0.2], replicates), np.ones(3, dtype=bool), high_is_worse=True)
     assert found is not None
@@ -190,7 +190,7 @@ def test_worst_and_best_by_hand() -> None:
     assert accepted.ratio == pytest.approx(0.25)
 
 
-def test_the_intervals_cover_the_choice_of_the_groups() -> None:
+def test_the_intervals_cover_the_choice_of_the_groups():
     """Of 15 groups with one rate, the worst and the best may be called different in 5% of all samples."""
     random = np.random.default_rng(6)
     group, groups = np.repeat(np.arange(15), 60), 15
@@ -213,7 +213,7 @@ def test_the_intervals_cover_the_choice_of_the_groups() -> None:
     assert found.difference_ci95[1] < 0
 
 
-def test_small_and_empty_groups_are_neither_worst_nor_best() -> None:
+def test_small_and_empty_groups_are_neither_worst_nor_best():
     values = rates([0.0, 0.4, 0.2, np.nan], [[0.0, 0.4, 0.2, np.nan]])
     found = extremes(values, np.array([False, True, True, True]), high_is_worse=True)
     assert found is not None
@@ -221,7 +221,7 @@ def test_small_and_empty_groups_are_neither_worst_nor_best() -> None:
     assert extremes(values, np.array([False, True, False, True]), high_is_worse=True) is None
 
 
-def test_a_rate_of_zero_has_no_ratio() -> None:
+def test_a_rate_of_zero_has_no_ratio():
     found = extremes(rates([0.0, 0.4], [[0.0, 0.4]] * 9), np.ones(2, dtype=bool), high_is_worse=True)
     assert found is not None
     assert (found.difference, found.ratio, found.ratio_ci95, found.over_mean) == (0.4, None, None, None)
@@ -232,7 +232,7 @@ def test_a_rate_of_zero_has_no_ratio() -> None:
     assert (found.ratio, found.ratio_ci95) == (pytest.approx(4), None)
 
 
-def test_groups_without_images_have_no_rates(drawn: Drawn, pairs: AllPairs) -> None:
+def test_groups_without_images_have_no_rates(drawn, pairs):
     nowhere = np.full(IMAGES, -1)
     for found in (
         fnmr_by_group(pairs, nowhere, 2, 0.5),

@@ -13,7 +13,7 @@ def unit(rows: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blocks", [(1024, 8192), (5, 7), (64, 1)])
-def test_search_matches_sorting_all_products(blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_matches_sorting_all_products(blocks, monkeypatch):
     monkeypatch.setattr(identification, "ROWS", blocks[0])
     monkeypatch.setattr(identification, "COLUMNS", blocks[1])
     gallery, probes = unit(60, 0), unit(33, 1)
@@ -25,7 +25,7 @@ def test_search_matches_sorting_all_products(blocks: tuple[int, int], monkeypatc
 
 
 @pytest.mark.parametrize("steps", [1, 7, 3000])
-def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(steps, monkeypatch):
     monkeypatch.setattr(identification, "COLUMNS", 1000)
     angles = np.linspace(1.5, 0, 3000)
     angles = angles[np.arange(3000) * steps // 3000 * 3000 // steps]
@@ -40,7 +40,7 @@ def test_a_gallery_that_rises_or_repeats_itself_is_not_sorted(steps: int, monkey
     assert max(lengths) <= 20 * 3 * 4
 
 
-def test_a_small_gallery_is_returned_whole_and_an_empty_one_refused() -> None:
+def test_a_small_gallery_is_returned_whole_and_an_empty_one_refused():
     assert search(unit(3, 0), unit(2, 1), 10).templates.shape == (2, 3)
     with pytest.raises(ValueError, match="needs a gallery"):
         search(np.empty((0, 6)), unit(2, 1), 1)
@@ -48,7 +48,7 @@ def test_a_small_gallery_is_returned_whole_and_an_empty_one_refused() -> None:
         search(unit(3, 0), np.ones((2, 5)), 1)
 
 
-def test_ranks_match_a_slow_reference_with_several_templates_per_person() -> None:
+def test_ranks_match_a_slow_reference_with_several_templates_per_person():
     random = np.random.default_rng(2)
     people = random.integers(0, 12, 50)
     subjects = random.integers(0, 15, 40)  # some are not in the gallery
@@ -63,17 +63,17 @@ def test_ranks_match_a_slow_reference_with_several_templates_per_person() -> Non
             assert ranks[probe] == 1 + sum(score >= own for who, score in best.items() if who != subjects[probe])
 
 
-def test_in_a_tie_the_right_person_comes_last() -> None:
+def test_in_a_tie_the_right_person_comes_last():
     found = SearchResult(np.array([[0.9, 0.9, 0.9, 0.5]], dtype=np.float32), np.array([[0, 1, 2, 3]]))
     assert mate_ranks(found, np.array([8, 4, 8, 6]), np.array([8])).tolist() == [2]
     assert mate_ranks(found, np.array([8, 4, 5, 6]), np.array([8])).tolist() == [3]
 
 
-def test_rank_rates_count_identified_probes() -> None:
+def test_rank_rates_count_identified_probes():
     assert rank_rates([1, 1, 3, 0], (1, 2, 3)) == {1: 0.5, 2: 0.5, 3: 0.75}
 
 
-def test_fnir_at_fpir_matches_trying_every_threshold() -> None:
+def test_fnir_at_fpir_matches_trying_every_threshold():
     random = np.random.default_rng(5)
     mated, ranks = np.round(random.normal(1, 1, 60), 1), random.integers(0, 3, 60)
     others = np.round(random.normal(0, 1, 40), 1)

@@ -13,20 +13,20 @@ from facerts.metrics.intervals import (
 )
 
 
-def test_the_interval_contains_the_central_share() -> None:
+def test_the_interval_contains_the_central_share():
     values = np.random.default_rng(0).permutation(np.arange(1001.0))
     assert percentile_interval(values) == pytest.approx((25.0, 975.0))
     assert percentile_interval(values, 0.5) == pytest.approx((250.0, 750.0))
 
 
 @pytest.mark.parametrize("count", range(2, 11))
-def test_the_interval_of_a_mean_is_students(count: int) -> None:
+def test_the_interval_of_a_mean_is_students(count):
     values = np.random.default_rng(count).normal(3.0, 2.0, count)
     expected = t.interval(0.95, count - 1, loc=values.mean(), scale=sem(values))
     assert mean_interval(values) == pytest.approx(expected)
 
 
-def test_the_interval_of_shares_has_none_that_cannot_be() -> None:
+def test_the_interval_of_shares_has_none_that_cannot_be():
     shares = [0.55, 0.90, 0.95]
     low, high = mean_interval(shares)
     assert low > 0
@@ -36,12 +36,12 @@ def test_the_interval_of_shares_has_none_that_cannot_be() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 11])
-def test_the_mean_of_other_numbers_of_values_has_no_interval(count: int) -> None:
+def test_the_mean_of_other_numbers_of_values_has_no_interval(count):
     with pytest.raises(ValueError, match=f"{count} values"):
         mean_interval(np.zeros(count))
 
 
-def test_pairs_are_resampled_within_their_class() -> None:
+def test_pairs_are_resampled_within_their_class():
     same = np.array([True] * 5 + [False] * 9)
     drawn = list(pair_weights(same, None, replicates=50))
     assert all(weights[same].sum() == 5 and weights[~same].sum() == 9 for weights in drawn)
@@ -50,7 +50,7 @@ def test_pairs_are_resampled_within_their_class() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
 
 
-def test_a_pair_counts_as_often_as_its_people_were_sampled() -> None:
+def test_a_pair_counts_as_often_as_its_people_were_sampled():
     subjects = np.array([[7, 7], [9, 9], [7, 9], [9, 30], [7, 30]])
     same = np.array([True, True, False, False, False])
     for weights in pair_weights(same, subjects, replicates=100):
@@ -61,7 +61,7 @@ def test_a_pair_counts_as_often_as_its_people_were_sampled() -> None:
         assert weights[4] == seven * (3 - seven - nine)
 
 
-def test_subjects_that_contradict_the_pairs_are_refused() -> None:
+def test_subjects_that_contradict_the_pairs_are_refused():
     with pytest.raises(ValueError, match="pair 1 is impostor"):
         check_subjects(np.array([True, False]), np.array([[1, 1], [2, 2]]))
     with pytest.raises(ValueError, match="pair 0 is genuine"):
@@ -70,7 +70,7 @@ def test_subjects_that_contradict_the_pairs_are_refused() -> None:
         check_subjects(np.array([True, False]), np.array([[1, 1]]))
 
 
-def test_subjects_of_pairs_come_from_the_labels_of_images() -> None:
+def test_subjects_of_pairs_come_from_the_labels_of_images():
     pairs = np.array([[0, 1], [2, 0]])
     assert pair_subjects(None, pairs) is None
     found = pair_subjects(np.array([4, 4, 5]), pairs)

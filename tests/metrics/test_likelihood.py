@@ -7,7 +7,7 @@ from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
 from facerts.metrics.verification import CHUNK
 
 
-def test_chunks_do_not_matter_and_float32_is_widened() -> None:
+def test_chunks_do_not_matter_and_float32_is_widened():
     random = np.random.default_rng(1)
     mean = random.normal(size=(50, 3)).astype(np.float32)
     variance = random.uniform(0.1, 3, (50, 3)).astype(np.float32)
@@ -20,7 +20,7 @@ def test_chunks_do_not_matter_and_float32_is_widened() -> None:
     np.testing.assert_allclose(got, stats.norm.logpdf(difference, scale=deviation).sum(axis=1), rtol=1e-12)
 
 
-def test_fused_gaussians_are_the_normalized_product_of_densities() -> None:
+def test_fused_gaussians_are_the_normalized_product_of_densities():
     """Against moments of the product, integrated numerically; entries are independent, so each is one integral."""
     random = np.random.default_rng(3)
     means, variances = random.normal(size=(3, 2, 4)), random.uniform(0.05, 2, (3, 2, 4))

@@ -25,7 +25,7 @@ def case(seed: int, pairs: int = 400, people: int = 30, digits: int = 1) -> Case
 
 
 @pytest.mark.parametrize("by", ["pairs", "subjects"])
-def test_a_replicate_equals_the_metric_of_pairs_repeated_by_their_weights(by: str) -> None:
+def test_a_replicate_equals_the_metric_of_pairs_repeated_by_their_weights(by):
     scores, same, subjects = case(0)
     given = subjects if by == "subjects" else None
     # Pairs are sampled differently: only the distribution agrees.
@@ -44,7 +44,7 @@ def test_a_replicate_equals_the_metric_of_pairs_repeated_by_their_weights(by: st
     np.testing.assert_allclose(fast, expected, atol=tolerance)
 
 
-def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch):
     random = np.random.default_rng(1)
     same = np.arange(60_000) < 4000
     scores = random.normal(same * 2.0, 1.0)
@@ -61,7 +61,7 @@ def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch: pytest
         assert allowed[0] <= curve.tar_at_far(far).tar <= allowed[1]
 
 
-def test_the_interval_of_accuracy_keeps_the_proportion_of_classes() -> None:
+def test_the_interval_of_accuracy_keeps_the_proportion_of_classes():
     same = np.array([True] * 10 + [False] * 30)
     right = ~same  # every impostor pair right, every genuine pair wrong
     assert share_interval(right, same) == (0.75, 0.75)
@@ -73,7 +73,7 @@ def test_the_interval_of_accuracy_keeps_the_proportion_of_classes() -> None:
 
 
 @pytest.mark.parametrize(("by", "units"), [("pairs", 30), ("subjects", 10)])
-def test_without_an_error_the_intervals_extend_to_the_rule_of_three(by: str, units: int) -> None:
+def test_without_an_error_the_intervals_extend_to_the_rule_of_three(by, units):
     people = np.repeat(np.arange(10), 3)
     subjects = np.stack([np.tile(people, 2), np.append(people, (people + 1) % 10)], axis=1)
     same = np.arange(60) < 30

@@ -16,7 +16,7 @@ def case(pairs: int = 600) -> tuple[np.ndarray, ...]:
     return shared, same, folds, random.normal(size=pairs)
 
 
-def test_values_are_the_differences_of_the_metrics() -> None:
+def test_values_are_the_differences_of_the_metrics():
     scores, same, folds, noise = case()
     other = scores + 0.5 * noise
     found = compare_scores(scores, other, same, folds=folds, far=0.05, replicates=50)
@@ -27,7 +27,7 @@ def test_values_are_the_differences_of_the_metrics() -> None:
     assert found["tar_at_far"].value == pytest.approx(tars[0] - tars[1])
 
 
-def test_a_replicate_equals_the_metric_of_repeated_pairs() -> None:
+def test_a_replicate_equals_the_metric_of_repeated_pairs():
     scores, same, folds, noise = case(200)
     subjects = np.stack([np.arange(200) // 4, np.where(same, np.arange(200) // 4, 60)], axis=1)
     differences = []
@@ -48,7 +48,7 @@ def test_a_replicate_equals_the_metric_of_repeated_pairs() -> None:
     assert found["auroc"].unit == "subjects"
 
 
-def test_metrics_of_several_runs_are_means_over_the_runs() -> None:
+def test_metrics_of_several_runs_are_means_over_the_runs():
     scores, same, folds, noise = case(200)
     runs, other = np.stack([scores, scores + noise, scores - 2 * noise]), scores + 0.5 * noise
     subjects = np.stack([np.arange(200) // 4, np.where(same, np.arange(200) // 4, 60)], axis=1)
@@ -66,7 +66,7 @@ def test_metrics_of_several_runs_are_means_over_the_runs() -> None:
     assert found["auroc"].ci95 == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
 
 
-def test_a_clear_difference_is_significant_and_antisymmetric() -> None:
+def test_a_clear_difference_is_significant_and_antisymmetric():
     scores, same, _, noise = case()
     worse = scores + 2 * noise
     found, reverse = compare_scores(scores, worse, same), compare_scores(worse, scores, same)
@@ -75,7 +75,7 @@ def test_a_clear_difference_is_significant_and_antisymmetric() -> None:
     assert reverse["auroc"].value == -found["auroc"].value
 
 
-def test_paired_separations_match_the_metrics_and_their_replicates() -> None:
+def test_paired_separations_match_the_metrics_and_their_replicates():
     random = np.random.default_rng(2)
     faces, others = np.round(random.normal(1, 1, 80), 1), np.round(random.normal(0, 1, 60), 1)
     second = faces + random.normal(size=80), others + random.normal(size=60)

@@ -9,7 +9,7 @@ from facerts.metrics.rank_consistency import kendall_tau, rank_consistency
 
 
 @pytest.mark.parametrize("values", [3, 6, 1000])
-def test_tau_is_that_of_scipy_with_ties_and_without(values: int) -> None:
+def test_tau_is_that_of_scipy_with_ties_and_without(values):
     random = np.random.default_rng(values)
     first, second = random.integers(0, values, (2, 20, 9)).astype(float)
     found = kendall_tau(first, second)
@@ -19,7 +19,7 @@ def test_tau_is_that_of_scipy_with_ties_and_without(values: int) -> None:
     )
 
 
-def test_tau_leaves_out_what_is_undefined_and_needs_two_that_differ() -> None:
+def test_tau_leaves_out_what_is_undefined_and_needs_two_that_differ():
     nan = float("nan")
     assert kendall_tau([1, 2, nan, 4], [1, 3, 9, 2]) == pytest.approx(kendalltau([1, 2, 4], [1, 3, 2]).statistic)
     assert kendall_tau([1, 2, 3], [4, 5, 6]) == 1
@@ -40,7 +40,7 @@ def estimates(areas: dict[str, dict[str, float]]) -> dict[str, dict[str, Estimat
     return {name: {q: Estimate(a, np.empty(0)) for q, a in by.items()} for name, by in areas.items()}
 
 
-def test_consistency_is_the_mean_over_pairs_of_recognizers_of_what_both_have() -> None:
+def test_consistency_is_the_mean_over_pairs_of_recognizers_of_what_both_have():
     taus, mean = rank_consistency(estimates(AREAS))
     # a b c against b a c: two of three pairs agree; against c b a: none; b a c against c b a: one.
     assert taus["one", "two"] == pytest.approx(1 / 3)
@@ -52,7 +52,7 @@ def test_consistency_is_the_mean_over_pairs_of_recognizers_of_what_both_have() -
     assert np.isnan(rank_consistency(estimates({"one": AREAS["one"]}))[1].value)
 
 
-def test_the_mean_has_a_value_in_each_replicate() -> None:
+def test_the_mean_has_a_value_in_each_replicate():
     random = np.random.default_rng(0)
     areas = {
         name: {label: Estimate(value, random.integers(0, 4, 30).astype(float)) for label, value in by.items()}

@@ -17,7 +17,7 @@ def pairs(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return mean + random.normal(0, 0.1, 20_000), first, second, same
 
 
-def test_the_fit_is_that_of_logistic_regression_without_its_prior() -> None:
+def test_the_fit_is_that_of_logistic_regression_without_its_prior():
     cosine, first, second, same = pairs(0)
     poorer = np.minimum(first, second)
     features = np.stack([cosine, poorer, cosine * poorer], axis=1)
@@ -29,7 +29,7 @@ def test_the_fit_is_that_of_logistic_regression_without_its_prior() -> None:
     np.testing.assert_allclose(fitted.log_likelihood_ratio(cosine, first, second), odds - prior, rtol=1e-4, atol=1e-4)
 
 
-def test_the_minimum_cosine_reaches_the_ratio() -> None:
+def test_the_minimum_cosine_reaches_the_ratio():
     fitted = fit_same_person(*pairs(2))
     levels = [-2.5, 0.0]
     minimum = fitted.minimum_cosine(3.0, levels)
@@ -38,11 +38,11 @@ def test_the_minimum_cosine_reaches_the_ratio() -> None:
     assert SamePerson((0.0, 1.0, 0.0, 1.0)).minimum_cosine(3.0, levels) == -1.0
 
 
-def test_levels_are_finite_and_unknown_qualities_are_ordinary() -> None:
+def test_levels_are_finite_and_unknown_qualities_are_ordinary():
     np.testing.assert_allclose(quality_level([0, 10, 100, np.nan]), np.log10([0.002, 0.102, 1.002, 0.502]))
 
 
-def test_one_kind_of_pairs_is_refused() -> None:
+def test_one_kind_of_pairs_is_refused():
     cosine, first, second, _ = pairs(3)
     with pytest.raises(ValueError, match="pairs of the same person and pairs of different people"):
         fit_same_person(cosine, first, second, np.ones(len(cosine)))

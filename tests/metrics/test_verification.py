@@ -32,13 +32,13 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-def test_auroc_matches_scikit_learn(case: Case) -> None:
+def test_auroc_matches_scikit_learn(case):
     scores, same = case
     assert auroc(scores, same) == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
 
 
 @given(cases())
-def test_roc_matches_scikit_learn(case: Case) -> None:
+def test_roc_matches_scikit_learn(case):
     scores, same = case
     curve = roc(scores, same)
     far, tar, thresholds = roc_curve(same, scores, drop_intermediate=False)
@@ -48,7 +48,7 @@ def test_roc_matches_scikit_learn(case: Case) -> None:
 
 
 @given(cases())
-def test_eer_lies_where_both_errors_meet(case: Case) -> None:
+def test_eer_lies_where_both_errors_meet(case):
     scores, same = case
     value = eer(scores, same)
     curve = roc(scores, same)
@@ -59,7 +59,7 @@ def test_eer_lies_where_both_errors_meet(case: Case) -> None:
 
 
 @given(cases(), st.sampled_from([0.0, 0.01, 0.1, 0.34, 0.5, 1.0]))
-def test_tar_at_far_is_the_best_within_the_target(case: Case, target: float) -> None:
+def test_tar_at_far_is_the_best_within_the_target(case, target):
     scores, same = case
     allowed = [np.mean(scores[same] >= t) for t in [*scores, np.inf] if np.mean(scores[~same] >= t) <= target]
     point = tar_at_far(scores, same, target)
@@ -69,7 +69,7 @@ def test_tar_at_far_is_the_best_within_the_target(case: Case, target: float) -> 
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9]), min_size=1, max_size=30), st.floats(0, 1))
-def test_the_fmr_threshold_is_the_lowest_within_the_rate(scores: list[float], fmr: float) -> None:
+def test_the_fmr_threshold_is_the_lowest_within_the_rate(scores, fmr):
     values = np.array(scores)
     threshold = fmr_threshold(values, fmr)
     assert np.mean(values >= threshold) <= fmr + 1e-9
@@ -79,13 +79,13 @@ def test_the_fmr_threshold_is_the_lowest_within_the_rate(scores: list[float], fm
 
 
 @given(cases())
-def test_the_best_threshold_has_the_highest_accuracy(case: Case) -> None:
+def test_the_best_threshold_has_the_highest_accuracy(case):
     scores, same = case
     right = max(np.sum((scores >= t) == same) for t in [*scores, np.inf])
     assert np.sum((scores >= best_threshold(scores, same)) == same) == right
 
 
-def test_a_thinned_curve_keeps_ends_and_points() -> None:
+def test_a_thinned_curve_keeps_ends_and_points():
     random = np.random.default_rng(3)
     same = random.random(30_000) < 0.1
     scores = random.normal(same * 2.0)
@@ -98,12 +98,12 @@ def test_a_thinned_curve_keeps_ends_and_points() -> None:
     assert roc(scores[:50], same[:50]).thinned(400).far.tolist() == roc(scores[:50], same[:50]).far.tolist()
 
 
-def test_rates_below_one_impostor_are_not_reachable() -> None:
+def test_rates_below_one_impostor_are_not_reachable():
     assert reachable((1e-1, 1e-3, 1e-4), 3000) == [1e-1, 1e-3]
     assert reachable((1e-3,), 1000) == [1e-3]
 
 
-def test_ten_fold_accuracy_matches_a_slow_reference() -> None:
+def test_ten_fold_accuracy_matches_a_slow_reference():
     random = np.random.default_rng(0)
     same = random.random(400) < 0.5
     scores = np.round(random.normal(same * 1.0, 0.8), 2)
@@ -121,7 +121,7 @@ def test_ten_fold_accuracy_matches_a_slow_reference() -> None:
     assert got.fold_std == pytest.approx(np.std(accuracies))
 
 
-def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:
+def test_pair_cosine_chunks_agree_with_the_plain_product():
     random = np.random.default_rng(2)
     embedding = random.normal(size=(50, 8))
     embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
@@ -141,7 +141,7 @@ def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:
         ([0.1], [True, False], "the same length"),
     ],
 )
-def test_invalid_scores_are_refused(scores: list[float], same: list[bool], message: str) -> None:
+def test_invalid_scores_are_refused(scores, same, message):
     for metric in (auroc, eer, roc, best_threshold):
         with pytest.raises(ValueError, match=message):
             metric(scores, same)

@@ -45,7 +45,7 @@ def embed(weights: dict[str, Tensor], images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
+def test_the_embeddings_are_those_of_the_published_network(name):
     weights = draw_published(BLOCKS[name], CHANNELS, embedding_size=24)
     network = build_network(name, embedding_size=24, width=0.25).double().eval()
     load_pretrained(network, state_dict(weights, "backbone.pth"), "backbone.pth")
@@ -57,7 +57,7 @@ def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_every_weight_is_loaded_and_other_heads_do_not_change() -> None:
+def test_every_weight_is_loaded_and_other_heads_do_not_change():
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
     network = build_network("iresnet18", embedding_size=24, width=0.25, heads={"log_scale": HeadSpec(4, True)})
     before = {name: value.clone() for name, value in network.state_dict().items()}
@@ -69,14 +69,14 @@ def test_every_weight_is_loaded_and_other_heads_do_not_change() -> None:
 
 
 @pytest.mark.parametrize("wrap", ["plain", "parallel", "state_dict", "without counters"])
-def test_wrappers_and_prefixes_of_weights_are_removed(wrap: str) -> None:
+def test_wrappers_and_prefixes_of_weights_are_removed(wrap):
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
     saved: dict[str, object] = {
         "plain": weights,
         "parallel": {f"module.{name}": value for name, value in weights.items()},
         "state_dict": {"epoch": 3, "state_dict": {f"module.{n}": value for n, value in weights.items()}},
         "without counters": {n: value for n, value in weights.items() if not n.endswith("tracked")},
-    }[wrap]  # type: ignore[assignment]
+    }[wrap]
     network = build_network("iresnet18", embedding_size=24, width=0.25).double()
     load_pretrained(network, state_dict(saved, "backbone.pth"), "backbone.pth")
     assert torch.equal(network.embedding[0].weight, weights["fc.weight"])
@@ -100,10 +100,10 @@ def test_wrappers_and_prefixes_of_weights_are_removed(wrap: str) -> None:
         ({"backbone": "mobilefacenet"}, r"looks like iresnet18 of"),
     ],
 )
-def test_the_error_for_another_network_says_what_the_file_looks_like(own: dict[str, object], message: str) -> None:
+def test_the_error_for_another_network_says_what_the_file_looks_like(own, message):
     weights = state_dict(draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24), "backbone.pth")
     shape = {"backbone": "iresnet18", "embedding_size": 24, "width": 0.25, **own}
-    network = build_network(**shape)  # type: ignore[arg-type]
+    network = build_network(**shape)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     with pytest.raises(ModelError, match=r"^backbone\.pth: .*" + message):
         load_pretrained(network, weights, "backbone.pth")
@@ -111,12 +111,12 @@ def test_the_error_for_another_network_says_what_the_file_looks_like(own: dict[s
 
 
 @pytest.mark.parametrize("saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr)
-def test_files_without_a_state_dict_are_refused(saved: dict[str, object]) -> None:
+def test_files_without_a_state_dict_are_refused(saved):
     with pytest.raises(ModelError, match=r"^backbone\.pth: neither a facerts checkpoint nor a state dict"):
         state_dict(saved, "backbone.pth")
 
 
-def test_weights_of_another_architecture_are_not_recognized() -> None:
+def test_weights_of_another_architecture_are_not_recognized():
     assert recognize({"layer1.0.conv1.weight": torch.zeros(4, 4, 3, 3), "fc.weight": torch.zeros(2, 2)}) is None
     network = build_network("iresnet18", embedding_size=24, width=0.25)
     with pytest.raises(ModelError, match="looks like no IResNet of insightface's arcface_torch"):

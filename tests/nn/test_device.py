@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from facerts.nn.device import choose_device, choose_precision
 from facerts.training.learner import Learner
 from facerts.training.loop import train
-from tests.training.conftest import MakeRecipe
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -20,7 +17,7 @@ def use_cpu(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
 
 
 @pytest.mark.parametrize(("there", "expected"), [(True, "cuda"), (False, "cpu")])
-def test_a_gpu_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch, there: bool, expected: str) -> None:
+def test_a_gpu_is_used_if_there_is_one(monkeypatch, there, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
     assert choose_device("auto").type == expected
     assert choose_device("cpu") == CPU
@@ -36,9 +33,7 @@ def test_a_gpu_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch, there: b
         ({"amx_bf16": True}, "bf16"),
     ],
 )
-def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(
-    monkeypatch: pytest.MonkeyPatch, make_recipe: MakeRecipe, capabilities: dict[str, bool], expected: str
-) -> None:
+def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(monkeypatch, make_recipe, capabilities, expected):
     use_cpu(monkeypatch, **capabilities)
     assert choose_precision("auto", CPU) == expected
     assert [choose_precision(name, CPU) for name in ("fp32", "bf16", "fp16")] == ["fp32", "bf16", "fp16"]
@@ -47,9 +42,7 @@ def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(
 
 
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_a_gpu_that_only_imitates_bf16_trains_in_fp32(
-    monkeypatch: pytest.MonkeyPatch, supported: bool, expected: str
-) -> None:
+def test_a_gpu_that_only_imitates_bf16_trains_in_fp32(monkeypatch, supported, expected):
     # A GPU without units for bf16 supports it if imitation counts.
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or supported
@@ -58,14 +51,7 @@ def test_a_gpu_that_only_imitates_bf16_trains_in_fp32(
 
 
 @pytest.mark.parametrize(("units", "warned"), [(True, False), (False, True)])
-def test_a_run_says_at_its_start_that_bf16_is_only_imitated(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    make_recipe: MakeRecipe,
-    units: bool,
-    warned: bool,
-) -> None:
+def test_a_run_says_at_its_start_that_bf16_is_only_imitated(monkeypatch, capsys, tmp_path, make_recipe, units, warned):
     use_cpu(monkeypatch, amx_bf16=units)
     recipe = make_recipe("compute.precision=bf16", "optim.epochs=0.25", "optim.milestones=[]")
     train(recipe, tmp_path / "run")

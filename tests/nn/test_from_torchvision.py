@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,7 +15,6 @@ from facerts.errors import Error, MissingExtraError
 from facerts.nn import HeadSpec, build_network
 from facerts.training.export import export_run
 from facerts.training.loop import train
-from tests.training.conftest import MakeRecipe
 
 
 class Pooled(nn.Module):
@@ -60,7 +58,7 @@ NETWORKS = {
 
 
 @pytest.fixture
-def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+def torchvision(monkeypatch) -> None:
     package, models = ModuleType("torchvision"), ModuleType("torchvision.models")
 
     def get_model(name: str, weights: None) -> nn.Module:
@@ -76,7 +74,7 @@ def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "features"), [("pooled16", 16), ("pooled32", 32), ("sequence", 24)])
 @pytest.mark.usefixtures("torchvision")
-def test_the_features_are_what_the_classifier_got(name: str, features: int) -> None:
+def test_the_features_are_what_the_classifier_got(name, features):
     network = build_network(f"torchvision/{name}", embedding_size=8, heads={"score": HeadSpec(1)}).eval()
     assert network.training is False
     images = torch.randn(3, 3, 112, 112)
@@ -97,25 +95,25 @@ def test_the_features_are_what_the_classifier_got(name: str, features: int) -> N
     ],
 )
 @pytest.mark.usefixtures("torchvision")
-def test_networks_that_cannot_be_trunks_are_refused(name: str, options: dict[str, float], sentence: str) -> None:
+def test_networks_that_cannot_be_trunks_are_refused(name, options, sentence):
     with pytest.raises(Error, match=sentence):
         build_network(f"torchvision/{name}", **options)
 
 
 @pytest.mark.usefixtures("torchvision")
-def test_larger_inputs_than_the_crops() -> None:
+def test_larger_inputs_than_the_crops():
     network = build_network("torchvision/one_size", embedding_size=4, input_size=224)
     assert network(torch.randn(2, 3, 112, 112))["embedding"].shape == (2, 4)
 
 
-def test_torchvision_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     with pytest.raises(MissingExtraError, match="pip install torch torchvision"):
         build_network("torchvision/resnet18")
 
 
 @pytest.mark.usefixtures("torchvision")
-def test_a_recognizer_is_trained_and_exported(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_recognizer_is_trained_and_exported(make_recipe, tmp_path):
     recipe = make_recipe("backbone={name: torchvision/pooled16, embedding_size: 8, input_size: 64}")
     run = train(recipe, tmp_path / "run")
     assert run.exists()
@@ -127,7 +125,7 @@ def test_a_recognizer_is_trained_and_exported(make_recipe: MakeRecipe, tmp_path:
 
 @pytest.mark.parametrize("name", ["iresnet18", "iresnet18_lite", "compact", "mobilefacenet", "patch8"])
 @pytest.mark.parametrize("size", [40, 64, 112, 120])
-def test_networks_read_crops_of_any_size(name: str, size: int) -> None:
+def test_networks_read_crops_of_any_size(name, size):
     network = build_network(name, embedding_size=8, width=0.25, input_size=size).eval()
     if name.startswith("patch"):
         # Their weights do not depend on the size.

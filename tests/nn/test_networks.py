@@ -22,15 +22,13 @@ from facerts.nn.flops import count_multiply_adds, count_parameters
         ("mobilefacenet_wide", 512, 0.45, 2.1),
     ],
 )
-def test_parameters_and_multiply_adds_are_the_published_ones(
-    name: str, embedding_size: int, multiply_adds: float, parameters: float
-) -> None:
+def test_parameters_and_multiply_adds_are_the_published_ones(name, embedding_size, multiply_adds, parameters):
     network = build_network(name, embedding_size=embedding_size)
     assert count_multiply_adds(network) / 1e9 == pytest.approx(multiply_adds, rel=0.03)
     assert count_parameters(network) / 1e6 == pytest.approx(parameters, rel=0.03)
 
 
-def test_mobilefacenet_has_the_cost_in_its_paper() -> None:
+def test_mobilefacenet_has_the_cost_in_its_paper():
     # The paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
     network = build_network("mobilefacenet", embedding_size=128)
     assert count_parameters(network) / 1e6 == pytest.approx(0.99, rel=0.02)
@@ -41,20 +39,20 @@ def test_mobilefacenet_has_the_cost_in_its_paper() -> None:
     assert count_multiply_adds(network) / 1e6 == pytest.approx(221, rel=0.01)
 
 
-def test_multiply_adds_of_a_layer_worked_out_by_hand() -> None:
+def test_multiply_adds_of_a_layer_worked_out_by_hand():
     layer = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8))
     assert count_multiply_adds(layer) == 56 * 56 * 8 * 27 + 3 * 56 * 56 * 8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BACKBONES)
-def test_every_trunk_has_its_number_of_features(name: str) -> None:
+def test_every_trunk_has_its_number_of_features(name):
     with torch.device("meta"):
         trunk = BACKBONES[name](width=0.25)
         assert trunk(torch.empty(2, 3, 112, 112)).shape == (2, trunk.features)
 
 
-def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
+def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else():
     plain, lite = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_lite"))
     sizes: dict[str, list[tuple[int, int]]] = {"plain": [], "lite": []}
     for name, trunk in (("plain", plain), ("lite", lite)):
@@ -72,7 +70,7 @@ def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
     assert shapes[1].items() <= shapes[0].items()
 
 
-def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast() -> None:
+def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast():
     network = build_network("mobilefacenet", embedding_size=8, heads={"log_scale": HeadSpec(4)}, width=0.125).eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = network(torch.randn(2, 3, 112, 112))
@@ -81,7 +79,7 @@ def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast() 
     assert network.heads["log_scale"](features).shape == (2, 4)
 
 
-def test_gradients_reach_every_parameter() -> None:
+def test_gradients_reach_every_parameter():
     network = build_network(
         "iresnet18_se", embedding_size=8, heads={"log_scale": HeadSpec(4, batch_norm=True)}, width=0.25
     )
@@ -90,7 +88,7 @@ def test_gradients_reach_every_parameter() -> None:
     assert silent == []
 
 
-def test_prelu_becomes_a_maximum_unless_a_slope_is_above_1() -> None:
+def test_prelu_becomes_a_maximum_unless_a_slope_is_above_1():
     layers = torch.nn.Sequential(*(torch.nn.PReLU(5) for _ in range(3))).double()
     with torch.no_grad():
         layers[0].weight.copy_(torch.tensor([-1.5, -0.3, 0.0, 0.9, 1.0]))
@@ -102,7 +100,7 @@ def test_prelu_becomes_a_maximum_unless_a_slope_is_above_1() -> None:
         assert torch.equal(fast(x), slow(x))
 
 
-def test_compact_can_be_folded_completely() -> None:
+def test_compact_can_be_folded_completely():
     """Every BatchNorm directly follows a convolution, and every activation is a ReLU."""
     layers = [m for m in BACKBONES["compact"](width=1.0).modules() if not list(m.children())]
     for before, layer in itertools.pairwise(layers):

@@ -27,13 +27,13 @@ def differentiate(network: FaceNetwork) -> dict[str, Tensor]:
     random = torch.Generator().manual_seed(1)
     torch.manual_seed(2)
     faces = torch.randn(4, 3, 112, 112, dtype=torch.double, generator=random)
-    network(faces)["embedding"].square().sum().backward()  # type: ignore[no-untyped-call]
+    network(faces)["embedding"].square().sum().backward()
     return {name: weight.grad for name, weight in network.named_parameters() if weight.grad is not None}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name: str) -> None:
+def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name):
     kept, again = two(name, dropout=0.3)
     before = {name: value.clone() for name, value in kept.state_dict().items()}
     expected, found = differentiate(kept), differentiate(again)
@@ -49,7 +49,7 @@ def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_less_is_stored_for_the_backward_pass(name: str) -> None:
+def test_less_is_stored_for_the_backward_pass(name):
     sizes = []
     for network in two(name):
         kept: dict[int, int] = {}
@@ -65,7 +65,7 @@ def test_less_is_stored_for_the_backward_pass(name: str) -> None:
     assert sizes[1] < 0.6 * sizes[0]
 
 
-def test_the_statistics_are_restored_if_the_recomputation_fails() -> None:
+def test_the_statistics_are_restored_if_the_recomputation_fails():
     _, again = two("iresnet18_lite")
     block = next(module for module in again.modules() if isinstance(module, ResidualBlock))
     own = dict(block.named_buffers())

@@ -23,7 +23,7 @@ def network(**heads: HeadSpec) -> FaceNetwork:
     return FaceNetwork(Pixels(7), 7, 4, heads).double()
 
 
-def test_a_head_on_the_embedding_is_linear_in_what_its_batch_norm_gives() -> None:
+def test_a_head_on_the_embedding_is_linear_in_what_its_batch_norm_gives():
     faces = network(r=HeadSpec(1, reads="embedding"), z=HeadSpec(2))
     images = torch.randn(5, 3, 112, 112, dtype=torch.float64)
     outputs = faces.train()(images)
@@ -37,8 +37,8 @@ def test_a_head_on_the_embedding_is_linear_in_what_its_batch_norm_gives() -> Non
 
 
 @pytest.mark.parametrize("reads", ["features", "embedding"])
-def test_the_gradient_of_a_head_reaches_what_it_reads(reads: str) -> None:
-    faces = network(r=HeadSpec(1, reads=reads))  # type: ignore[arg-type]
+def test_the_gradient_of_a_head_reaches_what_it_reads(reads):
+    faces = network(r=HeadSpec(1, reads=reads))
     # The sum over a batch is the same for all weights before a BatchNorm.
     faces(torch.randn(5, 3, 112, 112, dtype=torch.float64))["r"].square().sum().backward()
     assert faces.trunk.weight.grad is not None
@@ -46,7 +46,7 @@ def test_the_gradient_of_a_head_reaches_what_it_reads(reads: str) -> None:
     assert (faces.embedding[0].weight.grad is not None) == (reads == "embedding")
 
 
-def test_the_embedding_is_dropped_only_if_no_head_reads_it() -> None:
+def test_the_embedding_is_dropped_only_if_no_head_reads_it():
     faces = network(z=HeadSpec(2))
     images = torch.randn(5, 3, 112, 112, dtype=torch.float64)
     before = faces.eval()(images)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
@@ -55,7 +53,7 @@ def add_bias(model: ModelProto, place: str, tensor: TensorProto) -> None:
         *("initializer of a subgraph", "subgraph of a subgraph"),
     ],
 )
-def test_weights_in_another_file_are_found_everywhere(place: str, tmp_path: Path) -> None:
+def test_weights_in_another_file_are_found_everywhere(place, tmp_path):
     path = write_embedder(tmp_path / "m.onnx")
     for external in (False, True):
         model = onnx.load(str(path))

@@ -17,7 +17,7 @@ def has_two_outputs(network: ModelSignature) -> bool:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Two networks, one of which has two outputs, a broken one, and a text file."""
     folder = tmp_path / "buffalo"
     folder.mkdir()
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("inside", [None, ".", "buffalo"], ids=["folder", "zip", "zip with a folder"])
-def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path, inside: str | None) -> None:
+def test_a_model_is_found_by_its_inputs_and_outputs(folder, tmp_path, inside):
     root = folder if inside == "." else folder.parent
     path = Path(shutil.make_archive(str(folder), "zip", root, inside)) if inside else folder
     assert is_pack(path)
@@ -39,7 +39,7 @@ def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path
     assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
 
 
-def test_an_error_on_none_or_several_models_lists_the_packs_files(folder: Path, tmp_path: Path) -> None:
+def test_an_error_on_none_or_several_models_lists_the_packs_files(folder, tmp_path):
     (folder / "one.onnx").rename(folder / "first.onnx")
     with pytest.raises(
         ModelError, match=r"buffalo: a model pack must have one net, but this one has none \(.*\); give"
@@ -56,7 +56,7 @@ def test_an_error_on_none_or_several_models_lists_the_packs_files(folder: Path, 
 @pytest.mark.parametrize(
     "name", ["../w600k_r50.onnx", "a/../../b.onnx", "/tmp/b.onnx", "C:\\b.onnx", "..\\b.onnx", "../notes.txt"]
 )
-def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path, name):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
@@ -67,9 +67,7 @@ def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path: Path, name: st
     assert list(scratch.iterdir()) == []
 
 
-def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(folder, tmp_path, monkeypatch):
     path, scratch = Path(shutil.make_archive(str(folder), "zip", folder)), tmp_path / "scratch"
     find_in_pack(path, scratch, has_two_outputs, wanted="net")
     assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
@@ -83,7 +81,7 @@ def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
     assert not (tmp_path / "other").exists()
 
 
-def test_a_file_that_is_not_a_zip_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_zip_is_named(tmp_path):
     (tmp_path / "text.zip").write_text("hello")
     with pytest.raises(ModelError, match=r"text\.zip: cannot be unpacked \(File is not a zip file\)"):
         find_in_pack(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")

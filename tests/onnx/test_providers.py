@@ -31,13 +31,13 @@ CUDA, OPENVINO, COREML, ROCM = (f"{name}ExecutionProvider" for name in ("CUDA", 
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("facerts.onnx.session._passed_over", set())
 
 
 @pytest.fixture
-def accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+def accelerators(monkeypatch) -> None:
     """An ONNX Runtime with three more providers, none of which starts."""
     names = [OPENVINO, COREML, CUDA, "AzureExecutionProvider", CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
@@ -54,7 +54,7 @@ def _measured(provider: str, crop: float, photo: float | None = None, *, exact: 
     return MeasuredProvider(provider=provider, ms_per_crop=times, ms_per_photo=photo, cosine=1, exact=exact)
 
 
-def test_providers_have_short_names(accelerators: None) -> None:
+def test_providers_have_short_names(accelerators):
     assert full_names(["CUDA", "coreml", CPU]) == [CUDA, COREML, CPU]
     with pytest.raises(ModelError, match=r"no ROCMExecutionProvider here; it has cuda, coreml, openvino, cpu"):
         full_names(["rocm"])
@@ -62,12 +62,12 @@ def test_providers_have_short_names(accelerators: None) -> None:
         full_names(["opnvino"])
 
 
-def test_without_measurements_the_order_is_fixed(accelerators: None) -> None:
+def test_without_measurements_the_order_is_fixed(accelerators):
     assert automatic_order() == automatic_order(photos=True) == [CUDA, COREML, OPENVINO, CPU]
     assert (usual_batch_size(CPU), usual_batch_size(CUDA)) == (16, 64)
 
 
-def test_measurements_decide_the_order_and_the_batch_size(accelerators: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_decide_the_order_and_the_batch_size(accelerators, monkeypatch):
     found = [
         _measured(CUDA, 2, 30),
         _measured(OPENVINO, 1, 60),
@@ -85,16 +85,14 @@ def test_measurements_decide_the_order_and_the_batch_size(accelerators: None, mo
     assert automatic_order() == [CUDA, COREML, OPENVINO, CPU]
 
 
-def test_broken_measurements_are_an_error() -> None:
+def test_broken_measurements_are_an_error():
     measured_file().parent.mkdir()
     measured_file().write_text(json.dumps({"providers": "fast"}))
     with pytest.raises(ModelError, match=r"providers-.*\.json: .*delete it, and run facerts doctor --bench"):
         automatic_order()
 
 
-def test_auto_says_once_what_it_passes_over(
-    tmp_path: Path, accelerators: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_says_once_what_it_passes_over(tmp_path, accelerators, capfd):
     model = write_embedder(tmp_path / "model.onnx")
     for _ in range(2):
         assert open_session(model, providers=["auto"]).get_providers() == [CPU]
@@ -118,9 +116,7 @@ def test_auto_says_once_what_it_passes_over(
         open_session(model, providers=["cpu", "auto"])
 
 
-def test_auto_takes_the_first_of_the_names_after_it_that_starts(
-    tmp_path: Path, accelerators: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_takes_the_first_of_the_names_after_it_that_starts(tmp_path, accelerators, capfd):
     model = write_embedder(tmp_path / "model.onnx")
     assert open_session(model, providers=["auto", "rocm", "cuda", CPU, COREML]).get_providers() == [CPU]
     (said,) = capfd.readouterr().err.splitlines()
@@ -130,7 +126,7 @@ def test_auto_takes_the_first_of_the_names_after_it_that_starts(
 
 
 @pytest.mark.slow
-def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path, monkeypatch):
     write_description(write_embedder(tmp_path / "theirs.onnx"))
     write_description(write_embedder(tmp_path / "wrong.onnx", seed=5))
     yunet, deaf = write_yunet(tmp_path / "yunet.onnx"), write_yunet(tmp_path / "deaf.onnx", level=-9)
@@ -159,7 +155,7 @@ def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path: Path, m
     assert {name for name, found in by_name.items() if found.ms_per_photo is None} == {ROCM}
 
 
-def test_the_best_batch_size_is_used(tmp_path: Path) -> None:
+def test_the_best_batch_size_is_used(tmp_path):
     write_description(write_embedder(tmp_path / "m.onnx"))
     best = MeasuredProvider(provider=CPU, ms_per_crop={1: 2, 48: 1}, cosine=1, exact=True)
     assert load(tmp_path / "m.onnx", detector="none").recognizer.opened.batch_size == 16

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from facerts.onnx.session import open_session
 from tests.foreign import write_embedder
 
 
-def test_the_requested_providers_and_threads_are_used(tmp_path: Path) -> None:
+def test_the_requested_providers_and_threads_are_used(tmp_path):
     model = write_embedder(tmp_path / "m.onnx")
     session = open_session(model, providers=["CPUExecutionProvider"], threads=3)
     assert session.get_providers() == ["CPUExecutionProvider"]
@@ -20,7 +19,7 @@ def test_the_requested_providers_and_threads_are_used(tmp_path: Path) -> None:
         open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
 
 
-def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
+def test_given_content_is_used_without_reading_the_file(tmp_path):
     content = write_embedder(tmp_path / "m.onnx").read_bytes()
     assert open_session(tmp_path / "gone.onnx", content=content).get_outputs()
     for broken in (b"", content[:-20]):
@@ -28,7 +27,7 @@ def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
             open_session(tmp_path / "m.onnx", content=broken)
 
 
-def test_without_onnx_runtime_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnx_runtime_its_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(
         MissingExtraError, match=r"pip install onnxruntime, or .* uvx and pipx run take --with onnxruntime"

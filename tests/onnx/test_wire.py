@@ -55,9 +55,7 @@ def rest(path: Path) -> bytes:
 
 @pytest.mark.parametrize("entries", ENTRIES, ids=len)
 @pytest.mark.parametrize("in_place", [True, False])
-def test_an_entry_is_replaced_and_everything_else_unchanged(
-    tmp_path: Path, entries: list[tuple[str, str]], in_place: bool
-) -> None:
+def test_an_entry_is_replaced_and_everything_else_unchanged(tmp_path, entries, in_place):
     model = write_model(tmp_path / "m.onnx", entries)
     before, untouched = model.read_bytes(), rest(model)
     out = model if in_place else tmp_path / "deep" / "out.onnx"
@@ -80,7 +78,7 @@ def test_an_entry_is_replaced_and_everything_else_unchanged(
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_cut_at_any_byte_is_named_with_file_and_offset_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_cut_at_any_byte_is_named_with_file_and_offset_and_nothing_is_written(tmp_path):
     cut = write_model(tmp_path / "cut.onnx", ENTRIES[2])
     whole, out = cut.read_bytes(), tmp_path / "out.onnx"
     refused = 0
@@ -107,7 +105,7 @@ def test_a_cut_at_any_byte_is_named_with_file_and_offset_and_nothing_is_written(
     assert refused > 0.9 * len(cuts)
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     model = write_model(tmp_path / "m.onnx", ENTRIES[1])
     before = model.read_bytes()
 
@@ -139,7 +137,7 @@ GRAPH = b"\x3a\x00"  # field 7, empty
         (GRAPH + b"\x09\x00\x00", "field 1 at byte 2 needs 8 bytes"),
     ],
 )
-def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path: Path, data: bytes, words: str) -> None:
+def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path, data, words):
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     with pytest.raises(ModelError, match=rf"m\.onnx: .*{words}"):
@@ -148,7 +146,7 @@ def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path: Path, data: byte
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
-def test_a_file_cannot_make_the_reader_exceed_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_cannot_make_the_reader_exceed_its_limits(tmp_path, monkeypatch):
     model = write_model(tmp_path / "m.onnx", [(KEY, VALUE)])
     with monkeypatch.context() as limits:
         limits.setattr(wire, "MAX_FIELDS", 5)
@@ -175,7 +173,7 @@ def model(*sides: int | str) -> bytes:
     return content
 
 
-def test_only_the_sides_and_the_shapes_that_depend_on_them_are_removed() -> None:
+def test_only_the_sides_and_the_shapes_that_depend_on_them_are_removed():
     original = model(640, 96)
     dynamic = make_shape_dynamic(original, where="m.onnx")
     assert len(dynamic) == len(original)
@@ -195,7 +193,7 @@ def test_only_the_sides_and_the_shapes_that_depend_on_them_are_removed() -> None
     )
 
 
-def test_a_side_that_is_already_dynamic_is_unchanged() -> None:
+def test_a_side_that_is_already_dynamic_is_unchanged():
     original = model("H", "W")
     assert make_shape_dynamic(original, where="m.onnx") == original
     dims = onnx.load_from_string(make_shape_dynamic(model("H", 640), where="m.onnx")).graph.input[0]
@@ -204,9 +202,7 @@ def test_a_side_that_is_already_dynamic_is_unchanged() -> None:
     assert width.WhichOneof("value") is None
 
 
-def test_a_network_made_dynamic_runs_at_other_sizes_without_warnings(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_made_dynamic_runs_at_other_sizes_without_warnings(tmp_path, capfd):
     fixed = write_yunet(tmp_path / "m.onnx", sides=(64, 64)).read_bytes()
     assert len(onnx.load_from_string(fixed).graph.value_info) >= 36
     options = onnxruntime.SessionOptions()
@@ -235,12 +231,12 @@ def test_a_network_made_dynamic_runs_at_other_sizes_without_warnings(
         (b"\x89PNG\r\n\x1a\n", "field 1281 at byte 0 needs 8 bytes"),
     ],
 )
-def test_data_that_is_not_a_network_is_refused(data: bytes, words: str) -> None:
+def test_data_that_is_not_a_network_is_refused(data, words):
     with pytest.raises(ModelError, match=rf"^m\.onnx: (.*: )?{words}"):
         make_shape_dynamic(data, where="m.onnx")
 
 
-def test_unknown_fields_of_every_wire_type_are_skipped() -> None:
+def test_unknown_fields_of_every_wire_type_are_skipped():
     others = b"\x09" + b"\x3a" * 8 + b"\x15" + b"\x3a" * 4
     assert make_shape_dynamic(others + model(640, 640), where="m.onnx") == others + make_shape_dynamic(
         model(640, 640), where="m.onnx"

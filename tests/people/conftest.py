@@ -9,10 +9,10 @@ from tests.people.photos import open_scorer
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
+def scorer(tmp_path) -> Scorer:
     return open_scorer(tmp_path)
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     return tmp_path / "people"

@@ -81,7 +81,7 @@ def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[fr
     return together, apart
 
 
-def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
+def test_the_last_decision_that_says_anything_of_two_faces_holds():
     random = np.random.default_rng(3)
     seen = set()
     for _ in range(400):
@@ -105,7 +105,7 @@ def test_the_last_decision_that_says_anything_of_two_faces_holds() -> None:
     assert len(seen) == 3
 
 
-def test_names_follow_the_people_that_faces_are_of() -> None:
+def test_names_follow_the_people_that_faces_are_of():
     decisions = [
         decision(Action.NAME, [], [0, 1], name="Anna"),
         decision(Action.NAME, [], [2, 3], name="Ben"),
@@ -123,7 +123,7 @@ def test_names_follow_the_people_that_faces_are_of() -> None:
     assert (whole[0].tolist(), whole[1]) == ([0, 1, 2, 3, 4, 6, 7], "Anna")
 
 
-def test_faces_that_were_moved_to_nobody_are_in_no_constraint_until_they_are_moved_again() -> None:
+def test_faces_that_were_moved_to_nobody_are_in_no_constraint_until_they_are_moved_again():
     decisions = [decision(Action.MERGE, [1, 2], [0]), decision(Action.MOVE, [1], to=NOBODY)]
     constraints = constraints_of(decisions, table())
     assert [rows.tolist() for rows in constraints.together] == [[0, 2]]
@@ -133,14 +133,14 @@ def test_faces_that_were_moved_to_nobody_are_in_no_constraint_until_they_are_mov
     assert not again.removed.any()
 
 
-def test_an_undo_takes_back_the_last_decision_that_stands() -> None:
+def test_an_undo_takes_back_the_last_decision_that_stands():
     one, two, three = (decision(Action.MERGE, [other], [0]) for other in (1, 2, 3))
     undo = PeopleDecision(Action.UNDO)
     assert standing([undo, one, two, undo, three, undo, undo]) == []
     assert standing([one, two, undo, three]) == [one, three]
 
 
-def test_faces_are_found_by_their_boxes_whatever_the_detector() -> None:
+def test_faces_are_found_by_their_boxes_whatever_the_detector():
     found = table(boxes=[[0, 0, 100, 100], [60, 0, 160, 100], [300, 300, 310, 312]])
     keys = [
         FaceKey(sha256(0), (10, 10, 100, 110)),
@@ -168,13 +168,11 @@ def test_faces_are_found_by_their_boxes_whatever_the_detector() -> None:
         ([0, 0, 1, 1, 1], [-1, -1, -1, -1, -1], {1: 10, 0: 11}),
     ],
 )
-def test_groups_keep_the_numbers_of_those_that_they_share_most_faces_with(
-    group: list[int], earlier: list[int], numbers: dict[int, int]
-) -> None:
+def test_groups_keep_the_numbers_of_those_that_they_share_most_faces_with(group, earlier, numbers):
     assert keep_numbers(np.array(group), np.array(earlier), 9) == numbers
 
 
-def test_groups_that_obey_the_decisions_are_left_alone() -> None:
+def test_groups_that_obey_the_decisions_are_left_alone():
     decisions = [decision(Action.MERGE, [1], [0]), decision(Action.MOVE, [2], left=[3, 4])]
     constraints = constraints_of(decisions, table())
     usable = np.ones(FACES, dtype=bool)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.io.npz import ArrayType
 from facerts.people import find_people, found_faces, groups_file, merge_people, name_person, read_people
 from facerts.people.decisions import Action, read_decisions
 from facerts.people.found_faces import read_found_faces, write_found_faces
@@ -21,7 +20,7 @@ from tests.people.photos import open_scorer, write_people
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory) -> Path:
     """A folder of people with two decisions."""
     folder = tmp_path_factory.mktemp("files")
     write_people(folder / "photos", range(3), range(2))
@@ -32,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(made, tmp_path) -> Path:
     """A copy of it."""
     copy = tmp_path / "people"
     copy.mkdir()
@@ -118,7 +117,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("pattern", "name", "change", "problem"), BROKEN)
-def test_a_broken_file_is_refused(folder: Path, pattern: str, name: str, change: Any, problem: str) -> None:
+def test_a_broken_file_is_refused(folder, pattern, name, change, problem):
     """One array is changed, or left out."""
     (path,) = folder.glob(pattern)
     arrays = arrays_of(path)
@@ -132,7 +131,7 @@ def test_a_broken_file_is_refused(folder: Path, pattern: str, name: str, change:
     ("pattern", "types"),
     [("faces-*.npz", found_faces.FORMAT.types), ("groups.npz", groups_file.FORMAT.types)],
 )
-def test_a_small_file_must_not_hold_many_faces(folder: Path, pattern: str, types: dict[str, ArrayType]) -> None:
+def test_a_small_file_must_not_hold_many_faces(folder, pattern, types):
     (path,) = folder.glob(pattern)
     arrays = arrays_of(path)
     many = {
@@ -145,7 +144,7 @@ def test_a_small_file_must_not_hold_many_faces(folder: Path, pattern: str, types
         read_people(folder)
 
 
-def test_groups_of_other_faces_are_refused(made: Path, folder: Path) -> None:
+def test_groups_of_other_faces_are_refused(made, folder):
     arrays = arrays_of(folder / "groups.npz")
     fewer = {name: arrays[name][1:] for name in ("group", "probability", "suggested")}
     np.savez(folder / "groups.npz", **(arrays | fewer))
@@ -175,21 +174,21 @@ BROKEN_LINES = {
 
 
 @pytest.mark.parametrize("problem", BROKEN_LINES)
-def test_a_broken_decision_is_refused_by_its_line(folder: Path, problem: str) -> None:
+def test_a_broken_decision_is_refused_by_its_line(folder, problem):
     path = folder / "decisions.jsonl"
     path.write_bytes(path.read_bytes() + BROKEN_LINES[problem] + b"\n")
     with pytest.raises(DataError, match=rf"decisions\.jsonl, line 4: .*({problem})"):
         read_people(folder)
 
 
-def test_another_file_is_not_taken_for_decisions(folder: Path) -> None:
+def test_another_file_is_not_taken_for_decisions(folder):
     for content in (b"", b"\n", b'{"format": "x"}\n', b'{"action": "undo"}\n'):
         (folder / "decisions.jsonl").write_bytes(content)
         with pytest.raises(DataError, match="decisions"):
             read_people(folder)
 
 
-def test_a_file_that_lost_the_end_of_a_line_is_refused_or_read_whole(folder: Path) -> None:
+def test_a_file_that_lost_the_end_of_a_line_is_refused_or_read_whole(folder):
     path = folder / "decisions.jsonl"
     path.write_bytes(path.read_bytes()[:-1])
     assert [each.action for each in read_decisions(path)] == [Action.MERGE, Action.NAME]
@@ -200,7 +199,7 @@ def test_a_file_that_lost_the_end_of_a_line_is_refused_or_read_whole(folder: Pat
         read_people(folder)
 
 
-def test_a_table_survives_being_written_and_read(folder: Path) -> None:
+def test_a_table_survives_being_written_and_read(folder):
     (path,) = folder.glob("faces-*.npz")
     found = read_found_faces(path)
     write_found_faces(folder / "again.npz", found)
@@ -210,7 +209,7 @@ def test_a_table_survives_being_written_and_read(folder: Path) -> None:
     assert read_people(folder).person("Zoë <3").number == 3
 
 
-def test_pairs_that_may_be_one_person_are_kept_until_they_are_merged(folder: Path) -> None:
+def test_pairs_that_may_be_one_person_are_kept_until_they_are_merged(folder):
     people = read_people(folder)
     one, other = (person.number for person in people.persons[:2])
     # 2 was merged into 1.

@@ -28,11 +28,11 @@ def people(sizes: list[int], spread: float = 0.05, seed: int = 0) -> tuple[np.nd
 
 def grouped(embedding: np.ndarray, percentile: np.ndarray | None = None, **options: object) -> FaceGroups:
     percentile = np.full(len(embedding), GOOD) if percentile is None else percentile
-    return group_faces(embedding, percentile, percentile > 5, RATIO, **options)  # type: ignore[arg-type]
+    return group_faces(embedding, percentile, percentile > 5, RATIO, **options)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_groups_of_faces_of_equal_quality_are_those_of_average_linkage(seed: int) -> None:
+def test_groups_of_faces_of_equal_quality_are_those_of_average_linkage(seed):
     embedding, _ = people([6, 5, 4, 3, 2, 1, 1], spread=0.11, seed=seed)
     tree = linkage(np.clip(1 - (embedding @ embedding.T)[np.triu_indices(22, 1)], 0, 2), "average")
     expected = fcluster(tree, 0.5, "distance")
@@ -41,7 +41,7 @@ def test_groups_of_faces_of_equal_quality_are_those_of_average_linkage(seed: int
     assert 1 < agreement.groups < 22
 
 
-def test_larger_groups_have_lower_numbers() -> None:
+def test_larger_groups_have_lower_numbers():
     embedding, person = people([2, 7, 4])
     result = grouped(embedding)
     assert result.group[person == 1].tolist() == [0] * 7
@@ -50,7 +50,7 @@ def test_larger_groups_have_lower_numbers() -> None:
     assert (result.probability > 0.99).all()
 
 
-def test_a_poor_face_between_two_people_does_not_join_them() -> None:
+def test_a_poor_face_between_two_people_does_not_join_them():
     axes = np.eye(2, 8, dtype=np.float32)
     faces = np.vstack([axes[[0, 0, 0, 1, 1, 1]], (axes[0] + axes[1]) / np.sqrt(2)])
     result = grouped(faces, np.append(np.full(6, GOOD), POOR))
@@ -60,7 +60,7 @@ def test_a_poor_face_between_two_people_does_not_join_them() -> None:
     assert result.probability[6] == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_poor_face_is_attached_to_the_person_that_it_is_like_or_stays_unclear() -> None:
+def test_a_poor_face_is_attached_to_the_person_that_it_is_like_or_stays_unclear():
     embedding, _ = people([3, 3, 1], spread=0.01)
     percentile = np.full(7, GOOD)
     percentile[[0, 6]] = POOR
@@ -70,14 +70,14 @@ def test_a_poor_face_is_attached_to_the_person_that_it_is_like_or_stays_unclear(
     assert result.group[6] == -1
 
 
-def test_poor_faces_form_no_group_of_their_own() -> None:
+def test_poor_faces_form_no_group_of_their_own():
     embedding, _ = people([4], spread=0.01)
     result = grouped(embedding, np.full(4, POOR))
     assert result.group.tolist() == [-1] * 4
     assert result.suggested.tolist() == [-1] * 4
 
 
-def test_what_was_decided_holds_against_every_likeness() -> None:
+def test_what_was_decided_holds_against_every_likeness():
     embedding, person = people([4, 4], spread=0.01)
     one, other = np.flatnonzero(person == 0), np.flatnonzero(person == 1)
     joined = grouped(embedding, together=[np.array([one[0], other[0]])])
@@ -89,7 +89,7 @@ def test_what_was_decided_holds_against_every_likeness() -> None:
     assert len(set(grouped(embedding, apart=[(one[:1], one[3:])]).group[one].tolist())) == 2
 
 
-def test_unlike_faces_of_one_person_each_draw_their_like() -> None:
+def test_unlike_faces_of_one_person_each_draw_their_like():
     """A child and the adult that it became are no more alike than strangers; new faces of both are of one person."""
     embedding, person = people([4, 4, 3], spread=0.01)
     child, adult = np.flatnonzero(person == 0), np.flatnonzero(person == 1)
@@ -101,7 +101,7 @@ def test_unlike_faces_of_one_person_each_draw_their_like() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_decisions_and_groups_hold_whatever_else_is_alike(seed: int) -> None:
+def test_decisions_and_groups_hold_whatever_else_is_alike(seed):
     """Random decisions on faces that are hard to tell apart."""
     random = np.random.default_rng(seed)
     embedding, person = people([8, 8, 8, 8], spread=0.12, seed=seed)
@@ -118,7 +118,7 @@ def test_decisions_and_groups_hold_whatever_else_is_alike(seed: int) -> None:
     assert result.group[known >= 0].tolist() == known[known >= 0].tolist()
 
 
-def test_faces_of_one_photo_are_of_different_people_unless_they_are_surely_not() -> None:
+def test_faces_of_one_photo_are_of_different_people_unless_they_are_surely_not():
     axes = np.eye(3, 8, dtype=np.float32)
     near = 0.7 * axes[0] + np.sqrt(1 - 0.7**2) * axes[1]
     faces = np.stack([axes[0], near, axes[2], axes[2]])
@@ -136,14 +136,14 @@ def test_faces_of_one_photo_are_of_different_people_unless_they_are_surely_not()
     assert third[4] in (third[0], third[1])
 
 
-def test_a_poor_face_is_not_attached_where_it_must_not_be() -> None:
+def test_a_poor_face_is_not_attached_where_it_must_not_be():
     embedding, _ = people([4], spread=0.01)
     percentile = np.array([POOR, GOOD, GOOD, GOOD])
     result = grouped(embedding, percentile, apart=[(np.array([0]), np.array([1, 2, 3]))])
     assert result.group.tolist() == [-1, 0, 0, 0]
 
 
-def test_groups_that_exist_keep_their_faces_and_numbers() -> None:
+def test_groups_that_exist_keep_their_faces_and_numbers():
     embedding, person = people([3, 3, 3, 2], spread=0.01)
     known = np.full(11, -1)
     known[[0, 1]], known[[3]], known[[4]] = 7, 2, 5
@@ -156,7 +156,7 @@ def test_groups_that_exist_keep_their_faces_and_numbers() -> None:
     assert result.group[person == 3].tolist() == [9] * 2
 
 
-def test_groups_that_are_nearly_alike_enough_are_named() -> None:
+def test_groups_that_are_nearly_alike_enough_are_named():
     axes = np.eye(3, 8, dtype=np.float32)
     nearly = 0.45 * axes[0] + np.sqrt(1 - 0.45**2) * axes[1]
     ((*pair, probability),) = grouped(np.stack([axes[0], axes[0], nearly, axes[2]])).alike
@@ -164,17 +164,17 @@ def test_groups_that_are_nearly_alike_enough_are_named() -> None:
     assert probability == pytest.approx(1 / (1 + np.exp(20 * 0.05)), abs=1e-4)
 
 
-def test_a_contradiction_is_refused() -> None:
+def test_a_contradiction_is_refused():
     embedding, _ = people([3])
     with pytest.raises(DataError, match="face 0 is to be together with a face, and apart from it"):
         grouped(embedding, together=[np.array([0, 1])], apart=[(np.array([0]), np.array([1]))])
 
 
-def test_no_faces_and_one_face() -> None:
+def test_no_faces_and_one_face():
     assert grouped(np.empty((0, 8), dtype=np.float32)).group.tolist() == []
     assert grouped(np.eye(1, 8, dtype=np.float32)).group.tolist() == [0]
 
 
-def test_a_model_without_the_ratio_says_what_to_do() -> None:
+def test_a_model_without_the_ratio_says_what_to_do():
     with pytest.raises(ModelError, match="facerts calibrate --model MODEL --data people/"):
         same_person_of(Description(schema=SCHEMA, method="arcface", outputs={"embedding": "e"}, quality="norm"))

@@ -17,7 +17,7 @@ from tests.people.test_people import by_photo, of, path
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(tmp_path) -> Path:
     write_people(tmp_path / "photos", range(6), range(3))
     for image in range(3):
         write_photo(tmp_path / "photos" / f"sibling_{image}.png", face(3.5, image))
@@ -70,9 +70,7 @@ def people_of(people: People, begin: str) -> set[int | None]:
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
-    scorer: Scorer, photos: Path, store: bool, out: Path
-) -> None:
+def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(scorer, photos, store, out):
     start = find_people(scorer, photos, out).people
     zero, one, two, three, four, five = (of(start, f"p{person}_0.png") for person in range(6))
     assert of(start, "sibling_0.png") == three
@@ -111,9 +109,7 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(
 
 
 @pytest.mark.parametrize("add", [False, True])
-def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
-    scorer: Scorer, photos: Path, tmp_path: Path, add: bool, out: Path
-) -> None:
+def test_a_later_decision_overrides_an_earlier_one_in_all_runs(scorer, photos, tmp_path, add, out):
     start = find_people(scorer, photos, out).people
     zero, one, two = (of(start, f"p{person}_0.png") for person in range(3))
     merge_people(out, [zero, one])
@@ -128,7 +124,7 @@ def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
     write_people(tmp_path / "new", range(3), range(50, 52))
     given = tmp_path / "new" if add else [photos, tmp_path / "new"]
     for _ in range(3):
-        people = find_people(scorer, given, out, add=add).people  # type: ignore[arg-type]
+        people = find_people(scorer, given, out, add=add).people
         assert people_of(people, "p0_") == {zero}
         assert people_of(people, "p1_") == {one}
         assert people_of(people, "p2_") == {two}
@@ -136,7 +132,7 @@ def test_a_later_decision_overrides_an_earlier_one_in_all_runs(
         assert by_photo(people)["all.png"][:3] == [zero, one, two]
 
 
-def test_people_of_one_name_are_one_and_of_two_names_two(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_people_of_one_name_are_one_and_of_two_names_two(scorer, photos, out):
     start = find_people(scorer, photos, out).people
     zero, one, two, three = (of(start, f"p{person}_0.png") for person in range(4))
     name_person(out, zero, "Anna")

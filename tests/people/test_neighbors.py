@@ -13,14 +13,14 @@ def unit(rows: int, size: int = 32, seed: int = 0) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def test_all_similar_pairs_are_found() -> None:
+def test_all_similar_pairs_are_found():
     embedding = unit(200)
     first, second = similar_pairs(embedding, 0.4, k=200)
     rows, columns = np.nonzero(np.triu(embedding @ embedding.T >= 0.4, 1))
     assert list(zip(first, second, strict=True)) == list(zip(rows, columns, strict=True))
 
 
-def test_of_many_similar_faces_the_nearest_are_paired() -> None:
+def test_of_many_similar_faces_the_nearest_are_paired():
     embedding = unit(50, size=2)
     first, second = similar_pairs(embedding, -1.0, k=3)
     order = np.argsort(-(embedding @ embedding.T), axis=1)
@@ -28,7 +28,7 @@ def test_of_many_similar_faces_the_nearest_are_paired() -> None:
     assert set(zip(first.tolist(), second.tolist(), strict=True)) == expected
 
 
-def test_without_faiss_the_pairs_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faiss_the_pairs_are_the_same(monkeypatch):
     embedding = unit(300)
     expected = similar_pairs(embedding, 0.3)
     monkeypatch.setattr(search, "import_module", _not_installed)
@@ -42,12 +42,12 @@ def _not_installed(name: str) -> None:
     raise ImportError(name)
 
 
-def test_an_index_finds_nearly_all() -> None:
+def test_an_index_finds_nearly_all():
     embedding = unit(3000, size=16)
     exact, found = (nearest(embedding, embedding[:200], 10, exact=exact).templates for exact in (True, False))
     recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
     assert recall > 0.95
 
 
-def test_fewer_than_two_faces_have_no_pairs() -> None:
+def test_fewer_than_two_faces_have_no_pairs():
     assert [len(rows) for rows in similar_pairs(unit(1), 0.0)] == [0, 0]

@@ -32,12 +32,11 @@ from facerts.people import (
 )
 from facerts.people.decisions import Action
 from facerts.people.found_faces import FoundFaces, read_found_faces
-from facerts.scoring import Scorer
 from tests.people.photos import face, open_scorer, write_people, write_photo
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(tmp_path) -> Path:
     """Three photos of each of five people, and one of two people."""
     write_people(tmp_path / "photos", range(5), range(3))
     write_photo(tmp_path / "photos" / "both.png", face(0, 8), face(1, 8))
@@ -45,7 +44,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def people(scorer: Scorer, photos: Path, out: Path) -> People:
+def people(scorer, photos, out) -> People:
     """The people of the photos, in the folder ``out``."""
     return find_people(scorer, photos, out).people
 
@@ -70,7 +69,7 @@ def path(people: People, photo: str) -> str:
     return str(found)
 
 
-def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(scorer, photos, out):
     for person in range(5):
         write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
         write_photo(photos / f"dim{person}.png", face(person, 21, light=0.8))
@@ -101,9 +100,7 @@ def test_faces_are_grouped_by_person_and_poor_ones_join_nobody(scorer: Scorer, p
     assert "below_threshold" in next(row["reasons"] for row in rows if row["status"] == "attached")
 
 
-def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
-    photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(photos, tmp_path, out):
     for person in range(5):
         write_photo(photos / f"dark{person}.png", face(person, 20, light=0.15))
     scorer = open_scorer(tmp_path, thresholds=False)
@@ -114,7 +111,7 @@ def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(
     assert len(dark) == 1
 
 
-def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path: Path, out: Path) -> None:
+def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path, out):
     scorer = open_scorer(tmp_path)
     calibration = scorer.recognizer.opened.description.calibration
     assert calibration is not None
@@ -126,7 +123,7 @@ def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp
     assert not out.exists()
 
 
-def test_known_images_are_not_scored_again_whatever_they_are_called(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_known_images_are_not_scored_again_whatever_they_are_called(scorer, photos, out):
     assert find_people(scorer, photos, out).scored == 16
     numbers = by_photo(read_people(out))
     (photos / "p0_0.png").rename(photos / "renamed.png")
@@ -149,14 +146,14 @@ def test_known_images_are_not_scored_again_whatever_they_are_called(scorer: Scor
     assert len(crops) == len(again.people.found)
 
 
-def test_the_folder_may_lie_among_the_photos(scorer: Scorer, photos: Path) -> None:
+def test_the_folder_may_lie_among_the_photos(scorer, photos):
     first = find_people(scorer, photos, photos / "people")
     assert find_people(scorer, photos, photos / "people").people.summary() == first.people.summary()
     with pytest.raises(DataError, match="choose another"):
         find_people(scorer, photos / "people" / "crops", photos / "people")
 
 
-def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_another_folder_is_not_written_to(scorer, photos, out):
     with pytest.raises(Error, match="not a folder of people"):
         find_people(scorer, photos, photos)
     out.mkdir()
@@ -167,7 +164,7 @@ def test_another_folder_is_not_written_to(scorer: Scorer, photos: Path, out: Pat
         read_people(photos)
 
 
-def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
+def test_decisions_alone_are_enough_to_start_from(scorer, photos, tmp_path, out):
     other = tmp_path / "other"
     people = find_people(scorer, photos, out).people
     merged = merge_people(out, [of(people, "p0_0.png"), of(people, "p1_0.png")]).people
@@ -179,9 +176,7 @@ def test_decisions_alone_are_enough_to_start_from(scorer: Scorer, photos: Path, 
     assert of(again.people, "p0_0.png") == of(again.people, "p1_0.png")
 
 
-def test_a_run_that_is_interrupted_continues(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path
-) -> None:
+def test_a_run_that_is_interrupted_continues(scorer, photos, tmp_path, monkeypatch, out):
     monkeypatch.setattr(find_job, "BLOCK_SIZE", 4)
     write_people(photos, range(5), range(3, 9))
     load = find_job._load
@@ -191,7 +186,7 @@ def test_a_run_that_is_interrupted_continues(
         loaded.append(sha256)
         if len(loaded) > 40:
             raise KeyboardInterrupt
-        return load(source, index, sha256)  # type: ignore[arg-type]
+        return load(source, index, sha256)
 
     with monkeypatch.context() as patch:
         patch.setattr(find_job, "_load", stopped)
@@ -210,9 +205,7 @@ def test_a_run_that_is_interrupted_continues(
     assert not (out / "parts").exists()
 
 
-def test_images_that_could_not_be_decoded_are_tried_again(
-    scorer: Scorer, photos: Path, monkeypatch: pytest.MonkeyPatch, out: Path
-) -> None:
+def test_images_that_could_not_be_decoded_are_tried_again(scorer, photos, monkeypatch, out):
     decode = find_job.decode
 
     def without_png(data: bytes, *, where: str) -> np.ndarray:
@@ -227,9 +220,7 @@ def test_images_that_could_not_be_decoded_are_tried_again(
     assert find_people(scorer, photos, out).scored == 1
 
 
-def test_adding_photos_leaves_groups_and_photos_as_they_are(
-    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_adding_photos_leaves_groups_and_photos_as_they_are(scorer, photos, tmp_path, out):
     write_photo(photos / "dark.png", face(0, 20, light=0.15))
     first = find_people(scorer, photos, out).people
     before, highest = by_photo(first), first.groups.highest
@@ -256,7 +247,7 @@ def test_adding_photos_leaves_groups_and_photos_as_they_are(
         find_people(open_scorer(tmp_path, 4), tmp_path / "new", out, add=True)
 
 
-def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_a_number_is_never_used_twice(scorer, photos, out):
     gone = of(find_people(scorer, photos, out).people, "p4_0.png")
     for image in range(3):
         (photos / f"p4_{image}.png").unlink()
@@ -265,7 +256,7 @@ def test_a_number_is_never_used_twice(scorer: Scorer, photos: Path, out: Path) -
     assert of(find_people(scorer, photos, out).people, "p20_0.png") == 6 != gone
 
 
-def test_corrections_take_effect_at_once_and_can_be_undone(people: People, out: Path) -> None:
+def test_corrections_take_effect_at_once_and_can_be_undone(people, out):
     first, second, third = (of(people, f"p{person}_0.png") for person in range(3))
     states = [by_photo(people)]
 
@@ -315,7 +306,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(people: People, out: 
         undo_decision(out)
 
 
-def test_only_a_decision_that_holds_makes_a_face_certain(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_only_a_decision_that_holds_makes_a_face_certain(scorer, photos, out):
     write_photo(photos / "dim.png", face(1, 21, light=0.8))
 
     def probability(people: People) -> float | None:
@@ -331,7 +322,7 @@ def test_only_a_decision_that_holds_makes_a_face_certain(scorer: Scorer, photos:
     assert probability(find_people(scorer, photos, out).people) == before
 
 
-def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
+def test_photos_may_have_names_that_are_no_text(scorer, photos, tmp_path, out):
     odd = photos / "o\udcffd.png"
     (photos / "p0_0.png").rename(odd)
     people = find_people(scorer, photos, out).people
@@ -345,7 +336,7 @@ def test_photos_may_have_names_that_are_no_text(scorer: Scorer, photos: Path, tm
     assert find_people(scorer, photos / "new", out, add=True).vanished == ()
 
 
-def test_impossible_corrections_change_nothing(people: People, out: Path) -> None:
+def test_impossible_corrections_change_nothing(people, out):
     before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
     first = of(people, "p0_0.png")
     for wrong, message in (
@@ -366,23 +357,21 @@ def test_impossible_corrections_change_nothing(people: People, out: Path) -> Non
     assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
 
 
-def test_removed_faces_do_not_take_part_when_others_are_grouped(
-    scorer: Scorer, photos: Path, monkeypatch: pytest.MonkeyPatch, out: Path
-) -> None:
+def test_removed_faces_do_not_take_part_when_others_are_grouped(scorer, photos, monkeypatch, out):
     grouped = []
     people = find_people(scorer, photos, out).people
     move_faces(out, [path(people, "p2_0.png")], "nobody")
 
     def watched(embedding: np.ndarray, *rest: object, **options: object) -> FaceGroups:
         grouped.append(len(embedding))
-        return group_faces(embedding, *rest, **options)  # type: ignore[arg-type]
+        return group_faces(embedding, *rest, **options)
 
     monkeypatch.setattr(people_folder, "group_faces", watched)
     find_people(scorer, photos, out)
     assert grouped == [len(people.found) - 1]
 
 
-def test_a_second_process_is_refused(people: People, scorer: Scorer, photos: Path, out: Path) -> None:
+def test_a_second_process_is_refused(people, scorer, photos, out):
     with locked(out):
         for change in (
             lambda: find_people(scorer, photos, out),
@@ -394,9 +383,7 @@ def test_a_second_process_is_refused(people: People, scorer: Scorer, photos: Pat
     assert by_photo(read_people(out)) == by_photo(people)
 
 
-def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
-    people: People, scorer: Scorer, photos: Path, out: Path
-) -> None:
+def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(people, scorer, photos, out):
     numbers = [of(people, f"p{person}_0.png") for person in range(5)]
     groups = (out / "groups.npz").read_bytes()
     for decide in (
@@ -417,9 +404,7 @@ def test_decisions_without_their_groups_are_carried_out_by_the_next_reader(
     assert by_photo(added) == by_photo(read)
 
 
-def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
-    people: People, scorer: Scorer, photos: Path, out: Path
-) -> None:
+def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(people, scorer, photos, out):
     merge_people(out, [of(people, f"p{person}_0.png") for person in (4, 2)])
     (out / "groups.npz").unlink()
     find_people(scorer, photos, out)
@@ -432,7 +417,7 @@ def test_an_undo_after_the_groups_were_lost_puts_no_face_into_a_strangers_group(
     assert len(set.union(*persons)) == 5
 
 
-def test_hidden_people_keep_their_faces_and_are_left_out(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_hidden_people_keep_their_faces_and_are_left_out(scorer, photos, out):
     number = of(find_people(scorer, photos, out).people, "p4_0.png")
     hidden = name_person(out, number, ".newsreader").people
     assert hidden.persons[-1].number == number
@@ -444,7 +429,7 @@ def test_hidden_people_keep_their_faces_and_are_left_out(scorer: Scorer, photos:
     assert not name_person(out, number, "Newsreader").people.person(number).hidden
 
 
-def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: Path, out: Path) -> None:
+def test_a_gallery_of_people_finds_them(scorer, photos, tmp_path, out):
     write_photo(photos / "dim2.png", face(2, 21, light=0.8))
     people = find_people(scorer, photos, out).people
     people = name_person(out, of(people, "p2_0.png"), "Clara").people
@@ -466,9 +451,7 @@ def test_a_gallery_of_people_finds_them(scorer: Scorer, photos: Path, tmp_path: 
         read_people(out).gallery(named_only=True)
 
 
-def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
-    scorer: Scorer, photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(scorer, photos, tmp_path, out):
     shard = tmp_path / "photos.tar"
     with tarfile.open(shard, "w") as archive:
         for photo in sorted(photos.iterdir()):
@@ -486,9 +469,7 @@ def test_photos_may_lie_in_archives_which_copies_cannot_be_made_of(
     assert all("as files" in error for error in errors)
 
 
-def test_photos_are_copied_by_person_and_nothing_is_overwritten(
-    people: People, photos: Path, tmp_path: Path, out: Path
-) -> None:
+def test_photos_are_copied_by_person_and_nothing_is_overwritten(people, photos, tmp_path, out):
     target = tmp_path / "sorted"
     first, second = of(people, "p0_0.png"), of(people, "p1_0.png")
     people = name_person(out, first, "Anna/../Ben").people
@@ -504,9 +485,7 @@ def test_photos_are_copied_by_person_and_nothing_is_overwritten(
     assert len(copy_photos(people, tmp_path / "faces", crops=True, named_only=True).written) == 4
 
 
-def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
-    people: People, photos: Path, tmp_path: Path
-) -> None:
+def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(people, photos, tmp_path):
     target = tmp_path / "sorted"
     write_photo(photos / "p0_0.png", face(9, 9))
     (photos / "both.png").unlink()
@@ -520,9 +499,7 @@ def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(
     ]
 
 
-def test_a_run_that_ends_between_two_reads_is_seen_whole(
-    scorer: Scorer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path
-) -> None:
+def test_a_run_that_ends_between_two_reads_is_seen_whole(scorer, photos, tmp_path, monkeypatch, out):
     find_people(scorer, photos, out)
     write_people(tmp_path / "more", range(4, 6), range(2))
     ended: list[FoundPeople] = []
@@ -539,7 +516,7 @@ def test_a_run_that_ends_between_two_reads_is_seen_whole(
     assert by_photo(people) == by_photo(ended[0].people)
 
 
-def test_numbers_that_are_none_are_refused(scorer: Scorer, photos: Path, out: Path) -> None:
+def test_numbers_that_are_none_are_refused(scorer, photos, out):
     with pytest.raises(Error, match="not a number"):
         find_people(scorer, photos, out, min_quality=float("nan"))
     assert not out.exists()

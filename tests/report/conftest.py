@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quickly(few_replicates: None, few_changes: None) -> None:
+def _quickly(few_replicates, few_changes) -> None:
     """No test here is about the width of an interval."""

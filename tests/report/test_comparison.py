@@ -38,7 +38,7 @@ LOG = [{"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + 
 
 
 @pytest.fixture(scope="module")
-def methods(named: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> list[MethodRuns]:
+def methods(named, non_faces, tmp_path_factory) -> list[MethodRuns]:
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people = named.parent
     home = tmp_path_factory.mktemp("compared")
@@ -55,19 +55,17 @@ def methods(named: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def compared(methods: list[MethodRuns]) -> tuple[Comparison, Arrays]:
+def compared(methods) -> tuple[Comparison, Arrays]:
     return compare_methods(methods)
 
 
 @pytest.fixture(scope="module")
-def comparison(compared: tuple[Comparison, Arrays]) -> Comparison:
+def comparison(compared) -> Comparison:
     return compared[0]
 
 
 @pytest.fixture(scope="module")
-def written(
-    methods: list[MethodRuns], compared: tuple[Comparison, Arrays], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def written(methods, compared, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("written")
     write_comparison_report(methods, subjects_of(methods), *compared, folder, title="A & B")
     return folder
@@ -86,9 +84,7 @@ def markdown_row(text: str, heading: str, first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_tables_in_markdown_have_the_comparisons_numbers(
-    written: Path, comparison: Comparison, methods: list[MethodRuns]
-) -> None:
+def test_tables_in_markdown_have_the_comparisons_numbers(written, comparison, methods):
     text = (written / "tables.md").read_text(encoding="utf-8")
     name = "FNMR at FMR 10%"
     first, second, own = (
@@ -111,7 +107,7 @@ def test_tables_in_markdown_have_the_comparisons_numbers(
         assert (written / file).is_file()
 
 
-def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path) -> None:
+def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written):
     drawn = {path.stem: texts(path) for path in written.glob("*.svg")}
     assert set(drawn) == {"balance", "scores", "reject_named", "blur_people", "uncertainty"}
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
@@ -122,16 +118,14 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
     assert "A=1: median, 5 to 95%" in drawn["uncertainty"]
 
 
-def test_figures_show_the_score_that_is_asked_for(
-    methods: list[MethodRuns], compared: tuple[Comparison, Arrays], tmp_path: Path
-) -> None:
+def test_figures_show_the_score_that_is_asked_for(methods, compared, tmp_path):
     write_comparison_report(methods, subjects_of(methods), *compared, tmp_path, score="norm")
     drawn = {path.stem: texts(path) for path in tmp_path.glob("*.svg")}
     assert "AUROC of norm" in drawn["balance"]
     assert all("norm" in drawn[name] for name in ("scores", "blur_people"))
 
 
-def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparison) -> None:
+def test_the_page_has_the_tables_and_figures(written, comparison):
     page = (written / "report.html").read_text(encoding="utf-8")
     section = page.split('<section id="methods">')[1].split("</section>")[0]
     assert section.count("<svg") == 5
@@ -146,7 +140,7 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
     assert "<title>A &amp; B</title>" in page
 
 
-def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
+def test_the_best_is_bold(methods, tmp_path):
     single = [MethodRuns("A", methods[0].runs[:1]), methods[1]]
     comparison, arrays = compare_methods(single)
     write_comparison_report(single, subjects_of(single), comparison, arrays, tmp_path)
@@ -159,7 +153,7 @@ def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
     assert section.count('class="clear"') == marked > 0
 
 
-def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], tmp_path: Path) -> None:
+def test_logs_are_the_folders_own_or_given_by_label(methods, tmp_path):
     ((_, runs), (_, others)) = subjects_of(methods)
     assert [len(run.log) for run in runs] == [4, 0]
     assert others[0].log == []
@@ -177,7 +171,7 @@ def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], t
             subjects_of(methods, wrong)
 
 
-def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch):
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(Axes, "errorbar", lambda self, *given, **look: drawn.append(given))
     ends = {"low": "y_low", "high": "y_high", "x_low": "x_low", "x_high": "x_high"}
@@ -189,7 +183,7 @@ def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch: pytest.Monke
     np.testing.assert_allclose(found, [0.93, 0.83, 0.03, 0.04, 0.03, 0.03])
 
 
-def test_names_of_two_points_at_one_place_do_not_lie_on_each_other() -> None:
+def test_names_of_two_points_at_one_place_do_not_lie_on_each_other():
     series = [Series(label=label, x=["x"], y="y", mark="name") for label in ("first", "second")]
     plot = Plot(name="balance", caption="", x="AUROC", y="accuracy", panels={"": series}, percent="xy")
     drawn = draw([Drawn("", plot, {"x": np.array([0.9]), "y": np.array([0.8])})])
@@ -199,7 +193,7 @@ def test_names_of_two_points_at_one_place_do_not_lie_on_each_other() -> None:
     assert abs(places["first"][1] - places["second"][1]) > 8
 
 
-def test_what_single_intervals_allow_to_say_of_several_models() -> None:
+def test_what_single_intervals_allow_to_say_of_several_models():
     def between(*models: tuple[str, float, float, str]) -> list[str]:
         subjects = []
         for label, low, high, data in models:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ SHOWN = r"""<b>&"'|$\frac{$ [x](javascript:1)\x1b[31m\u202e\x9b\u2028."""
 
 
 @pytest.mark.filterwarnings("error")
-def test_text_in_figures_is_what_it_says() -> None:
+def test_text_in_figures_is_what_it_says():
     figure, axes = new_figure()
     axes.set_title(NAME)
     axes.set(xlabel=NAME, xscale="log")
@@ -37,7 +36,7 @@ def test_text_in_figures_is_what_it_says() -> None:
     assert not any("mathdefault" in text for text in texts)
 
 
-def test_text_in_markdown_is_what_it_says(tmp_path: Path) -> None:
+def test_text_in_markdown_is_what_it_says(tmp_path):
     table = Table([NAME, "number"], [[Cell(NAME), Cell("1", "[0, 2]")]], title=NAME, note=NAME)
     lines = to_markdown(table).splitlines()
     text = r"""\<b>&"'|$\\frac{$ [x\](javascript:1)\\x1b[31m\\u202e\\x9b\\u2028."""
@@ -50,7 +49,7 @@ def test_text_in_markdown_is_what_it_says(tmp_path: Path) -> None:
     assert written.replace(text, "").split() == ["#", "##", "![](figure.svg)", "-"]
 
 
-def test_names_of_results_can_be_stored() -> None:
+def test_names_of_results_can_be_stored():
     assert split_label("a\x1b\udcff=folder") == (r"a\x1b\udcff", "folder")
     check_names(["a", "ä", "\x1b"])
     with pytest.raises(Error, match="which is not UTF-8"):

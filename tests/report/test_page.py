@@ -42,7 +42,7 @@ from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 PEOPLE = ("Ada_Lovelace", "Grace Hopper", "Zoë", "Kurt_Gödel", "Emmy_Noether", "Alan_Turing")
 LABEL = "<b>bold</b> & co"
@@ -61,7 +61,7 @@ class ManyScores(Plain):
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("personal") / "people"
     write_synthetic_faces(folder, identities=len(PEOPLE), images=5, seed=11)
     for person, name in zip(sorted(folder.iterdir()), PEOPLE, strict=True):
@@ -70,7 +70,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result(people: Path, non_faces: Path) -> Path:
+def result(people, non_faces) -> Path:
     """Every section of a benchmark whose people have names, which also stand in warnings, options and commands."""
     pairs = pairs_from_identities(open_source(people), genuine=40, impostors=40, seed=2)
     listing = write_pairs(pairs, people.parent / "pairs.csv")
@@ -105,7 +105,7 @@ def page_of(*results: Path, images: bool = True) -> str:
 
 
 @pytest.fixture(scope="module")
-def report(result: Path) -> str:
+def report(result) -> str:
     return page_of(result)
 
 
@@ -131,7 +131,7 @@ class _Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_needs_nothing_else(report: str) -> None:
+def test_the_page_is_whole_and_needs_nothing_else(report):
     checker = _Checker()
     checker.feed(report)
     assert checker.open == []
@@ -147,7 +147,7 @@ def test_the_page_is_whole_and_needs_nothing_else(report: str) -> None:
     assert "#010203" not in report
 
 
-def test_the_tables_show_the_results_numbers(report: str, result: Path) -> None:
+def test_the_tables_show_the_results_numbers(report, result):
     content = load_result(result)[0]
     corrupted = content.of_kind("corruptions")["people"]
     shown = [
@@ -167,7 +167,7 @@ def test_the_tables_show_the_results_numbers(report: str, result: Path) -> None:
     assert "1 genuine pairs consist of the same image twice" in report
 
 
-def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result: Path, people: Path, report: str) -> None:
+def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result, people, report):
     (subject,) = load_subjects([result])
     for prefix in ("verification/pairs", "verification/pairs (mls)"):
         shown = worst_pairs(subject, f"{prefix}/")
@@ -192,7 +192,7 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result: Path
     assert "images of people" not in report
 
 
-def test_without_images_nothing_on_the_page_is_personal(result: Path, report: str, tmp_path: Path) -> None:
+def test_without_images_nothing_on_the_page_is_personal(result, report, tmp_path):
     command = ["report", str(result), "--out", str(tmp_path / "page.html"), "--no-images"]
     assert CliRunner().invoke(build_app(), command).exit_code == 0
     with np.load(result / "arrays.npz") as arrays:
@@ -216,7 +216,7 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, report: st
     assert not re.search(r"\b(TAR|FAR)\b", text)
 
 
-def test_files_in_notes_are_hidden_however_long_the_words_are(result: Path) -> None:
+def test_files_in_notes_are_hidden_however_long_the_words_are(result):
     read, _ = load_result(result)
     # Two hundred thousand letters took minutes.
     word = "a" * 200_000
@@ -227,7 +227,7 @@ def test_files_in_notes_are_hidden_however_long_the_words_are(result: Path) -> N
     assert subject.result.of_kind("verification")["pairs"].notes == [word, "… of … … … and end.", "a . b"]
 
 
-def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path: Path, result: Path) -> None:
+def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path, result):
     for parent in ("Ada", "Grace"):
         (tmp_path / parent / "run").mkdir(parents=True)
         write_log(tmp_path / parent / "run", 2)
@@ -258,7 +258,7 @@ def write_log(run: Path, lines: int) -> None:
     (run / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in logged))
 
 
-def test_what_was_logged_once_is_said_in_words(tmp_path: Path) -> None:
+def test_what_was_logged_once_is_said_in_words(tmp_path):
     write_log(tmp_path / "run", 1)
     page = page_of(tmp_path / "run")
     assert "<svg" not in page
@@ -275,7 +275,7 @@ def test_what_was_logged_once_is_said_in_words(tmp_path: Path) -> None:
     assert "Logged only once" not in page
 
 
-def test_a_training_of_another_model_than_the_results_is_called_so(result: Path, tmp_path: Path) -> None:
+def test_a_training_of_another_model_than_the_results_is_called_so(result, tmp_path):
     """By the hash of the recipe, which models carry."""
     run, measured = tmp_path / "run", tmp_path / "measured"
     write_log(run, 2)
@@ -304,7 +304,7 @@ def test_a_training_of_another_model_than_the_results_is_called_so(result: Path,
     assert not any(own in training(recipe, measured) for recipe in (mine, ""))
 
 
-def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path, tmp_path: Path) -> None:
+def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result, tmp_path):
     (tmp_path / "result.json").write_bytes((result / "result.json").read_bytes())
     with np.load(result / "arrays.npz") as arrays:
         kept = {name: arrays[name] for name in arrays.files}
@@ -321,7 +321,7 @@ def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result: Path,
     ("ends", "shown"),
     [((0.2476, 0.9294), "78% [25, 93]"), ((0.75, 0.81), "78.0% [75.0, 81.0]"), (None, "78.00%")],
 )
-def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(ends: tuple[float, float] | None, shown: str) -> None:
+def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(ends, shown):
     assert plain(share(0.78, ends)) == shown
 
 
@@ -329,7 +329,7 @@ def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(ends: tuple[fl
     ("low", "high"),
     [(1e-7, 1), (1e-3, 0.3), (2e-3, 0.7), (0.1, 1), (0.15, 0.9), (0.3, 0.35), (0.02, 0.07), (0.9, 1)],
 )
-def test_labels_of_logarithmic_axes_are_there_and_apart(low: float, high: float) -> None:
+def test_labels_of_logarithmic_axes_are_there_and_apart(low, high):
     ticks = np.array(log_ticks(low, high))
     assert 3 <= len(ticks) <= 6
     assert ((ticks >= low) & (ticks <= high * (1 + 1e-9))).all()
@@ -337,7 +337,7 @@ def test_labels_of_logarithmic_axes_are_there_and_apart(low: float, high: float)
     assert (np.diff(np.log(ticks)) > 0.1 * np.log(high / low)).all()
 
 
-def test_a_legend_of_many_lines_hides_none_of_them() -> None:
+def test_a_legend_of_many_lines_hides_none_of_them():
     for lines, inside in ((2, True), (5, False)):
         figure, axes = new_figure()
         for number in range(lines):
@@ -351,11 +351,11 @@ def test_a_legend_of_many_lines_hides_none_of_them() -> None:
             assert room.x0 <= box.x0 < box.x1 <= room.x1
 
 
-def test_few_values_are_drawn_in_few_bins() -> None:
+def test_few_values_are_drawn_in_few_bins():
     assert [bins_of(values, 80) for values in (3, 100, 10_000)] == [8, 20, 80]
 
 
-def test_hostile_and_broken_folders_are_named(result: Path, tmp_path: Path) -> None:
+def test_hostile_and_broken_folders_are_named(result, tmp_path):
     with pytest.raises(DataError, match=r"neither result\.json nor log\.jsonl"):
         write_report([tmp_path], tmp_path / "page.html")
     (tmp_path / "log.jsonl").write_text('{"kind": "train"}\n{broken\n')
@@ -372,7 +372,7 @@ def test_hostile_and_broken_folders_are_named(result: Path, tmp_path: Path) -> N
     assert not (tmp_path / "page.html").exists()
 
 
-def test_axes_of_rates_end_at_100_percent() -> None:
+def test_axes_of_rates_end_at_100_percent():
     for scale, low in (("linear", 0.0), ("log", 1e-7)):
         figure, axes = new_figure()
         axes.set(xscale=scale, yscale=scale)
@@ -387,13 +387,13 @@ def test_axes_of_rates_end_at_100_percent() -> None:
         assert 4 <= len(set(labels)) <= 7
 
 
-def test_terms_are_found_in_what_readers_see() -> None:
+def test_terms_are_found_in_what_readers_see():
     terms = terms_of("<style>.EER {}</style><p title='FPIR'>At 1&nbsp;% FMR</p>")
     assert [term.name for term in terms] == ["FMR"]
     assert len({term.name for term in TERMS}) == len(TERMS)
 
 
-def test_nothing_is_wider_than_a_phone(page: Page, result: Path, tmp_path: Path) -> None:
+def test_nothing_is_wider_than_a_phone(page, result, tmp_path):
     write_report([result, result], tmp_path / "page.html")
     page.goto((tmp_path / "page.html").as_uri())
     for width in (390, 800, 1400):

@@ -43,7 +43,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """People of every kind, in a folder whose name a shell would split."""
     photos, out = tmp_path / "photos", tmp_path / "my people; $(rm x)"
     write_people(photos, range(6), range(3))
@@ -63,7 +63,7 @@ def read(folder: Path) -> Page:
     return Page(write_people_page(read_people(folder)).read_text(encoding="utf-8"))
 
 
-def test_all_faces_are_shown_once_but_removed_ones_and_names_are_escaped(folder: Path) -> None:
+def test_all_faces_are_shown_once_but_removed_ones_and_names_are_escaped(folder):
     people, page = read_people(folder), read(folder)
     crops = page.all("img", "src")
     assert len(crops) == len(set(crops)) == len(people.found) - 1
@@ -77,13 +77,13 @@ def test_all_faces_are_shown_once_but_removed_ones_and_names_are_escaped(folder:
     assert "prefers-color-scheme: dark" in content
 
 
-def test_images_have_a_text_a_size_and_are_loaded_as_they_come_into_view(folder: Path) -> None:
+def test_images_have_a_text_a_size_and_are_loaded_as_they_come_into_view(folder):
     images = [attributes for tag, attributes in read(folder).tags if tag == "img"]
     assert all(image["alt"] and image["loading"] == "lazy" and image["width"] for image in images)
     assert sum('a"b<i>.png' in (image["alt"] or "") for image in images) == 1
 
 
-def test_every_link_leads_to_something_on_the_page(folder: Path) -> None:
+def test_every_link_leads_to_something_on_the_page(folder):
     page = read(folder)
     ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
     links = page.all("a", "href")
@@ -91,7 +91,7 @@ def test_every_link_leads_to_something_on_the_page(folder: Path) -> None:
     assert {link.removeprefix("#") for link in links} <= ids
 
 
-def test_the_commands_can_be_pasted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_can_be_pasted(folder, capsys):
     page = read(folder)
     commands = re.findall(r"facerts people .*$", page.text, flags=re.MULTILINE)
     assert {command.split()[2] for command in commands} >= {
@@ -108,9 +108,7 @@ def test_the_commands_can_be_pasted(folder: Path, capsys: pytest.CaptureFixture[
         assert run("people", "undo", folder) == 0
 
 
-def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(folder, monkeypatch):
     whole = read(folder)
     for limit, value in (("MAX_FACES", 1), ("MAX_PEOPLE", 2), ("MAX_ONCE", 1), ("MAX_UNCLEAR", 0)):
         monkeypatch.setattr(people_page, limit, value)
@@ -120,9 +118,7 @@ def test_a_large_page_shows_the_first_of_each_and_says_how_many_more(
     assert re.search(r"… and \d+ (people|person) more in people.csv", page.text)
 
 
-def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_be_the_same_person_is_a_link_if_that_one_is_shown(folder, monkeypatch):
     people = read_people(folder)
     first, *_, last = (person.number for person in people.persons if person.photos > 1 and not person.hidden)
     pairs = {"alike": np.array([[first, last]]), "alike_probability": np.array([0.42])}

@@ -38,7 +38,7 @@ def drawn_in(image: Pixels, color: tuple[int, int, int]) -> Pixels:
 
 
 @pytest.mark.parametrize(("accepted", "color"), [(True, GREEN), (False, RED), (None, BLUE)])
-def test_a_box_has_the_color_of_the_decision(accepted: bool | None, color: tuple[int, int, int]) -> None:
+def test_a_box_has_the_color_of_the_decision(accepted, color):
     image = gray()
     annotated = facerts.annotate(image, [replace(FACE, accepted=accepted)])
     # The image that was given stays as it is.
@@ -57,7 +57,7 @@ def test_a_box_has_the_color_of_the_decision(accepted: bool | None, color: tuple
 
 
 @pytest.mark.parametrize("box", [[0, 0, 60, 70], [740, 530, 800, 600], [-40, -30, 900, 700], [0, 300, 8, 308]])
-def test_the_label_stays_within_the_image(box: list[float]) -> None:
+def test_the_label_stays_within_the_image(box):
     annotated = facerts.annotate(gray(), [replace(FACE, box=box, points=None, accepted=True)])
     assert annotated.shape == (600, 800, 3)
     plate = drawn_in(annotated, GREEN)
@@ -68,13 +68,13 @@ def test_the_label_stays_within_the_image(box: list[float]) -> None:
     assert (letters.max(axis=0) < plate.max(axis=0)).all()
 
 
-def test_a_face_at_the_upper_edge_is_not_covered_by_its_label() -> None:
+def test_a_face_at_the_upper_edge_is_not_covered_by_its_label():
     annotated = facerts.annotate(gray(), [replace(FACE, box=[200, 2, 300, 122], points=None, accepted=True)])
     assert (annotated[8:115, 206:294] == 128).all()
     assert len(drawn_in(annotated[125:], (255, 255, 255))) > 10
 
 
-def test_a_small_image_is_enlarged_with_its_boxes() -> None:
+def test_a_small_image_is_enlarged_with_its_boxes():
     small = replace(FACE, box=[20, 30, 60, 80], points=None, accepted=True)
     annotated = facerts.annotate(gray(100, 150), [small])
     assert annotated.shape == (300, 450, 3)
@@ -90,7 +90,7 @@ def test_a_small_image_is_enlarged_with_its_boxes() -> None:
             assert max(facerts.annotate(gray(*shape), [row]).shape) >= 448
 
 
-def test_a_crop_and_an_image_without_a_face_have_the_label_below() -> None:
+def test_a_crop_and_an_image_without_a_face_have_the_label_below():
     crop = replace(FACE, box=None, points=None, accepted=False)
     annotated = facerts.annotate(gray(112, 112), [crop])
     height, width = annotated.shape[:2]
@@ -105,7 +105,7 @@ def test_a_crop_and_an_image_without_a_face_have_the_label_below() -> None:
     assert tuple(without[300, 0]) == RED
 
 
-def test_a_label_says_what_the_row_says() -> None:
+def test_a_label_says_what_the_row_says():
     row = replace(FACE, percentile=48.6, accepted=False, reasons=("under_exposed", "below_threshold"))
     assert label(row) == ["percentile 48", "under exposed", "quality -0.70"]
     assert label(replace(FACE, percentile=None)) == ["quality -0.70"]
@@ -114,7 +114,7 @@ def test_a_label_says_what_the_row_says() -> None:
     assert label(Row("a.jpg", error="broken")) == ["broken"]
 
 
-def test_every_kind_of_input_gives_the_same(tmp_path: Path) -> None:
+def test_every_kind_of_input_gives_the_same(tmp_path):
     image = np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)
     (tmp_path / "a.png").write_bytes(encode_png(image))
     expected = facerts.annotate(image, [FACE])
@@ -128,7 +128,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_command_saves_what_could_be_read(model: Path, tmp_path: Path) -> None:
+def test_the_command_saves_what_could_be_read(model, tmp_path):
     crops = tmp_path / "crops"
     (crops / "deep").mkdir(parents=True)
     face = draw_face(0, 0)
@@ -148,7 +148,7 @@ def test_the_command_saves_what_could_be_read(model: Path, tmp_path: Path) -> No
     assert difference.mean() < 4
 
 
-def test_images_given_one_by_one_keep_their_names(model: Path, tmp_path: Path) -> None:
+def test_images_given_one_by_one_keep_their_names(model, tmp_path):
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(encode_png(draw_face(len(name), 0)))
     folder = tmp_path / "x"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -26,11 +24,11 @@ def photo() -> Pixels:
 
 
 @pytest.fixture
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return Scorer.of(facerts.load(model).recognizer.opened, Finds(face_at(0, 0, 112, 0.8), face_at(112, 0, 56, 0.8)))
 
 
-def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels) -> None:
+def test_a_face_has_everything_that_is_known_of_it(scorer, photo):
     faces = list(scorer.faces(photo, min_quality=-1e9))
     rows = scorer.score(photo, min_quality=-1e9)
     assert [face.index for face in faces] == [0, 1]
@@ -47,7 +45,7 @@ def test_a_face_has_everything_that_is_known_of_it(scorer: Scorer, photo: Pixels
         assert row.model_sha256 == scorer.recognizer.sha256
 
 
-def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp_path: Path) -> None:
+def test_every_function_takes_the_same_images(scorer, photo, tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("a.png", "b.png"):
@@ -68,9 +66,7 @@ def test_every_function_takes_the_same_images(scorer: Scorer, photo: Pixels, tmp
     assert len(scorer.embed([folder])) == 2
 
 
-def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(
-    scorer: Scorer, photo: Pixels, tmp_path: Path
-) -> None:
+def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(scorer, photo, tmp_path):
     gone = tmp_path / "gone.png"
     with pytest.raises(ImageError, match=r"gone\.png: cannot be read"):
         list(scorer.faces([photo, gone]))
@@ -86,7 +82,7 @@ def test_an_image_that_cannot_be_read_is_an_error_of_faces_and_a_row_of_score(
         scorer.score(tmp_path / "empty")
 
 
-def test_small_faces_are_left_out_and_counted(scorer: Scorer, photo: Pixels) -> None:
+def test_small_faces_are_left_out_and_counted(scorer, photo):
     for side, left, smaller in ((0, 2, None), (56, 2, 0), (57, 1, 1), (113, 0, 2)):
         limited = Scorer(scorer.quality, scorer.recognizer, scorer.detector, min_face_size=side)
         rows = limited.score(photo)
@@ -97,7 +93,7 @@ def test_small_faces_are_left_out_and_counted(scorer: Scorer, photo: Pixels) -> 
     assert limited.settings() != scorer.settings()
 
 
-def test_any_share_of_the_faces_can_be_kept() -> None:
+def test_any_share_of_the_faces_can_be_kept():
     """Between the quantiles at whole percents the threshold is linear; listed shares are exact."""
     scorer = facerts.load()
     calibration = facerts.Quality().description.calibration

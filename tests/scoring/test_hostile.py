@@ -48,7 +48,7 @@ def scored(model: Path, out: Path, *paths: Path) -> dict[str, str | None]:
     return errors
 
 
-def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_is_accounted_for(model, tmp_path, capsys):
     folder = tmp_path / "in"
     (folder / "deeper" / "directory.jpg").mkdir(parents=True)
     for name, data, _ in FILES:
@@ -80,9 +80,7 @@ def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
-def test_missing_permissions_give_a_row_or_an_error(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_permissions_give_a_row_or_an_error(model, tmp_path, capsys):
     folder = tmp_path / "in"
     (folder / "closed").mkdir(parents=True)
     for name in ("open.jpg", "shut.jpg"):
@@ -94,7 +92,7 @@ def test_missing_permissions_give_a_row_or_an_error(
     assert "cannot be opened (Permission denied)" in capsys.readouterr().err
 
 
-def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path) -> None:
+def test_a_bad_line_of_a_list_is_a_row(model, tmp_path):
     (tmp_path / "there.jpg").write_bytes(FACE)
     lines = ["\ufeffthere.jpg".encode(), b"a\0b.jpg", "Größe.jpg".encode("latin1"), b"x" * 300 + b".jpg"]
     (tmp_path / "list.txt").write_bytes(b"\n".join(lines))
@@ -109,7 +107,7 @@ def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path) -> None:
         assert bool(expected) == bool(error)
 
 
-def test_a_tar_cannot_write_outside_the_folder_for_copies(model: Path, tmp_path: Path) -> None:
+def test_a_tar_cannot_write_outside_the_folder_for_copies(model, tmp_path):
     (tmp_path / "face.jpg").write_bytes(FACE)
     with tarfile.open(tmp_path / "t.tar", "w") as archive:
         for name in ("../../up.jpg", "/root.jpg", "C:\\drive.jpg", "a/../b.jpg"):
@@ -145,7 +143,7 @@ def tar_of(path: Path, names: Sequence[str]) -> Path:
     ],
     ids=["long", "folder after file", "file after folder"],
 )
-def test_no_name_in_a_tar_ends_the_run(model: Path, tmp_path: Path, names: list[str]) -> None:
+def test_no_name_in_a_tar_ends_the_run(model, tmp_path, names):
     images = tar_of(tmp_path / "t.tar", names)
     accepted, rejected, crops, annotated, again = (tmp_path / name for name in "arcnx")
     command = ("score", images, "--model", model, "--min-quality")
@@ -163,7 +161,7 @@ def test_no_name_in_a_tar_ends_the_run(model: Path, tmp_path: Path, names: list[
     assert files_in(accepted) == before
 
 
-def test_copies_are_not_written_through_links(model: Path, tmp_path: Path) -> None:
+def test_copies_are_not_written_through_links(model, tmp_path):
     images = tar_of(tmp_path / "t.tar", ["inside/1.jpg", "2.jpg"])
     outside, copies = tmp_path / "outside", tmp_path / "copies"
     outside.mkdir()

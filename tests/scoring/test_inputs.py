@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import fields
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -24,14 +23,14 @@ Crops = NDArray[np.uint8]
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
+def scorer(tmp_path) -> Scorer:
     path = write_embedder(tmp_path / "m.onnx", quality=True)
     thresholds = {"0.9": {"quality": 0.0, "data_sha256": "0" * 64}}
     write_description(path, quality="output:bright", thresholds=thresholds)
     return facerts.load(path)
 
 
-def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+def test_bgr_arrays_are_swapped_and_nothing_else(scorer, crops, tmp_path):
     colored = crops[0].copy()
     colored[..., 0] //= 3
     (tmp_path / "a.png").write_bytes(encode_png(colored))
@@ -44,10 +43,10 @@ def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, t
     np.testing.assert_array_equal(scorer.embed(bgr[None], color="BGR").embedding, expected)
     np.testing.assert_array_equal(scorer.embed(tmp_path / "a.png", color="BGR").embedding, expected)
     with pytest.raises(Error, match="no color 'gbr'; choose one of RGB, BGR"):
-        scorer.score(bgr, color="gbr")  # type: ignore[arg-type]
+        scorer.score(bgr, color="gbr")
 
 
-def test_pil_images_are_upright_rgb(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+def test_pil_images_are_upright_rgb(scorer, crops, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees clockwise
     Image.fromarray(np.rot90(crops[0])).save(tmp_path / "turned.png", exif=exif)
@@ -57,9 +56,7 @@ def test_pil_images_are_upright_rgb(scorer: Scorer, crops: Crops, tmp_path: Path
     assert scorer.score(gray) == scorer.score(np.repeat(np.array(gray)[..., None], 3, axis=2))
 
 
-def test_a_bad_pil_image_becomes_a_row_with_its_error(
-    scorer: Scorer, crops: Crops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_pil_image_becomes_a_row_with_its_error(scorer, crops, tmp_path, monkeypatch):
     (tmp_path / "cut.png").write_bytes(encode_png(crops[0])[:2000])
     deep = Image.fromarray(np.zeros((112, 112), dtype=np.float32))
     with Image.open(tmp_path / "cut.png") as cut:
@@ -73,7 +70,7 @@ def test_a_bad_pil_image_becomes_a_row_with_its_error(
     assert "20000 x 20000 pixels are more than the limit of" in str(row.error)
 
 
-def test_threads_do_not_load_one_pil_image_at_the_same_time(model: Path) -> None:
+def test_threads_do_not_load_one_pil_image_at_the_same_time(model):
     noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).save(file, "JPEG")
@@ -83,16 +80,16 @@ def test_threads_do_not_load_one_pil_image_at_the_same_time(model: Path) -> None
         assert [row.error for row in scorer.score([image] * 8)] == [None] * 8
 
 
-def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
+def test_an_address_is_refused_with_a_reason(scorer):
     (row,) = scorer.score("https://example.org/a.jpg")
     assert row.error == "https://example.org/a.jpg is an address; download it first and give the file"
 
 
-def test_a_scorer_says_what_it_is(scorer: Scorer) -> None:
+def test_a_scorer_says_what_it_is(scorer):
     assert repr(scorer) == "<Scorer quality m.onnx, recognizer m.onnx, detector auto>"
 
 
-def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:
+def test_rows_become_a_data_frame(scorer, crops):
     pandas = pytest.importorskip("pandas")
     rows = scorer.score([crops[0], b"no"], min_quality=-9)
     table = pandas.DataFrame(rows)
@@ -101,7 +98,7 @@ def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:
     assert table["accepted"][0]
 
 
-def test_files_in_memory_and_other_bytes_are_images(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+def test_files_in_memory_and_other_bytes_are_images(scorer, crops, tmp_path):
     data = encode_png(crops[0])
     (tmp_path / "a.png").write_bytes(data)
     expected = scorer.score(data)
@@ -113,10 +110,10 @@ def test_files_in_memory_and_other_bytes_are_images(scorer: Scorer, crops: Crops
         (tmp_path / "a.png").open(encoding="latin-1") as text,
         pytest.raises(Error, match="open in binary mode"),
     ):
-        scorer.score(text)  # type: ignore[arg-type]
+        scorer.score(text)
 
 
-def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crops) -> None:
+def test_gray_arrays_and_those_with_alpha_are_images(scorer, crops):
     gray = crops[0, ..., 0]
     assert scorer.score(gray) == scorer.score(np.repeat(gray[..., None], 3, axis=2))
     assert scorer.score(gray[..., None], color="BGR") == scorer.score(gray)
@@ -127,16 +124,16 @@ def test_gray_arrays_and_those_with_alpha_are_images(scorer: Scorer, crops: Crop
     assert scorer.score(bgra, color="BGR") == scorer.score(crops[0])
 
 
-def test_what_cannot_be_read_is_a_row_and_what_is_no_image_raises(scorer: Scorer) -> None:
-    (row,) = scorer.score(None)  # type: ignore[arg-type]
+def test_what_cannot_be_read_is_a_row_and_what_is_no_image_raises(scorer):
+    (row,) = scorer.score(None)
     assert row.error == "image 0: None is no image; cv2.imread returns it for a file that it cannot read"
     for image in ({"a": 1}, 7):
         kind = type(image).__name__
         with pytest.raises(Error, match=f"must be a path, bytes, an array or a PIL image, not {kind}"):
-            scorer.score(image)  # type: ignore[arg-type]
+            scorer.score(image)
 
 
-def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model: Path) -> None:
+def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model):
     scorer = facerts.load(model, detector="none")
     for width, height in ((100, 100), (111, 111), (113, 113), (224, 224), (150, 112)):
         image = np.asarray(cv2.resize(draw_face(0, 0), (width, height)), dtype=np.uint8)
@@ -151,9 +148,7 @@ def test_without_a_detector_a_square_is_resized_and_nothing_else_is_a_crop(model
                 scorer.embed([image])
 
 
-def test_options_of_a_detector_without_one_are_refused(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_a_detector_without_one_are_refused(model, tmp_path, capsys):
     for setting in ("det_threshold=0.5", "det_size=640", "rotate=false"):
         command = ["embed", tmp_path, "--out", tmp_path / "out.npz", "--model", model, "--set", "detector=none"]
         assert "det_threshold, det_size and rotate need a detector" in refused(capsys, *command, "--set", setting)

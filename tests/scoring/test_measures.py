@@ -13,7 +13,7 @@ def gray(level: float) -> NDArray[np.uint8]:
     return np.full((112, 112, 3), level, dtype=np.uint8)
 
 
-def test_luminance_is_the_75th_percentile_of_the_face_region() -> None:
+def test_luminance_is_the_75th_percentile_of_the_face_region():
     assert measure_crop(gray(120)).luminance == 120
     crop = gray(255)  # around the face, where nothing is measured
     left, top, right, bottom = FACE_REGION
@@ -24,7 +24,7 @@ def test_luminance_is_the_75th_percentile_of_the_face_region() -> None:
     assert measure_crop(crop).luminance == 200
 
 
-def test_color_counts_as_the_eye_sees_it() -> None:
+def test_color_counts_as_the_eye_sees_it():
     green, blue = gray(0), gray(0)
     green[..., 1] = blue[..., 2] = 200
     assert measure_crop(green).luminance == pytest.approx(0.587 * 200, abs=1)
@@ -42,7 +42,7 @@ def smooth(image: NDArray[np.float64], sigma: float, radius: int) -> NDArray[np.
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_sharpness_and_noise_compare_the_variances_of_details(noise: float) -> None:
+def test_sharpness_and_noise_compare_the_variances_of_details(noise):
     crop = apply_change(draw_face(5, 1), "noise", noise)
     gray_levels = np.rint(crop[24:108, 16:96] @ [0.299, 0.587, 0.114])
     at_1 = smooth(gray_levels, 0.7, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,9 +30,7 @@ CROPS = np.stack([draw_face(person, 0) for person in range(3)])
 FILES = [encode_png(crop) for crop in CROPS]
 
 
-def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(
-    passed: Counter[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(passed, tmp_path, capsys):
     people, gallery = tmp_path / "people", tmp_path / "g.npz"
     write_synthetic_faces(people, identities=2, images=3)
     first, second, *_ = sorted(people.rglob("*.jpg"))
@@ -58,7 +55,7 @@ def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(
         assert +passed == Counter({name: count * crops for name, count in each.items() if crops}), arguments
 
 
-def test_a_video_and_a_request_run_each_part_once_for_each_face(passed: Counter[str], tmp_path: Path) -> None:
+def test_a_video_and_a_request_run_each_part_once_for_each_face(passed, tmp_path):
     scorer = facerts.load()
     scorer.detector = lambda frame: [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE, 0.9)]
     assert [track.faces for track in scorer.video([CROPS[0]] * 5, min_quality=-9)] == [5]
@@ -78,7 +75,7 @@ def test_a_video_and_a_request_run_each_part_once_for_each_face(passed: Counter[
             assert +passed == Counter({name: count * images for name, count in each.items()}), to
 
 
-def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[str]) -> None:
+def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed):
     scorer = facerts.load(detector="none")
     faces = scorer.faces(FILES)
     assert passed == {QUALITY: 3}
@@ -99,14 +96,14 @@ def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed: Counter[
         _ = Scorer(facerts.Quality()).faces(FILES[0])[0].embedding
 
 
-def test_an_embedder_without_a_file_runs_once() -> None:
+def test_an_embedder_without_a_file_runs_once():
     embedder = ColorEmbedder(sha256="")
     outputs = Scorer.of(embedder).embed(CROPS)
     assert outputs.quality is not None
     assert embedder.runs == 1
 
 
-def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
+def test_faces_are_taken_in_place_of_images(passed):
     scorer = facerts.load(detector="none")
     first, second, _ = scorer.faces(FILES)
     passed.clear()
@@ -122,7 +119,7 @@ def test_faces_are_taken_in_place_of_images(passed: Counter[str]) -> None:
     assert facerts.annotate(CROPS[0], [first]).shape[1] == 448
 
 
-def test_the_quality_decides_and_says_in_a_word_what_it_means() -> None:
+def test_the_quality_decides_and_says_in_a_word_what_it_means():
     scorer, quality = facerts.load(detector="none"), facerts.Quality()
     usable, good = quality.threshold(0.95), quality.threshold(0.8)
     rows = scorer.score(CROPS)
@@ -144,7 +141,7 @@ def faces_of(work: tuple[Scorer, facerts.Face]) -> tuple[list[float], float]:
     return [face.quality for face in again], face.similarity(again[0])
 
 
-def test_a_scorer_and_a_face_can_be_sent_to_another_process() -> None:
+def test_a_scorer_and_a_face_can_be_sent_to_another_process():
     scorer = facerts.load()
     faces = scorer.faces(CROPS)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -158,6 +155,6 @@ def test_a_scorer_and_a_face_can_be_sent_to_another_process() -> None:
 
 @pytest.mark.parametrize("option", ["threads", "batch_size"])
 @pytest.mark.parametrize("number", [0, -1])
-def test_numbers_of_nothing_are_refused(option: str, number: int) -> None:
+def test_numbers_of_nothing_are_refused(option, number):
     with pytest.raises(Error, match="threads and batch_size are numbers from 1"):
         facerts.load(detector="none", **{option: number})

@@ -30,7 +30,7 @@ ASTRONAUT = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [23
 
 
 @pytest.fixture
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return facerts.load(model)
 
 
@@ -52,12 +52,12 @@ def detection(scale: float = 1.0, left: float = 0.0, top: float = 0.0, nose: flo
     ],
     ids=["dark", "bright", "blurred", "noisy", "dark and blurred", "clean"],
 )
-def test_what_a_crop_shows(change: object, expected: tuple[str, ...]) -> None:
+def test_what_a_crop_shows(change, expected):
     assert callable(change)
     assert crop_reasons(change(draw_face(3, 1))) == expected
 
 
-def test_a_face_with_more_than_10_percent_of_it_outside_the_photo_is_cut_off() -> None:
+def test_a_face_with_more_than_10_percent_of_it_outside_the_photo_is_cut_off():
     """The face region is 80 of the crop's 112 pixels wide and begins at 16."""
     for part, outside in ((0.5, 0.5), (0.25, 0.25), (0.0, 0.0), (1.0, 1.0)):
         left, right = detection(left=-16 - part * 80), detection(left=400 - 96 + part * 80)
@@ -68,7 +68,7 @@ def test_a_face_with_more_than_10_percent_of_it_outside_the_photo_is_cut_off() -
     assert detection_reasons(detection(left=-16 - 0.05 * 80), 500, 500) == ()
 
 
-def test_a_face_is_too_small_or_turned() -> None:
+def test_a_face_is_too_small_or_turned():
     for face, expected in (
         (detection(scale=11.9 / 35.24), ("too_small",)),  # eyes closer than twelve pixels
         (detection(scale=12.1 / 35.24), ()),
@@ -79,7 +79,7 @@ def test_a_face_is_too_small_or_turned() -> None:
         assert detection_reasons(face, 500, 500) == expected
 
 
-def test_rows_list_what_crop_and_detection_show(scorer: Scorer) -> None:
+def test_rows_list_what_crop_and_detection_show(scorer):
     photo = np.zeros((300, 300, 3), dtype=np.uint8)
     photo[:28, :28] = draw_face(0, 0)[::4, ::4] // 20
     small = Scorer(scorer.quality, scorer.recognizer, Finds(detection(scale=0.25)))
@@ -98,7 +98,7 @@ def with_non_face_output(path: Path) -> Path:
     return write_model(path, outputs={"embedding": "vector", "quality": "bright", "not_a_face": "bright"})
 
 
-def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path: Path) -> None:
+def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path):
     scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     bright, dark = np.full((112, 112, 3), 200, np.uint8), np.full((112, 112, 3), 90, np.uint8)
     for options, accepted in (
@@ -113,7 +113,7 @@ def test_what_is_not_a_face_is_rejected_unless_everything_is_accepted(tmp_path: 
         assert not any("below_threshold" in row.reasons for row in rows)
 
 
-def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
+def test_a_face_below_the_threshold_says_so_last(tmp_path):
     scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     (row,) = scorer.score(np.full((112, 112, 3), 200, np.uint8), min_quality=1e9)
     assert row.reasons == ("not_a_face", "noisy", "below_threshold")
@@ -125,7 +125,7 @@ def test_a_face_below_the_threshold_says_so_last(tmp_path: Path) -> None:
     assert reasons.in_words(("turned", "noisy"), pose=(-61.6, 4, 2)) == "turned: yaw 62°; noisy"
 
 
-def test_reasons_come_in_the_order_of_the_documentation() -> None:
+def test_reasons_come_in_the_order_of_the_documentation():
     page = (DOCS / "scoring.md").read_text(encoding="utf-8")
     names = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = tuple(name for name in names if name in reasons.REASONS)
@@ -133,7 +133,7 @@ def test_reasons_come_in_the_order_of_the_documentation() -> None:
     assert reasons.in_order(["noisy", "not_a_face", "turned"]) == ("not_a_face", "turned", "noisy")
 
 
-def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> None:
+def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path):
     scorer = facerts.load(with_non_face_output(tmp_path / "m.onnx"))
     photo = np.full((300, 300, 3), 200, np.uint8)
     for face, expected in (
@@ -147,12 +147,12 @@ def test_half_a_face_or_a_tiny_one_is_not_said_to_be_none(tmp_path: Path) -> Non
         assert ("not_a_face" in row.reasons) == (expected == ("not_a_face",))
 
 
-def test_a_model_without_a_probe_never_says_not_a_face() -> None:
+def test_a_model_without_a_probe_never_says_not_a_face():
     outputs = FaceOutputs(np.eye(3, dtype=np.float32), quality=np.full(3, -1e9, dtype=np.float32))
     assert [reasons.model_reasons(outputs, at) for at in range(3)] == [(), (), ()]
 
 
-def test_a_face_may_be_covered_and_a_non_face_is_not_said_to_be() -> None:
+def test_a_face_may_be_covered_and_a_non_face_is_not_said_to_be():
     extras = {name: np.array(values, np.float32) for name, values in
               (("not_a_face", [-1, -1, 2, 2]), ("covered", [-0.1, 0.1, 0.1, -3]))}  # fmt: skip
     outputs = FaceOutputs(np.eye(4, dtype=np.float32), extras=extras)
@@ -161,7 +161,7 @@ def test_a_face_may_be_covered_and_a_non_face_is_not_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("name", ["facerts-quality", "facerts-quality-int8"])
-def test_the_models_that_ship_know_what_is_not_a_face(name: str, tmp_path: Path) -> None:
+def test_the_models_that_ship_know_what_is_not_a_face(name, tmp_path):
     """Joined with a recognizer, and calibrated; a network that is exported again needs eval/reasons.py --fit."""
     path = tmp_path / "joined.onnx"
     graft_quality(write_model(tmp_path / "theirs.onnx"), name, path)
@@ -178,7 +178,7 @@ def test_the_models_that_ship_know_what_is_not_a_face(name: str, tmp_path: Path)
     assert not pet.accepted
 
 
-def test_an_unfinished_run_keeps_the_reasons(tmp_path: Path) -> None:
+def test_an_unfinished_run_keeps_the_reasons(tmp_path):
     rows = [
         Row("a.jpg", face=0, reasons=("cut_off", "blurred")),
         Row("b.jpg", face=0),

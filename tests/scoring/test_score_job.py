@@ -19,7 +19,7 @@ from facerts.scoring import Copies, ScoreJob, Scorer, Task, load, run_job
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Forty images in two folders, one of them broken."""
     root = tmp_path_factory.mktemp("images")
     for number in range(40):
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scorer(model: Path) -> Scorer:
+def scorer(model) -> Scorer:
     return load(model, threads=1, batch_size=4)
 
 
@@ -43,7 +43,7 @@ def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block
     return job
 
 
-def test_a_job_in_blocks_gives_the_same_rows_as_scoring(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_a_job_in_blocks_gives_the_same_rows_as_scoring(scorer, folder, tmp_path):
     job = run(scorer, folder, tmp_path / "rows.jsonl")
     rows = list(job.finish())
     source = open_images(folder)
@@ -59,7 +59,7 @@ def test_a_job_in_blocks_gives_the_same_rows_as_scoring(scorer: Scorer, folder: 
     assert not job.folder.exists()
 
 
-def test_whichever_blocks_are_lost_the_rows_are_the_same(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_whichever_blocks_are_lost_the_rows_are_the_same(scorer, folder, tmp_path):
     list(run(scorer, folder, tmp_path / "whole.csv").finish())
     for lost in ({0}, {5}, {2, 3}, {0, 1, 2, 3, 4, 5}):
         with run(scorer, folder, tmp_path / "part.csv") as job:
@@ -70,9 +70,7 @@ def test_whichever_blocks_are_lost_the_rows_are_the_same(scorer: Scorer, folder:
         assert (tmp_path / "part.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
-    scorer: Scorer, folder: Path, model: Path, tmp_path: Path
-) -> None:
+def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(scorer, folder, model, tmp_path):
     out = tmp_path / "rows.csv"
     run(scorer, folder, out).close()
     source = open_images(folder)
@@ -80,7 +78,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         ScoreJob(out, source, scorer.settings(), 7).begin(resume=False)
     none, small = {"detector": "none"}, {"detector": "none", "min_face_size": 9}
     for other, names in ((none, "detector"), (small, "detector, min_face_size")):
-        settings = load(model, **other).settings()  # type: ignore[arg-type]
+        settings = load(model, **other).settings()
         with pytest.raises(Error, match=rf"different settings \({names}\)"):
             ScoreJob(out, source, settings, 7).begin(resume=True)
     with pytest.raises(Error, match=r"different settings \(model_sha256\)"):
@@ -94,7 +92,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
 
 
 @pytest.mark.parametrize("name", ["rows.csv.parts", ".rows.csv.parts.finished"])
-def test_a_link_in_the_place_of_the_blocks_is_refused(scorer: Scorer, folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_link_in_the_place_of_the_blocks_is_refused(scorer, folder, tmp_path, name):
     other = tmp_path / "other.csv"
     run(scorer, folder, other).close()
     (other.with_name("other.csv.parts") / "000000000.json").write_bytes(b"damaged")
@@ -105,9 +103,7 @@ def test_a_link_in_the_place_of_the_blocks_is_refused(scorer: Scorer, folder: Pa
     assert sorted(path.read_bytes() for path in (tmp_path / name).iterdir()) == before
 
 
-def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(
-    scorer: Scorer, folder: Path, tmp_path: Path
-) -> None:
+def test_a_pipe_in_the_place_of_a_block_or_the_settings_is_not_waited_for(scorer, folder, tmp_path):
     out = tmp_path / "rows.csv"
     parts = tmp_path / "rows.csv.parts"
     run(scorer, folder, out).close()
@@ -145,7 +141,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def test_a_damaged_block_is_named_and_scored_again(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_block_is_named_and_scored_again(scorer, folder, tmp_path):
     list(run(scorer, folder, tmp_path / "whole.csv").finish())
     source = open_images(folder)
     for name, damage in DAMAGE.items():
@@ -174,9 +170,7 @@ def test_a_damaged_block_is_named_and_scored_again(scorer: Scorer, folder: Path,
             list(job.finish())
 
 
-def test_finished_blocks_are_on_disk(
-    scorer: Scorer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_blocks_are_on_disk(scorer, folder, tmp_path, monkeypatch):
     """Before a block appears, its contents and name and those of the copies are synced."""
     synced: list[Path] = []
     fsync = os.fsync
@@ -198,7 +192,7 @@ def test_finished_blocks_are_on_disk(
     assert synced[-1] == tmp_path
 
 
-def test_a_run_whose_images_changed_is_not_resumed(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_a_run_whose_images_changed_is_not_resumed(scorer, folder, tmp_path):
     images, out = tmp_path / "images", tmp_path / "rows.csv"
     shutil.copytree(folder, images)
     list(run(scorer, folder, tmp_path / "whole.csv").finish())
@@ -242,7 +236,7 @@ def test_a_run_whose_images_changed_is_not_resumed(scorer: Scorer, folder: Path,
         run(scorer, shard, tmp_path / "rows.csv")
 
 
-def test_two_runs_may_not_write_the_same_file(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_two_runs_may_not_write_the_same_file(scorer, folder, tmp_path):
     out = tmp_path / "rows.csv"
     with run(scorer, folder, out):
         with pytest.raises(Error, match=rf"rows\.csv: process {os.getpid()} on .* is writing it"):
@@ -252,9 +246,7 @@ def test_two_runs_may_not_write_the_same_file(scorer: Scorer, folder: Path, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "rows.csv"]
 
 
-def test_a_run_interrupted_during_cleanup_leaves_nothing_behind(
-    scorer: Scorer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_interrupted_during_cleanup_leaves_nothing_behind(scorer, folder, tmp_path, monkeypatch):
     def interrupt(folder: Path) -> None:
         (folder / "job.json").unlink()
         raise KeyboardInterrupt
@@ -268,7 +260,7 @@ def test_a_run_interrupted_during_cleanup_leaves_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_crops_and_copies_are_saved_and_nothing_is_overwritten(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+def test_crops_and_copies_are_saved_and_nothing_is_overwritten(scorer, folder, tmp_path):
     rows = list(run(scorer, folder, tmp_path / "first.csv").finish())
     threshold = float(np.median([row.quality for row in rows if row.quality]))
     names = ("crops", "accepted", "rejected")

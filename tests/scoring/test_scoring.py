@@ -5,8 +5,6 @@ import json
 import math
 import re
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -30,13 +28,13 @@ Crops = NDArray[np.uint8]
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
+def scorer(tmp_path) -> Scorer:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model, thresholds={"0.95": {"quality": 3.5, "data_sha256": "0" * 64}})
     return facerts.load(model, detector="none")
 
 
-def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
+def test_an_unreadable_image_becomes_a_row_with_its_error(scorer, tmp_path):
     good = tmp_path / "good.png"
     good.write_bytes(encode_png(draw_face(0, 0)))
     (tmp_path / "zero.jpg").write_bytes(b"")
@@ -62,7 +60,7 @@ def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     assert "(H, W, 3)" in str(scorer.score([line])[0].error)
 
 
-def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: Path) -> None:
+def test_a_threshold_accepts_or_rejects_and_says_why(scorer, tmp_path):
     faces = [draw_face(identity, 0) for identity in range(6)]
     qualities = sorted(row.quality or 0 for row in scorer.score(faces))
     rows = scorer.score(faces, min_quality=qualities[3])
@@ -80,14 +78,14 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: P
         facerts.load(model).score(faces, min_quality=1.0)
 
 
-def test_a_threshold_that_is_not_a_number_is_refused(scorer: Scorer) -> None:
+def test_a_threshold_that_is_not_a_number_is_refused(scorer):
     image = np.full((112, 112, 3), 30, dtype=np.uint8)
     for use in (scorer.score, scorer.faces, partial(scorer.verify, image, threshold=0.3)):
         with pytest.raises(Error, match="the minimum quality is not a number"):
             use(image, min_quality=math.nan)
 
 
-def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
+def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer):
     first, second = draw_face(0, 0), draw_face(1, 0)
     finding = Scorer(scorer.quality, scorer.recognizer, TWO_FACES)
     rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
@@ -105,9 +103,7 @@ def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer)
 
 
 @pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 3)])
-def test_rows_keep_the_order_of_the_images(
-    scorer: Scorer, drawn_faces: Path, workers: int, parallel_batches: int
-) -> None:
+def test_rows_keep_the_order_of_the_images(scorer, drawn_faces, workers, parallel_batches):
     source = open_images(drawn_faces)
     scored = [
         face
@@ -142,7 +138,7 @@ class RecordsBatches:
         return self._model(crops)
 
 
-def test_no_batch_crosses_a_block_boundary(scorer: Scorer, drawn_faces: Path) -> None:
+def test_no_batch_crosses_a_block_boundary(scorer, drawn_faces):
     source = open_images(drawn_faces)
     model = RecordsBatches(scorer.recognizer.opened)
     list(score_images(RowBuilder(model), lazy_images(source, 0, 13), batch_size=4, block_size=6))
@@ -172,7 +168,7 @@ ROWS = [
 ]
 
 
-def test_files_have_the_same_rows_in_every_format(tmp_path: Path) -> None:
+def test_files_have_the_same_rows_in_every_format(tmp_path):
     for suffix in ("csv", "jsonl", "parquet"):
         with open_sink(tmp_path / f"rows.{suffix}") as put:
             for row in ROWS:
@@ -187,7 +183,7 @@ def test_files_have_the_same_rows_in_every_format(tmp_path: Path) -> None:
     assert (lines[1]["quality"], lines[1]["reasons"]) == (None, ["cut_off", "blurred"])
 
 
-def test_text_that_a_format_cannot_store_is_escaped_in_all(tmp_path: Path) -> None:
+def test_text_that_a_format_cannot_store_is_escaped_in_all(tmp_path):
     row = Row("a\0b\udcff.jpg", error="\ud800", reasons=("\udfff", "blurred"))
     for suffix in ("csv", "jsonl", "parquet"):
         with open_sink(tmp_path / f"rows.{suffix}") as put:
@@ -217,7 +213,7 @@ HARMFUL = [
 HARMLESS = ["a=b.jpg", "photos/-1.jpg", "'", "''", "'=1", "ü.jpg", "1e5"]
 
 
-def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path: Path) -> None:
+def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path):
     texts = [*HARMFUL, *HARMLESS]
     with open_sink(tmp_path / "rows.csv") as put:
         for text in texts:
@@ -236,7 +232,7 @@ def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
-def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> None:
+def test_an_interrupted_sink_leaves_the_old_file(tmp_path, name):
     (tmp_path / name).write_text("old")
 
     def interrupted() -> None:
@@ -252,7 +248,7 @@ def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> N
         pass
 
 
-def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) -> None:
+def test_embeddings_are_written_with_the_errors(scorer, tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
     for number in range(3):
@@ -287,7 +283,7 @@ def layouts(crops: Crops) -> list[Crops]:
     return [crops, np.asfortranarray(crops), wide[:, :, 4:116], reversed_channels, strided, planes, frozen]
 
 
-def test_memory_layout_does_not_matter(scorer: Scorer, crops: Crops) -> None:
+def test_memory_layout_does_not_matter(scorer, crops):
     raw = slow_embedding(crops)
     norm = np.linalg.norm(raw, axis=1)
     for arrays in layouts(crops):
@@ -298,7 +294,7 @@ def test_memory_layout_does_not_matter(scorer: Scorer, crops: Crops) -> None:
         np.testing.assert_array_equal(arrays, crops)
 
 
-def test_a_single_crop_and_an_empty_batch_are_accepted(scorer: Scorer, crops: Crops) -> None:
+def test_a_single_crop_and_an_empty_batch_are_accepted(scorer, crops):
     assert scorer.score(crops[3]) == scorer.score(crops[3:4]) == scorer.score([crops[3]])
     assert scorer.score([]) == scorer.score(crops[:0]) == []
     assert scorer.embed(crops[:0]).embedding.shape == (0, SIZE)
@@ -315,9 +311,7 @@ def test_a_single_crop_and_an_empty_batch_are_accepted(scorer: Scorer, crops: Cr
     ],
     ids=["fractions", "float", "integers", "planes", "two channels"],
 )
-def test_an_invalid_array_is_reported_with_shape_and_type(
-    scorer: Scorer, crops: Crops, change: Any, shape: str
-) -> None:
+def test_an_invalid_array_is_reported_with_shape_and_type(scorer, crops, change, shape):
     arrays = change(crops)
     for number, row in enumerate(scorer.score(arrays)):
         assert row.quality is None
@@ -328,7 +322,7 @@ def test_an_invalid_array_is_reported_with_shape_and_type(
     assert shape[1:] in str(raised.value)
 
 
-def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_crops_wait_to_be_scored(scorer, monkeypatch):
     monkeypatch.setitem(map_ahead.__kwdefaults__ or {}, "max_bytes", 1000)
     photos = []
 
@@ -342,4 +336,4 @@ def test_few_crops_wait_to_be_scored(scorer: Scorer, monkeypatch: pytest.MonkeyP
     # Three of the network, one that waits, and those of two threads.
     assert len(photos) <= 6
     # Threads that wait are no reason not to stop.
-    scored.close()  # type: ignore[attr-defined]
+    scored.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from tests.serving.conftest import BrightSquares, photo
 
 
 @pytest.fixture(scope="module")
-def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+def scorer(tmp_path_factory) -> Scorer:
     return facerts.load(write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), detector="none", threads=1)
 
 
@@ -38,7 +37,7 @@ def brightness(crop: NDArray[np.uint8]) -> float:
 
 
 @pytest.mark.parametrize(("fmr", "threshold"), [(0.01, 0.2), (0.001, 0.5)])
-def test_decisions_are_those_of_the_cosine_at_the_threshold(scorer: Scorer, fmr: float, threshold: float) -> None:
+def test_decisions_are_those_of_the_cosine_at_the_threshold(scorer, fmr, threshold):
     decisions: Counter[str | None] = Counter()
     for seed in range(12):
         first = blocks(seed)
@@ -56,7 +55,7 @@ def test_decisions_are_those_of_the_cosine_at_the_threshold(scorer: Scorer, fmr:
     assert set(decisions) == {"same", "different"}
 
 
-def test_the_similarity_of_one_image_to_itself_is_1_and_never_above() -> None:
+def test_the_similarity_of_one_image_to_itself_is_1_and_never_above():
     shipped = facerts.load()
     similarities = []
     for face in shipped.faces([draw_face(person, 0) for person in range(8)]):
@@ -65,7 +64,7 @@ def test_the_similarity_of_one_image_to_itself_is_1_and_never_above() -> None:
     assert min(similarities) > 1 - 1e-6
 
 
-def test_a_pair_at_the_threshold_matches(tmp_path: Path) -> None:
+def test_a_pair_at_the_threshold_matches(tmp_path):
     images = blocks(1), blocks(2)
     measured = facerts.load(write_matcher(tmp_path / "a.onnx")).verify(*images).similarity
     at = {"achieved_fmr": 0.1, "impostors": 10, "genuine": 10, "fnmr": 0.5, "ci95": [0, 1]}
@@ -74,7 +73,7 @@ def test_a_pair_at_the_threshold_matches(tmp_path: Path) -> None:
     assert same.verify(*images, fmr=0.1).decision == "same"
 
 
-def test_poor_images_are_inconclusive_and_named(scorer: Scorer) -> None:
+def test_poor_images_are_inconclusive_and_named(scorer):
     good, poor = noise(1), noise(2, low=0) // 8
     for images, named in (
         ((good, poor), ["the second image"]),
@@ -94,7 +93,7 @@ def test_poor_images_are_inconclusive_and_named(scorer: Scorer) -> None:
     assert scorer.verify(good, good, min_quality=0.9).decision == "inconclusive"
 
 
-def test_the_error_rate_is_that_of_the_pairs_that_are_compared(scorer: Scorer) -> None:
+def test_the_error_rate_is_that_of_the_pairs_that_are_compared(scorer):
     images = noise(1), noise(2)
     kept = scorer.verify(*images, keep=0.95)
     assert kept == scorer.verify(*images)
@@ -103,7 +102,7 @@ def test_the_error_rate_is_that_of_the_pairs_that_are_compared(scorer: Scorer) -
     assert (every.fnmr, every.fnmr_ci95) == (0.2, pytest.approx([0.18, 0.22]))
 
 
-def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> None:
+def test_what_the_model_lacks_is_an_error(scorer, tmp_path):
     image = noise(1)
     with pytest.raises(ModelError, match=r"false match rate of 1e-05, only for 0\.01, 0\.001; .*facerts cal"):
         scorer.verify(image, image, fmr=1e-5)
@@ -119,7 +118,7 @@ def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> Non
         mirrored.verify(image, image)
 
 
-def test_a_model_without_quality_decides_every_pair(tmp_path: Path) -> None:
+def test_a_model_without_quality_decides_every_pair(tmp_path):
     path = write_embedder(tmp_path / "plain.onnx")
     calibration = {"data": "a", "data_sha256": "", "faces": 1, "identities": 1, "matching": matching()}
     write_description(path, quality="none", calibration=calibration)
@@ -130,7 +129,7 @@ def test_a_model_without_quality_decides_every_pair(tmp_path: Path) -> None:
         facerts.load(path).verify(noise(1), noise(1), min_quality=0)
 
 
-def test_what_cannot_be_read_is_an_error_of_the_result(scorer: Scorer, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_an_error_of_the_result(scorer, tmp_path):
     missing = tmp_path / "missing.png"
     result = scorer.verify(missing, b"not an image")
     assert (result.decision, result.similarity, result.first_faces) == (None, None, None)
@@ -142,7 +141,7 @@ def test_what_cannot_be_read_is_an_error_of_the_result(scorer: Scorer, tmp_path:
     assert (half.first_faces, half.first_quality is None, half.second_quality) == (1, False, None)
 
 
-def test_photos_are_compared_by_their_largest_faces(scorer: Scorer) -> None:
+def test_photos_are_compared_by_their_largest_faces(scorer):
     photos = Scorer(scorer.quality, scorer.recognizer, BrightSquares())
     result = photos.verify(photo([200]), photo([220, 230, 240]))
     assert (result.decision, result.first_faces, result.second_faces) == ("same", 1, 3)
@@ -159,7 +158,7 @@ def test_photos_are_compared_by_their_largest_faces(scorer: Scorer) -> None:
     assert (empty.first_faces, empty.second_faces) == (0, 1)
 
 
-def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(scorer: Scorer, tmp_path: Path) -> None:
+def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(scorer, tmp_path):
     paths = [tmp_path / f"{number}.png" for number in range(6)]
     for number, path in enumerate(paths):
         path.write_bytes(encode_png(blocks(number)))
@@ -188,7 +187,7 @@ def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(sc
     assert f"{gone}: cannot be read" in results[-1].error
 
 
-def test_the_default_model_verifies_and_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_model_verifies_and_is_loaded_once(monkeypatch):
     from facerts.scoring import scorer as module
 
     loads = []
@@ -212,7 +211,7 @@ def test_the_default_model_verifies_and_is_loaded_once(monkeypatch: pytest.Monke
     assert (poor.fnmr or 0) > (rule.fnmr or 0)
 
 
-def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_path: Path) -> None:
+def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_path):
     image = noise(1)
     usual = facerts.load(write_matcher(tmp_path / "usual.onnx"))
     assert usual.verify(image, image).fmr == 0.001
@@ -223,7 +222,7 @@ def test_without_a_rate_the_usual_one_decides_or_the_lowest_that_there_is(tmp_pa
         coarse.verify(image, image, fmr=0.001)
 
 
-def test_that_people_recur_makes_a_rate_less_certain() -> None:
+def test_that_people_recur_makes_a_rate_less_certain():
     # Twenty pairs of each of three people, of whom one is never recognized.
     pairs = [ListedPair(1, "a", "b", same=True, people=(who, who)) for who in "abc" for _ in range(20)]
     measured = measure_labeled(pairs, ["different"] * 20 + ["same"] * 40)

@@ -25,11 +25,10 @@ from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_pat
 from facerts.scoring.video_tracks import TrackedFrame
 from tests.color_people import RED, color_gallery, color_scorer, draw, walk, write_clip
 from tests.command import refused, run
-from tests.postgres_server import Server
 
 
 @pytest.fixture
-def scorer(monkeypatch: pytest.MonkeyPatch) -> Scorer:
+def scorer(monkeypatch) -> Scorer:
     """What every command loads."""
     scorer = color_scorer()
     monkeypatch.setattr("facerts.scoring.load", lambda *_, **__: scorer)
@@ -37,7 +36,7 @@ def scorer(monkeypatch: pytest.MonkeyPatch) -> Scorer:
 
 
 @pytest.fixture
-def clips(tmp_path: Path) -> Path:
+def clips(tmp_path) -> Path:
     """A folder of a whole clip, one that is cut off, one without a face, one that is no video, and another file."""
     folder = tmp_path / "clips"
     folder.mkdir()
@@ -60,9 +59,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return [{name: from_cell(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
 
 
-def test_the_command_writes_tables_crops_and_templates(
-    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_tables_crops_and_templates(scorer, clips, tmp_path, capsys):
     out = tmp_path / "tracks"
     assert run("video", clips, "--out", out) == 1
     told = capsys.readouterr()
@@ -97,7 +94,7 @@ def test_the_command_writes_tables_crops_and_templates(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_json_and_other_tables(scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_other_tables(scorer, clips, tmp_path, capsys):
     assert run("video", clips / "a.mp4", "--out", tmp_path / "one", "--json", "--table", "jsonl", "--best", 1) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["people"] == 2
@@ -108,9 +105,7 @@ def test_json_and_other_tables(scorer: Scorer, clips: Path, tmp_path: Path, caps
     assert (tmp_path / "two" / "tracks.parquet").is_file()
 
 
-def test_people_are_searched_for_in_a_gallery(
-    scorer: Scorer, clips: Path, tmp_path: Path, postgres: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_are_searched_for_in_a_gallery(scorer, clips, tmp_path, postgres, capsys):
     Gallery(tmp_path / "people.npz").replace(color_gallery())
     options = ["--gallery", tmp_path / "people.npz", "--fpir", 0.01]
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", *options) == 0
@@ -129,7 +124,7 @@ def test_people_are_searched_for_in_a_gallery(
     assert "of the model another" in capsys.readouterr().err
 
 
-def test_annotated_clips_have_every_frame_with_its_boxes(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
+def test_annotated_clips_have_every_frame_with_its_boxes(scorer, clips, tmp_path):
     out = tmp_path / "drawn"
     assert run("video", clips / "a.mp4", "--out", tmp_path / "tracks", "--annotate", out) == 0
     with av.open(str(out / "a.mp4.mp4")) as container:
@@ -143,7 +138,7 @@ def test_annotated_clips_have_every_frame_with_its_boxes(scorer: Scorer, clips: 
     assert green.sum() > 300
 
 
-def test_boxes_between_two_frames_lie_between_theirs() -> None:
+def test_boxes_between_two_frames_lie_between_theirs():
     first, moved, other = (
         Face(Row("", face=0, box=box, percentile=percentile))
         for box, percentile in (([0, 0, 10, 10], 50.0), ([40, 0, 50, 10], 60.0), ([5, 5, 9, 9], None))
@@ -160,7 +155,7 @@ def test_boxes_between_two_frames_lie_between_theirs() -> None:
     assert list(log.at(5)) == []
 
 
-def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
+def test_tracks_are_drawn_in_the_color_of_their_quality():
     image = np.full((480, 640, 3), 90, np.uint8)
     boxes = [
         (0, [100.0, 100, 200, 200], 40.0),
@@ -175,12 +170,8 @@ def test_tracks_are_drawn_in_the_color_of_their_quality() -> None:
 
 
 def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_gives(
-    scorer: Scorer,
-    clips: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    scorer, clips, tmp_path, monkeypatch, capsys
+):
     whole, out = tmp_path / "whole", tmp_path / "tracks"
     # Tracks end, and their crops are saved, long before the last clip does.
     long = [(time, draw([(RED, 20, 20)] if time % 3 < 1 else [])) for time in np.arange(200) / 25]
@@ -220,7 +211,7 @@ def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_g
     assert np.abs(drawn[0].astype(int) - drawn[1]).mean() < 1
 
 
-def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
+def test_a_clip_that_has_changed_is_looked_at_again(scorer, clips, tmp_path):
     paths = [str(clips / "a.mp4"), str(clips / "c.mp4")]
     with VideoJob(tmp_path / "tracks", paths, {}) as job:
         job.begin(resume=False)
@@ -232,7 +223,7 @@ def test_a_clip_that_has_changed_is_looked_at_again(scorer: Scorer, clips: Path,
         job.finish()
 
 
-def test_damaged_files_of_an_unfinished_run_are_named(scorer: Scorer, clips: Path, tmp_path: Path) -> None:
+def test_damaged_files_of_an_unfinished_run_are_named(scorer, clips, tmp_path):
     paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
 
     def damaged(name: str) -> list[str]:
@@ -253,7 +244,7 @@ def test_damaged_files_of_an_unfinished_run_are_named(scorer: Scorer, clips: Pat
         damaged("job.json")
 
 
-def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path):
     for fps in (5, 2):
         with VideoJob(tmp_path, ["a.mp4"], {"fps": fps}) as job:
             assert job.begin(resume=False) == []
@@ -261,16 +252,14 @@ def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path: Path) ->
         (tmp_path / "crops" / "a.mp4").mkdir(parents=True)
 
 
-def test_folders_that_are_not_empty_are_refused(
-    scorer: Scorer, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_that_are_not_empty_are_refused(scorer, clips, tmp_path, capsys):
     assert "is not empty" in refused(capsys, "video", clips / "a.mp4", "--out", clips)
     assert run("video", clips / "a.mp4", "--out", tmp_path / "x", "--best", 0) == 2
     assert run("video", tmp_path / "none.mp4", "--out", tmp_path / "y") == 1
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_name_that_is_not_valid_text_is_stored_escaped(scorer: Scorer, tmp_path: Path) -> None:
+def test_a_name_that_is_not_valid_text_is_stored_escaped(scorer, tmp_path):
     folder, out = tmp_path / "clips", tmp_path / "out"
     folder.mkdir()
     for name in (b"a\xff.mp4", b"b.mp4"):
@@ -286,7 +275,7 @@ def test_a_name_that_is_not_valid_text_is_stored_escaped(scorer: Scorer, tmp_pat
         assert all((out / crop).is_file() for crop in row["crops"].split(";"))
 
 
-def test_clips_are_files_folders_streams_and_cameras(clips: Path, tmp_path: Path) -> None:
+def test_clips_are_files_folders_streams_and_cameras(clips, tmp_path):
     given = [str(clips), "rtsp://camera/1", "device:0", "missing.mp4"]
     names = [str(clips / name) for name in ("a.mp4", "b.mkv", "c.mp4", "d.mp4")]
     assert video_paths(given) == [*names, *given[1:]]
@@ -297,16 +286,14 @@ def test_clips_are_files_folders_streams_and_cameras(clips: Path, tmp_path: Path
         video_paths([str(tmp_path / "empty")])
 
 
-def test_clips_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_clips_of_one_name_have_folders_of_their_own(tmp_path):
     job = VideoJob(tmp_path / "out", ["a/clip.mp4", "b/clip.mp4", "rtsp://camera/", ".."], {})
     assert len(set(job.names)) == 4
     assert job.names[:2] == ["clip.mp4", "clip.mp4_2"]
     assert not any("/" in name or name == ".." for name in job.names)
 
 
-def test_passwords_of_streams_are_stored_and_told_nowhere(
-    scorer: Scorer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_passwords_of_streams_are_stored_and_told_nowhere(scorer, tmp_path, capsys):
     address = "http://user:secret@127.0.0.1:1"
     assert run("video", address, f"{address}/1", "--out", tmp_path / "out", "--json") == 1
     told = capsys.readouterr()
@@ -320,7 +307,7 @@ def test_passwords_of_streams_are_stored_and_told_nowhere(
         video_paths([address, address])
 
 
-def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
+def test_a_camera_is_not_annotated(scorer, tmp_path):
     with (
         VideoJob(tmp_path / "out", ["device:9"], {}) as job,
         pytest.raises(Error, match="cannot be read twice"),
@@ -328,7 +315,7 @@ def test_a_camera_is_not_annotated(scorer: Scorer, tmp_path: Path) -> None:
         list(run_videos(scorer, job, VideoTask(annotate=tmp_path / "drawn")))
 
 
-def test_settings_tell_galleries_apart() -> None:
+def test_settings_tell_galleries_apart():
     images = color_gallery()
     one, other = Gallery(images), Gallery(replace(images, person=images.person[::-1]))
     settings = [VideoTask(search=TrackSearch(each)).settings() for each in (one, other)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from time import sleep
 
 import numpy as np
@@ -46,7 +45,7 @@ def who(track: Track) -> str:
     return "rgb"[int(track.template.argmax())]
 
 
-def test_two_people_who_pass_each_other(tmp_path: Path) -> None:
+def test_two_people_who_pass_each_other(tmp_path):
     report = ReadReport()
     clip = write_clip(tmp_path / "clip.mp4", walk(4))
     red, green = color_scorer().video(clip, report=report)
@@ -63,7 +62,7 @@ def test_two_people_who_pass_each_other(tmp_path: Path) -> None:
     assert red.best[0].crop[56, 56].argmax() == 0
 
 
-def test_someone_who_leaves_and_returns_is_one_track_and_so_is_one_before_and_after_a_cut() -> None:
+def test_someone_who_leaves_and_returns_is_one_track_and_so_is_one_before_and_after_a_cut():
     here, away = [(RED, 20, 20)], [(BLUE, 150, 20)]
     frames = at(*[here] * 5, *[[]] * 15, *[[(RED, 150, 60)]] * 5, *[away] * 5, *[here] * 5)
     red, blue = color_scorer().video(frames)
@@ -76,7 +75,7 @@ def test_someone_who_leaves_and_returns_is_one_track_and_so_is_one_before_and_af
     assert [who(track) for track in color_scorer().video(frames, join_seconds=2)] == ["r", "r", "b"]
 
 
-def test_two_who_look_alike_and_are_seen_together_are_never_joined() -> None:
+def test_two_who_look_alike_and_are_seen_together_are_never_joined():
     pair = [(RED, 10, 20), (RED, 180, 20)]
     tracks = list(color_scorer().video(at(*[pair] * 6, *[[]] * 10, *[[(RED, 100, 20)]] * 6)))
     assert [len(track.parts) for track in tracks] in ([1, 2], [2, 1])
@@ -84,7 +83,7 @@ def test_two_who_look_alike_and_are_seen_together_are_never_joined() -> None:
     assert first.spans[0] == second.spans[0] == (0.0, 1.0)
 
 
-def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones() -> None:
+def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones():
     frames = at(*[[(RED, 20, 20)]] * 3, *[[(DARK_RED, 20, 20)]] * 5)
     (track,) = color_scorer().video(frames)
     assert (track.faces, track.poor_faces) == (8, 5)
@@ -93,7 +92,7 @@ def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones() -> No
     assert (track.percentile, track.reasons) == (100, track.best[0].reasons)
 
 
-def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
+def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for():
     frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
     poor, good = color_scorer().video(frames, join=False)
     if who(poor) == who(good) and not poor.too_poor:
@@ -108,7 +107,7 @@ def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for() -> None:
     assert matches[1].person == "Rosa"
 
 
-def test_templates_weight_faces_by_their_percentile() -> None:
+def test_templates_weight_faces_by_their_percentile():
     # Two colors that are alike enough to be followed; the brighter counts for more.
     scenes = [[((1, 0, 0), 20, 20)], [((0.2, 0.1, 0), 20, 20)], [((0.8, 0.1, 0), 20, 20)]]
     scorer = color_scorer()
@@ -125,7 +124,7 @@ def test_templates_weight_faces_by_their_percentile() -> None:
 @pytest.mark.parametrize(
     ("percentile", "weight"), [(15.0, 0.5), (30.0, 1.0), (80.0, 1.0), (0.0, 0.01), (float("nan"), 1.0)]
 )
-def test_the_weight_of_a_face(percentile: float, weight: float) -> None:
+def test_the_weight_of_a_face(percentile, weight):
     assert face_weights(percentile) == pytest.approx(weight)
 
 
@@ -137,7 +136,7 @@ def test_the_weight_of_a_face(percentile: float, weight: float) -> None:
     ),
     st.integers(1, 4),
 )
-def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, float]], most: int) -> None:
+def test_best_shots_differ_and_include_the_best(seen, most):
     shots: list[HeldShot] = []
     for time, quality, yaw in sorted(seen):
         points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
@@ -149,7 +148,7 @@ def test_best_shots_differ_and_include_the_best(seen: list[tuple[float, float, f
     assert not any(one.resembles(other) for at, one in enumerate(shots) for other in shots[:at])
 
 
-def test_best_shots_are_the_brightest_of_every_two_seconds() -> None:
+def test_best_shots_are_the_brightest_of_every_two_seconds():
     brightness = [0.5 + 0.4 * np.sin(step / 3) for step in range(60)]
     frames = at(*[[((value, 0, 0), 20, 20)] for value in brightness])
     (track,) = color_scorer().video(frames, best=3)
@@ -157,7 +156,7 @@ def test_best_shots_are_the_brightest_of_every_two_seconds() -> None:
     assert sorted(shot.time for shot in track.best) == pytest.approx([step / 5 for step in tops][:3])
 
 
-def test_a_camera_gives_tracks_as_they_end_and_forgets_them() -> None:
+def test_a_camera_gives_tracks_as_they_end_and_forgets_them():
     drawn = []
 
     def camera() -> Iterator[NDArray[np.uint8]]:
@@ -176,7 +175,7 @@ def test_a_camera_gives_tracks_as_they_end_and_forgets_them() -> None:
     assert [track.number for track in [first, *rest]] == [1, 2, 3, 4, 5]
 
 
-def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
+def test_memory_does_not_grow_with_the_length_of_a_video():
     scorer = color_scorer()
     people = RED, GREEN, BLUE
     source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
@@ -195,7 +194,7 @@ def test_memory_does_not_grow_with_the_length_of_a_video() -> None:
         assert {"rgb"[shot.crop[56, 56].argmax()] for shot in track.best} == {who(track)}
 
 
-def test_few_large_frames_are_in_memory() -> None:
+def test_few_large_frames_are_in_memory():
     alive: weakref.WeakSet[Frame] = weakref.WeakSet()
     most = []
 
@@ -218,25 +217,25 @@ def test_few_large_frames_are_in_memory() -> None:
     assert max(most) <= 2
 
 
-def test_faces_seen_once_are_left_out_unless_they_are_wanted() -> None:
+def test_faces_seen_once_are_left_out_unless_they_are_wanted():
     frames = at([(RED, 20, 20)], *[[]] * 10, *[[(GREEN, 20, 20)]] * 3)
     assert [who(track) for track in color_scorer().video(frames)] == ["g"]
     assert [who(track) for track in color_scorer().video(frames, min_faces=1)] == ["r", "g"]
 
 
-def test_no_face_is_no_track() -> None:
+def test_no_face_is_no_track():
     assert list(color_scorer().video(at(*[[]] * 10))) == []
     assert list(color_scorer().video([])) == []
 
 
-def test_small_faces_and_channels_of_opencv() -> None:
+def test_small_faces_and_channels_of_opencv():
     frames = at(*[[(RED, 20, 20)]] * 4)
     assert list(color_scorer(min_face_size=60).video(frames)) == []
     (track,) = color_scorer().video([(time, pixels[..., ::-1]) for time, pixels in frames], color="BGR")
     assert who(track) == "r"
 
 
-def test_options_that_make_no_sense_are_errors() -> None:
+def test_options_that_make_no_sense_are_errors():
     scorer = color_scorer()
     for options, message in (
         ({"fps": 0}, "fps must be above 0"),
@@ -250,7 +249,7 @@ def test_options_that_make_no_sense_are_errors() -> None:
         list(Scorer(scorer.quality, scorer.recognizer).video([]))
 
 
-def test_unsure_detections_continue_tracks() -> None:
+def test_unsure_detections_continue_tracks():
     # A detector that is unsure on the right side of the image.
     detector = ColorDetector(lambda face: 0.9 if face.box[0] < 100 else 0.4)
     frames = at(*[[(RED, 20 + 8 * step, 20)] for step in range(20)], *[[]] * 10, *[[(GREEN, 150, 20)]] * 4)
@@ -270,7 +269,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def test_tracks_are_joined_by_the_mean_cosine_of_their_faces() -> None:
+def test_tracks_are_joined_by_the_mean_cosine_of_their_faces():
     random = np.random.default_rng(0)
     center = random.normal(size=32)
     faces = unit(center + 1.2 * random.normal(size=(8, 32)))
@@ -283,7 +282,7 @@ def test_tracks_are_joined_by_the_mean_cosine_of_their_faces() -> None:
     assert joined_best([one], other, cosine + 1e-6) is None
 
 
-def test_a_joined_track_has_the_mean_of_all_faces() -> None:
+def test_a_joined_track_has_the_mean_of_all_faces():
     faces = unit(np.random.default_rng(1).normal(size=(4, 32)))
     whole = track(faces, 0, [80.0, 3.0, 15.0, 60.0])
     first, second = track(faces[:2], 0, [80.0, 3.0]), track(faces[2:], 0.2, [15.0, 60.0])

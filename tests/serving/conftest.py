@@ -90,23 +90,23 @@ def write_bright(path: Path, thresholds: dict[str, float]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_file(tmp_path_factory) -> Path:
     """A model whose quality is the brightness of the crop, from -1 to 1, and thresholds that say so."""
     return write_bright(tmp_path_factory.mktemp("served") / "bright.onnx", {"0.95": -0.5})
 
 
 @pytest.fixture(scope="session")
-def scorer(model_file: Path) -> Scorer:
+def scorer(model_file) -> Scorer:
     return facerts.load(model_file, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="session")
-def photo_scorer(scorer: Scorer) -> Scorer:
+def photo_scorer(scorer) -> Scorer:
     return Scorer(scorer.quality, scorer.recognizer, BrightSquares())
 
 
 @pytest.fixture(scope="session")
-def searcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+def searcher(tmp_path_factory) -> Scorer:
     """A model like that of ``model_file``, with a threshold for searches."""
     folder = tmp_path_factory.mktemp("searcher")
     path = write_bright(folder / "searcher.onnx", {"0.95": -0.5, "0.99": -0.85})
@@ -114,7 +114,7 @@ def searcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 
 
 @pytest.fixture(scope="session")
-def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gallery_file(searcher, tmp_path_factory) -> Path:
     """Images of six people, also dark ones."""
     folder = tmp_path_factory.mktemp("gallery")
     for person, name in enumerate(NAMES):
@@ -127,7 +127,7 @@ def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def everything(tmp_path_factory) -> Iterator[httpx.Client]:
     """A client of a service that scores, verifies and searches."""
     folder = tmp_path_factory.mktemp("everything")
     scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
@@ -165,14 +165,14 @@ def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def client(scorer: Scorer) -> Iterator[httpx.Client]:
+def client(scorer) -> Iterator[httpx.Client]:
     """Of a service for aligned crops, with no options."""
     with running(scorer, Settings()) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def photo_client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
+def photo_client(photo_scorer) -> Iterator[httpx.Client]:
     """Of a service that finds faces in photos."""
     with running(photo_scorer, Settings(max_faces=3)) as client:
         yield client

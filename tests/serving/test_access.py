@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from facerts.serving.access import AccessControl
 from tests.command import run
@@ -36,7 +34,7 @@ def post(client: httpx.Client, *origins: str, host: str | None = None) -> httpx.
     return client.post("/v1/score", content=crop(9), headers=headers)
 
 
-def test_a_service_answers_to_its_own_names_and_to_no_others(client: httpx.Client) -> None:
+def test_a_service_answers_to_its_own_names_and_to_no_others(client):
     for host in (*OWN, *(f"{host}:8000" for host in OWN)):
         assert get(client, host) == 200, host
         assert post(client, f"http://{host}", host=host).status_code == 200, host
@@ -58,13 +56,13 @@ def test_a_service_answers_to_its_own_names_and_to_no_others(client: httpx.Clien
         *("http://localhost:{port}/", "http://evil@localhost:{port}"),
     ],
 )
-def test_pages_of_other_origins_may_not_post(client: httpx.Client, origin: str) -> None:
+def test_pages_of_other_origins_may_not_post(client, origin):
     port = address(client)[1]
     response = post(client, origin.format(port=port), host=f"localhost:{port}")
     refused(response, (403, "foreign_origin"), "serve.allowed_origins")
 
 
-def test_what_is_no_browsers_post_needs_no_origin(client: httpx.Client) -> None:
+def test_what_is_no_browsers_post_needs_no_origin(client):
     assert post(client).status_code == 200
     # Who only reads is kept from the response by the browser.
     read = client.get("/v1/model", headers={"origin": "http://evil.example"})
@@ -75,7 +73,7 @@ def test_what_is_no_browsers_post_needs_no_origin(client: httpx.Client) -> None:
     assert post(client, own, "http://evil.example").status_code == 403
 
 
-def test_names_and_origins_may_be_added(scorer: Scorer) -> None:
+def test_names_and_origins_may_be_added(scorer):
     settings = Settings(
         allowed_hosts=("Faces.Example", "192.0.2.7", "[2001:db8::7]"),
         allowed_origins=("https://App.example:8443", "https://outside.example"),
@@ -101,7 +99,7 @@ def test_names_and_origins_may_be_added(scorer: Scorer) -> None:
             assert post(client, origin, host=host).status_code == status, (origin, host)
 
 
-def test_each_check_can_be_switched_off(scorer: Scorer) -> None:
+def test_each_check_can_be_switched_off(scorer):
     with running(scorer, Settings(allowed_hosts=("*",))) as client:
         assert {get(client, host) for host in (*FOREIGN, "anything")} == {200}
         assert post(client, "http://evil.example").status_code == 403
@@ -111,7 +109,7 @@ def test_each_check_can_be_switched_off(scorer: Scorer) -> None:
 
 
 @in_loop
-async def test_the_address_that_a_request_came_in_on_is_a_name_of_the_service(scorer: Scorer) -> None:
+async def test_the_address_that_a_request_came_in_on_is_a_name_of_the_service(scorer):
     """As where it listens on all addresses, 0.0.0.0."""
     app = build(scorer, Settings())
     sent: list[Any] = []
@@ -137,9 +135,7 @@ async def test_the_address_that_a_request_came_in_on_is_a_name_of_the_service(sc
         assert sent[0]["status"] == expected, (host, server)
 
 
-def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(model_file, monkeypatch, capsys):
     given: list[Settings] = []
     monkeypatch.setattr("facerts.serving.build", lambda scorer, settings: given.append(settings))
     # Nobody has this name, so nothing is opened.
@@ -152,7 +148,7 @@ def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(
 
 
 @in_loop
-async def test_cookies_of_other_services_on_this_host_are_not_even_parsed() -> None:
+async def test_cookies_of_other_services_on_this_host_are_not_even_parsed():
     seen = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -160,5 +156,5 @@ async def test_cookies_of_other_services_on_this_host_are_not_even_parsed() -> N
 
     headers = [(b"host", b"localhost"), (b"cookie", b'a="' + 5000 * b"\\1" + b'"'), (b"accept", b"*/*")]
     scope = {"type": "http", "method": "GET", "headers": headers}
-    await AccessControl(app, Settings())(scope, None, None)  # type: ignore[arg-type]
+    await AccessControl(app, Settings())(scope, None, None)
     assert seen == [(b"host", b"localhost"), (b"accept", b"*/*")]

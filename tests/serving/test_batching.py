@@ -80,7 +80,7 @@ async def answers(model: Numbers, *jobs: Crops, **options: Any) -> list[Any]:
 
 
 @in_loop
-async def test_crops_of_two_models_share_no_batch() -> None:
+async def test_crops_of_two_models_share_no_batch():
     first, second = Numbers(), Numbers()
     batcher = Batcher(first, batch_size=8)
     first.free.clear()
@@ -96,7 +96,7 @@ async def test_crops_of_two_models_share_no_batch() -> None:
 
 
 @in_loop
-async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
+async def test_everybody_gets_the_answer_to_their_own_crops():
     model = Numbers()
     batcher = Batcher(model, batch_size=7, concurrency=2)
     random = np.random.default_rng(0)
@@ -121,7 +121,7 @@ async def test_everybody_gets_the_answer_to_their_own_crops() -> None:
         ([[10], [11, 12, 13], [14]], 1, [[1], [10], [11, 12, 13], [14]]),
     ],
 )
-def test_batches_are_filled_up_to_their_size(jobs: list[list[int]], batch_size: int, runs: list[list[int]]) -> None:
+def test_batches_are_filled_up_to_their_size(jobs, batch_size, runs):
     model, sizes = Numbers(), list[int]()
     found = answers(model, *(crops(*job) for job in jobs), batch_size=batch_size, on_batch=sizes.append)
     assert found == [[1], *jobs]
@@ -129,7 +129,7 @@ def test_batches_are_filled_up_to_their_size(jobs: list[list[int]], batch_size: 
     assert sizes == [len(batch) for batch in runs]
 
 
-def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
+def test_an_error_reaches_only_those_whose_crops_made_it():
     model = Numbers()
     first, second, third, fourth = answers(model, crops(10), crops(11, 666), crops(12), batch_size=8)
     assert (first, second, fourth) == ([1], [10], [12])
@@ -138,7 +138,7 @@ def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
 
 
 @in_loop
-async def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
+async def test_who_is_cancelled_while_waiting_takes_no_place():
     model = Numbers()
     batcher = Batcher(model, batch_size=2)
     tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
@@ -154,7 +154,7 @@ async def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
 
 
 @in_loop
-async def test_who_is_cancelled_while_running_harms_nobody() -> None:
+async def test_who_is_cancelled_while_running_harms_nobody():
     model = Numbers()
     batcher = Batcher(model, batch_size=2)
     tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
@@ -174,9 +174,7 @@ async def test_who_is_cancelled_while_running_harms_nobody() -> None:
     [(1, 1, [[8]]), (1, 3, [[8]]), (8, 2, [[3, 4, 5, 6], [7, 8]])],
 )
 @in_loop
-async def test_as_many_runs_as_were_asked_for_share_what_waits(
-    batch_size: int, runs: int, last: list[list[int]]
-) -> None:
+async def test_as_many_runs_as_were_asked_for_share_what_waits(batch_size, runs, last):
     model = Numbers()
     batcher = Batcher(model, batch_size=batch_size, concurrency=runs)
     model.free.clear()
@@ -191,7 +189,7 @@ async def test_as_many_runs_as_were_asked_for_share_what_waits(
 
 
 @in_loop
-async def test_closing_answers_who_waits_and_takes_no_more() -> None:
+async def test_closing_answers_who_waits_and_takes_no_more():
     model = Numbers()
     batcher = Batcher(model, batch_size=2)
     tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))

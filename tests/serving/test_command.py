@@ -63,9 +63,7 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
         pytest.param(signal.SIGINT, 130, ["error: interrupted"], marks=pytest.mark.slow),
     ],
 )
-def test_it_listens_answers_logs_nothing_of_the_content_and_ends(
-    model_file: Path, sent: signal.Signals, status: int, last: list[str]
-) -> None:
+def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file, sent, status, last):
     with served("--model", model_file, "--set", "keep=0.95", "--set", "batch_size=4") as (process, client):
         assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
         response = client.post("/v1/score", files=[("images", ("secret-name.png", crop(200)))] * 3)
@@ -81,16 +79,14 @@ def test_it_listens_answers_logs_nothing_of_the_content_and_ends(
 
 
 @pytest.mark.slow
-def test_the_token_may_come_from_the_environment(model_file: Path) -> None:
+def test_the_token_may_come_from_the_environment(model_file):
     with served("--model", model_file, FACERTS_TOKEN="from-there") as (_, client):
         assert post(client, crop(200)).status_code == 401
         client.headers["authorization"] = "Bearer from-there"
         assert post(client, crop(200)).status_code == 200
 
 
-def test_wrong_use_ends_with_2_and_a_sentence(
-    model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_use_ends_with_2_and_a_sentence(model_file, tmp_path, capsys, monkeypatch):
     def error(*options: str | Path) -> str:
         assert run("serve", "--set", "detector=none", "--model", model_file, "--port", "0", *options) == 2
         return re.sub(r"[\s│]+", " ", capsys.readouterr().err)
@@ -108,9 +104,7 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     assert "a token must be one or more printable ASCII" in error()
 
 
-def test_a_service_that_is_open_to_everybody_is_warned_of(
-    model_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_is_open_to_everybody_is_warned_of(model_file, capsys, monkeypatch):
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
     for token, warned in (((), True), (("--token", "a"), False)):
         # No machine has this address, so nothing is opened.
@@ -136,7 +130,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
-def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str) -> None:
+def test_a_missing_package_is_named_with_its_extra(model_file, module):
     code = WITHOUT.format(module=module, model=str(model_file))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

@@ -10,7 +10,6 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from facerts.scoring import Scorer
 from facerts.serving import Settings
 from tests.serving.conftest import address, alive, crop, head, running, started, until
 
@@ -20,7 +19,7 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
-def client(scorer: Scorer) -> Iterator[httpx.Client]:
+def client(scorer) -> Iterator[httpx.Client]:
     with running(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as client:
         yield client
 
@@ -53,14 +52,14 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("drip", [ENDLESS, pytest.param(b"G", marks=SLOW), pytest.param(b"", marks=SLOW)])
-def test_headers_that_do_not_end_are_not_waited_for(client: httpx.Client, drip: bytes) -> None:
+def test_headers_that_do_not_end_are_not_waited_for(client, drip):
     with connect(client) as connection:
         assert closed_after(connection, drip) >= HEADERS - 0.1
     assert alive(client)
 
 
 @SLOW
-def test_the_next_request_of_a_connection_is_not_waited_for_either(client: httpx.Client) -> None:
+def test_the_next_request_of_a_connection_is_not_waited_for_either(client):
     with connect(client) as connection:
         for _ in range(3):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -75,7 +74,7 @@ def test_the_next_request_of_a_connection_is_not_waited_for_either(client: httpx
 
 
 @SLOW
-def test_headers_that_come_with_the_body_before_are_not_waited_for(client: httpx.Client) -> None:
+def test_headers_that_come_with_the_body_before_are_not_waited_for(client):
     body = crop(9)
     with connect(client) as connection:
         connection.sendall(head(f"Content-Length: {len(body)}") + body + b"GET /healthz HTTP/1.1\r\nHo")
@@ -86,7 +85,7 @@ def test_headers_that_come_with_the_body_before_are_not_waited_for(client: httpx
 
 
 @SLOW
-def test_a_slow_body_has_its_own_time(client: httpx.Client) -> None:
+def test_a_slow_body_has_its_own_time(client):
     """Longer than headers may take, and no longer than bodies may."""
     body = crop(9)
     with connect(client) as connection:
@@ -97,7 +96,7 @@ def test_a_slow_body_has_its_own_time(client: httpx.Client) -> None:
 
 
 @SLOW
-def test_a_response_that_is_not_read_is_not_kept(scorer: Scorer) -> None:
+def test_a_response_that_is_not_read_is_not_kept(scorer):
     with started(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as (server, client):
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -110,7 +109,7 @@ def test_a_response_that_is_not_read_is_not_kept(scorer: Scorer) -> None:
             def given_up() -> bool:
                 nonlocal unread
                 connections = server.server_state.connections
-                unread = max([unread, *(each.transport.get_write_buffer_size() for each in connections)])  # type: ignore[union-attr]
+                unread = max([unread, *(each.transport.get_write_buffer_size() for each in connections)])
                 return unread > 0 and not connections
 
             assert until(given_up), "the service still keeps the responses"

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from facerts.scoring import Scorer
 from facerts.serving import Settings
 from facerts.serving.schemas import Matches, PairVerification, Problem, Scores
 from tests.fuzz.mutations import mutated_bytes
@@ -34,7 +33,7 @@ fuzzed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthC
 
 
 @pytest.fixture(scope="module")
-def client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
+def client(photo_scorer) -> Iterator[httpx.Client]:
     with running(photo_scorer, Settings(max_bytes=200_000, max_pixels=1_000_000, timeout=5)) as client:
         yield client
 
@@ -59,7 +58,7 @@ options = st.dictionaries(
 
 @fuzzed
 @given(data=mutated(*IMAGES), aligned=st.booleans())
-def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None:
+def test_broken_images(client, data, aligned):
     headers = {"content-type": "application/octet-stream"}
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
 
@@ -67,14 +66,7 @@ def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None
 @pytest.mark.parametrize("to", ["search", *(pytest.param(to, marks=pytest.mark.slow) for to in ("score", "verify"))])
 @fuzzed
 @given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3), good=st.booleans())
-def test_any_options_and_names(
-    everything: httpx.Client,
-    to: str,
-    query: dict[str, str],
-    form: dict[str, str],
-    names: list[str],
-    good: bool,
-) -> None:
+def test_any_options_and_names(everything, to, query, form, names, good):
     files: Any = [("images", (name or "a", crop(200) if good else b"no image")) for name in names]
     check(everything.post(f"/v1/{to}", params=query, data=form, files=files), to)
 
@@ -91,7 +83,7 @@ JSON = b'{"image": "' + base64.b64encode(crop(200)) + b'", "keep": 0.95, "aligne
 
 @fuzzed
 @given(body=mutated(FORM, JSON), content_type=st.sampled_from(TYPES))
-def test_broken_forms_and_json(client: httpx.Client, body: bytes, content_type: str) -> None:
+def test_broken_forms_and_json(client, body, content_type):
     check(client.post("/v1/score", content=body, headers={"content-type": content_type}))
 
 
@@ -103,7 +95,7 @@ REQUEST = (
 
 @fuzzed
 @given(request=mutated(REQUEST))
-def test_broken_requests(client: httpx.Client, request: bytes) -> None:
+def test_broken_requests(client, request):
     with socket.create_connection(address(client), timeout=10) as connection:
         connection.sendall(request)
         # Who says no more gets no answer to what is not whole.
@@ -113,7 +105,7 @@ def test_broken_requests(client: httpx.Client, request: bytes) -> None:
     assert b"HTTP/1.1 5" not in response
 
 
-def test_it_is_still_there(client: httpx.Client) -> None:
+def test_it_is_still_there(client):
     assert post(client, crop(200), aligned=True).status_code == 200
     assert 'status="5' not in client.get("/metrics").text
     assert metric(client, "facerts_requests_in_work") == 0

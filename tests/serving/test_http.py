@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from facerts.scoring import Row, Scorer
+from facerts.scoring import Row
 from facerts.serving import Settings
 from facerts.serving.schemas import NOT_OF_A_FACE, FaceResult, fields_of
 from tests.serving.conftest import crop, post, running
@@ -25,7 +24,7 @@ GUARDED = {
 WRONG = ("", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer \xfc")
 
 
-def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer: Scorer) -> None:
+def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer):
     with running(scorer, Settings(token=TOKEN, max_bytes=1000)) as client:
         for path, method in GUARDED.items():
             for given in (None, *WRONG):
@@ -47,7 +46,7 @@ def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer: Scorer) -> N
             assert post(client, crop(9)).status_code == 200
 
 
-def test_errors_of_http_have_the_same_form(client: httpx.Client) -> None:
+def test_errors_of_http_have_the_same_form(client):
     for method, path, status, code in (
         ("GET", "/nothing", 404, "not_found"),
         ("GET", "/v1/score/", 404, "not_found"),
@@ -60,7 +59,7 @@ def test_errors_of_http_have_the_same_form(client: httpx.Client) -> None:
         assert ("allow" in response.headers) == (status == 405)
 
 
-def test_every_response_has_the_headers_that_keep_browsers_from_mischief(client: httpx.Client) -> None:
+def test_every_response_has_the_headers_that_keep_browsers_from_mischief(client):
     elsewhere = {"origin": "https://elsewhere.example", "access-control-request-method": "POST"}
     responses = [
         client.get(path, headers=elsewhere)
@@ -79,7 +78,7 @@ def test_every_response_has_the_headers_that_keep_browsers_from_mischief(client:
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_need_nothing_from_anywhere(client: httpx.Client, path: str) -> None:
+def test_pages_need_nothing_from_anywhere(client, path):
     response = client.get(path)
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     policy = response.headers["content-security-policy"]
@@ -89,7 +88,7 @@ def test_pages_need_nothing_from_anywhere(client: httpx.Client, path: str) -> No
     assert not re.findall(r"\sstyle=|\son\w+=", response.text), "the policy would not let them work"
 
 
-def test_metrics_count_what_was_done(photo_scorer: Scorer) -> None:
+def test_metrics_count_what_was_done(photo_scorer):
     with running(photo_scorer, Settings(min_quality=0.0)) as client:
         assert post(client, crop(9), crop(200), crop(210), aligned=1).status_code == 200
         assert post(client, crop(9), b"no").status_code == 200
@@ -136,7 +135,7 @@ DESCRIBED = {
 }
 
 
-def test_the_schema_describes_every_response(client: httpx.Client) -> None:
+def test_the_schema_describes_every_response(client):
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", *ROUTES}
     for path, (options, least, most, answer) in ROUTES.items():
@@ -180,7 +179,7 @@ class WiderRow(Row):
     age: float | None = None
 
 
-def test_a_column_of_the_rows_reaches_the_answers_with_its_description() -> None:
+def test_a_column_of_the_rows_reaches_the_answers_with_its_description():
     schema = fields_of(WiderRow, *NOT_OF_A_FACE)
     shown = schema.of(WiderRow("a.jpg", points=[*range(10)], age=30)).model_dump()
     assert shown["age"] == 30

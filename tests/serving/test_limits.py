@@ -8,7 +8,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -46,7 +45,7 @@ SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_images=3, queue=10)
 
 
 @pytest.fixture(scope="module")
-def small(scorer: Scorer) -> Iterator[httpx.Client]:
+def small(scorer) -> Iterator[httpx.Client]:
     """A client of a service that takes little."""
     with running(scorer, SMALL) as client:
         yield client
@@ -71,7 +70,7 @@ def too_large(response: bytes) -> None:
     assert "50,000 bytes" in error["error"]
 
 
-def test_a_body_beyond_the_limit_is_refused_however_it_comes(small: httpx.Client) -> None:
+def test_a_body_beyond_the_limit_is_refused_however_it_comes(small):
     # Who asks first is refused at once, and does not send.
     response = talk(small, head("Content-Length: 50001", "Expect: 100-continue"))
     assert b"100 Continue" not in response
@@ -95,7 +94,7 @@ def test_a_body_beyond_the_limit_is_refused_however_it_comes(small: httpx.Client
     assert alive(small)
 
 
-def test_lengths_that_are_too_short_or_no_numbers(small: httpx.Client) -> None:
+def test_lengths_that_are_too_short_or_no_numbers(small):
     data = crop(9)
     # What is left of the body is no request.
     answer = talk(small, head(f"Content-Length: {len(data) - 5}") + data)
@@ -105,7 +104,7 @@ def test_lengths_that_are_too_short_or_no_numbers(small: httpx.Client) -> None:
     assert alive(small)
 
 
-def test_a_body_that_does_not_arrive_is_given_up(scorer: Scorer) -> None:
+def test_a_body_that_does_not_arrive_is_given_up(scorer):
     data = crop(9)
     form = head("Transfer-Encoding: chunked", content_type="multipart/form-data; boundary=X")
     with running(scorer, Settings(timeout=0.4)) as client:
@@ -119,7 +118,7 @@ def test_a_body_that_does_not_arrive_is_given_up(scorer: Scorer) -> None:
         assert alive(client)
 
 
-def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small: httpx.Client) -> None:
+def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small):
     for _ in range(3):
         with socket.create_connection(address(small)) as connection:
             connection.sendall(head("Content-Length: 5000") + bytes(100))
@@ -128,13 +127,13 @@ def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small: httpx.Clie
     assert alive(small)
 
 
-def test_images_are_counted(small: httpx.Client) -> None:
+def test_images_are_counted(small):
     assert post(small, *[crop(9)] * 3).status_code == 200
     for count in (4, 40):
         refused(post(small, *[crop(9)] * count), (422, "invalid"), "more than 3 images")
 
 
-def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
+def test_images_with_too_many_pixels_are_refused_by_their_header(small):
     for data in (
         bits(30_000, 30_000, b""),
         bits(2**31 - 1, 2**31 - 1, b""),
@@ -148,7 +147,7 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Cl
 
 
 @pytest.mark.slow
-def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
+def test_a_bomb_does_not_go_off(client):
     bomb = bits(30_000, 30_000, zlib.compress(bytes(3751 * 30_000), 1))
     assert len(bomb) < 2_000_000, "it is small, and 2.7 GB of pixels"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -159,9 +158,9 @@ def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
     assert alive(client)
 
 
-def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer) -> None:
+def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer):
     model = Wrapped(scorer)
-    with running(Scorer.of(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings(queue=2)) as client:
         assert client.get("/readyz").json() == {"status": "ready"}
         model.free.clear()
         others = [complete(client, crop(9)) for _ in range(2)]
@@ -179,7 +178,7 @@ def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: 
         assert alive(client)
 
 
-def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer) -> None:
+def test_who_sends_slowly_keeps_no_place_from_others(scorer):
     with running(scorer, Settings(queue=2)) as client:
         others = [unfinished(client, 10) for _ in range(20)]
         assert until(lambda: metric(client, "facerts_held_bytes") == 200)
@@ -189,7 +188,7 @@ def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer) -> None:
             other.close()
 
 
-def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer) -> None:
+def test_the_bodies_of_all_requests_together_have_a_limit(scorer):
     with running(scorer, Settings(max_bytes=10_000)) as client:
         others = [unfinished(client, 9_500) for _ in range(8)]
         assert until(lambda: metric(client, "facerts_held_bytes") == 8 * 9_500)
@@ -205,7 +204,7 @@ def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer) -> Non
 
 
 @in_loop
-async def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
+async def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in():
     draining, gone = asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
     pieces = [{"type": "http.request", "body": bytes(6), "more_body": True} for _ in range(2)]
@@ -237,9 +236,7 @@ async def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> N
     assert sent[0]["headers"] == [(b"connection", b"close")]
 
 
-def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
-    scorer: Scorer, searcher: Scorer, gallery_file: Path, tmp_path: Path
-) -> None:
+def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(scorer, searcher, gallery_file, tmp_path):
     matcher = facerts.load(write_matcher(tmp_path / "matcher.onnx"), detector="none", threads=1)
     searching = Settings(timeout=0.3, gallery=gallery_file)
     for to, opened, settings, images in (
@@ -248,7 +245,7 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
         ("verify", matcher, Settings(timeout=0.3), [crop(200), crop(200)]),
     ):
         model = Wrapped(opened)
-        with running(Scorer.of(model), settings) as client:  # type: ignore[arg-type]
+        with running(Scorer.of(model), settings) as client:
             model.free.clear()
             refused(post(client, *images, to=to), (504, "timeout"), "0.3 seconds")
             assert metric(client, "facerts_requests_in_work") == 0
@@ -256,15 +253,15 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
             assert until(lambda: post(client, *images, to=to).status_code == 200)  # noqa: B023
 
 
-def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer) -> None:
+def test_what_nobody_waits_for_is_not_worked_on(scorer):
     model = Wrapped(scorer)
     model.batch_size = 1
-    with running(Scorer.of(model), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings()) as client:
         model.free.clear()
         runs = model.runs
         body = crop(9)
         # As many as run at once, and three that wait.
-        at_once = Scorer.of(model).model().parallel_batches  # type: ignore[arg-type]
+        at_once = Scorer.of(model).model().parallel_batches
         connections = [complete(client, body) for _ in range(at_once + 3)]
         assert until(lambda: metric(client, "facerts_queue_crops") == 3)
         for connection in connections:
@@ -276,10 +273,10 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer) -> None:
         assert model.runs == runs + at_once + 1
 
 
-def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -> None:
+def test_requests_in_flight_are_answered_when_the_service_ends(scorer):
     model = Wrapped(scorer)
     answers: list[httpx.Response] = []
-    with running(Scorer.of(model), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer.of(model), Settings()) as client:
         model.free.clear()
         threads = [threading.Thread(target=lambda: answers.append(post(client, crop(9)))) for _ in range(4)]
         for thread in threads:
@@ -302,14 +299,14 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_settings_that_make_no_sense_are_refused():
     for name, values in WRONG.items():
         for value in values:
             with pytest.raises(Error, match=name):
                 Settings(**{name: value})
 
 
-def test_a_port_that_is_taken_is_said_to_be() -> None:
+def test_a_port_that_is_taken_is_said_to_be():
     with listen("127.0.0.1", 0) as listener:
         # What asyncio looks at before it turns Nagle's algorithm off.
         assert listener.proto == socket.IPPROTO_TCP

@@ -41,7 +41,7 @@ def visit(page: Page, client: httpx.Client, path: str = "/") -> None:
 
 
 @pytest.fixture
-def opened(page: Page, photo_client: httpx.Client, requested: list[str]) -> Iterator[Page]:
+def opened(page, photo_client, requested) -> Iterator[Page]:
     """The page of the service that finds faces in photos; whatever is done on it, it asks nobody else."""
     visit(page, photo_client)
     yield page
@@ -50,7 +50,7 @@ def opened(page: Page, photo_client: httpx.Client, requested: list[str]) -> Iter
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def images(tmp_path_factory) -> list[Path]:
     """Two faces, none, and no image."""
     folder = tmp_path_factory.mktemp("chosen")
     contents = {
@@ -63,7 +63,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / name for name in contents]
 
 
-def test_images_show_their_faces_or_why_there_are_none(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
+def test_images_show_their_faces_or_why_there_are_none(opened, images, photo_scorer):
     choose(opened, images)
     assert texts(opened, ".card h2") == [image.name for image in images]
     lines = texts(opened, ".card .top")
@@ -84,7 +84,7 @@ def test_images_show_their_faces_or_why_there_are_none(opened: Page, images: lis
     assert "3 images scored, 1 could not be read." in opened.get_by_role("status").all_inner_texts()
 
 
-def test_boxes_lie_on_the_faces_with_numbers_at_every_width(opened: Page, images: list[Path]) -> None:
+def test_boxes_lie_on_the_faces_with_numbers_at_every_width(opened, images):
     choose(opened, images)
     for width in (320, 1400, 800, 390):
         opened.set_viewport_size({"width": width, "height": 900})
@@ -108,7 +108,7 @@ def test_boxes_lie_on_the_faces_with_numbers_at_every_width(opened: Page, images
         assert box == pytest.approx([0.1 * number, 0.1, 0, 40 / 60], abs=0.015)
 
 
-def test_crops_are_drawn_as_they_are_scored(opened: Page, photo_scorer: Scorer, tmp_path: Path) -> None:
+def test_crops_are_drawn_as_they_are_scored(opened, photo_scorer, tmp_path):
     # Smooth, so that a shift by a pixel is a difference, and the way of interpolating is none.
     y, x = np.mgrid[0:60, 0:400]
     image = np.stack([180 + 60 * np.sin(x / 3), 180 + 60 * np.cos(y / 4), 200 + 0 * x], axis=-1)
@@ -131,7 +131,7 @@ def test_crops_are_drawn_as_they_are_scored(opened: Page, photo_scorer: Scorer, 
         assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
 
 
-def test_a_threshold_decides_in_color_and_in_words(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
+def test_a_threshold_decides_in_color_and_in_words(opened, images, photo_scorer):
     colors = "[...document.querySelectorAll('.card .box')].map((box) => getComputedStyle(box).borderTopColor)"
     choose(opened, images[:1])
     accept = opened.get_by_label("Accept")
@@ -147,7 +147,7 @@ def test_a_threshold_decides_in_color_and_in_words(opened: Page, images: list[Pa
     assert len({*opened.evaluate(colors)}) == 2
 
 
-def test_options_and_the_order_can_be_chosen(opened: Page, images: list[Path], tmp_path: Path) -> None:
+def test_options_and_the_order_can_be_chosen(opened, images, tmp_path):
     for name, level in (("dark", 140), ("light", 240)):
         (tmp_path / f"{name}.png").write_bytes(encode_png(photo([level, 130])))
     choose(opened, [tmp_path / "dark.png", images[1], tmp_path / "light.png"])
@@ -165,7 +165,7 @@ def test_options_and_the_order_can_be_chosen(opened: Page, images: list[Path], t
     opened.locator(".card .problem", has_text="not an aligned crop").first.wait_for()
 
 
-def test_everything_can_be_reached_and_done_with_the_keyboard(opened: Page, images: list[Path]) -> None:
+def test_everything_can_be_reached_and_done_with_the_keyboard(opened, images):
     choose(opened, images[:2])
     opened.evaluate("document.activeElement.blur()")
     focused: list[str] = []
@@ -186,7 +186,7 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(opened: Page, imag
     settled(opened, 0)
 
 
-def test_assistive_technology_is_told_everything(opened: Page, images: list[Path]) -> None:
+def test_assistive_technology_is_told_everything(opened, images):
     choose(opened, images)
     opened.get_by_text("About the model").click()
     for scheme, background in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(21, 24, 28)")):
@@ -198,7 +198,7 @@ def test_assistive_technology_is_told_everything(opened: Page, images: list[Path
 
 
 @pytest.mark.parametrize("kind", ["drop", "paste"])
-def test_images_can_be_dropped_and_pasted(opened: Page, images: list[Path], kind: str) -> None:
+def test_images_can_be_dropped_and_pasted(opened, images, kind):
     opened.evaluate(
         """([kind, bytes]) => {
           const moved = new DataTransfer();
@@ -227,7 +227,7 @@ DROPPED_FOLDER = """(bytes) => {
   document.dispatchEvent(event); }"""
 
 
-def test_a_folder_is_chosen_or_dropped_with_paths_as_names(opened: Page, images: list[Path]) -> None:
+def test_a_folder_is_chosen_or_dropped_with_paths_as_names(opened, images):
     opened.evaluate(DROPPED_FOLDER, list(images[0].read_bytes()))
     settled(opened, 2)
     assert texts(opened, ".card h2") == ["trip/a/1.png", "trip/b.png"]
@@ -238,7 +238,7 @@ def test_a_folder_is_chosen_or_dropped_with_paths_as_names(opened: Page, images:
     assert texts(opened, ".card h2")[2:] == [f"{folder.name}/{name}" for name in (MEAN, "none.png", "two.png")]
 
 
-def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
+def test_what_was_found_can_be_saved(opened, images, photo_scorer):
     choose(opened, images)
     kept = json.loads(saved(opened, "Save as JSON"))
     assert kept["quality"]["name"] == kept["recognizer"]["name"] == "bright"
@@ -254,7 +254,7 @@ def test_what_was_found_can_be_saved(opened: Page, images: list[Path], photo_sco
     assert saved(opened, "Download CSV") == expected.getvalue()
 
 
-def test_numbers_are_written_as_python_writes_them(opened: Page, images: list[Path], photo_scorer: Scorer) -> None:
+def test_numbers_are_written_as_python_writes_them(opened, images, photo_scorer):
     expected, faces = io.StringIO(), []
     put = put_csv(expected, Row)
     for face, value in enumerate((1e-5, 1e-4, 1.0, 100.0, 1e16, 123456.5, 0.1000005, 1 / 3, -0.5, -0.0)):
@@ -277,7 +277,7 @@ def test_numbers_are_written_as_python_writes_them(opened: Page, images: list[Pa
     assert saved(opened, "Download CSV") == expected.getvalue()
 
 
-def test_the_policy_lets_no_script_of_others_run(opened: Page, complaints: list[str]) -> None:
+def test_the_policy_lets_no_script_of_others_run(opened, complaints):
     opened.evaluate(
         """document.body.append(Object.assign(document.createElement('script'), {textContent: 'harmed = 1'}));
         document.body.insertAdjacentHTML('beforeend', '<b onclick="harmed = 1" id="b"></b>'); b.click()"""
@@ -286,7 +286,7 @@ def test_the_policy_lets_no_script_of_others_run(opened: Page, complaints: list[
     complaints.clear()
 
 
-def test_two_images_can_be_compared(page: Page, scorer: Scorer, tmp_path: Path) -> None:
+def test_two_images_can_be_compared(page, scorer, tmp_path):
     recognizer = facerts.Recognizer(write_matcher(tmp_path / "matcher.onnx"))
     both = Scorer(scorer.quality, recognizer)
     files = [tmp_path / f"{number}.png" for number in range(3)]
@@ -314,9 +314,7 @@ def test_two_images_can_be_compared(page: Page, scorer: Scorer, tmp_path: Path) 
         assert accessibility_faults(page) == []
 
 
-def test_a_gallery_names_the_person_of_each_face(
-    page: Page, searcher: Scorer, gallery_file: Path, tmp_path: Path, requested: list[str]
-) -> None:
+def test_a_gallery_names_the_person_of_each_face(page, searcher, gallery_file, tmp_path, requested):
     dark = variant(0, 0) // 20
     faces = {"anna": variant(0, 0), "frida": variant(5, 0), "stranger": variant(8, 0), "dark": dark}
     files = [tmp_path / f"{name}.png" for name in faces]
@@ -336,7 +334,7 @@ def test_a_gallery_names_the_person_of_each_face(
         assert all("/v1/search" in url for url in asked)
 
 
-def test_a_service_with_a_token_asks_for_it(page: Page, photo_scorer: Scorer, images: list[Path]) -> None:
+def test_a_service_with_a_token_asks_for_it(page, photo_scorer, images):
     with running(photo_scorer, Settings(token="sesame", keep=0.95)) as client:
         page.goto(str(client.base_url))
         token = page.get_by_label("This service requires a token.")
@@ -356,7 +354,7 @@ def test_a_service_with_a_token_asks_for_it(page: Page, photo_scorer: Scorer, im
         assert kept == '[{},{},""]'
 
 
-def test_the_reference_shows_the_whole_schema(page: Page, client: httpx.Client) -> None:
+def test_the_reference_shows_the_whole_schema(page, client):
     visit(page, client, "/docs")
     text = page.locator("body").inner_text()
     schema = client.get("/openapi.json").json()

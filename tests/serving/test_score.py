@@ -4,7 +4,6 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,7 +32,7 @@ def faces(response: httpx.Response) -> list[list[dict[str, Any]]]:
     return [image["faces"] for image in response.json()["images"]]
 
 
-def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client, scorer: Scorer) -> None:
+def test_one_image_as_the_body_gives_what_the_scorer_gives(client, scorer):
     pixels = np.random.default_rng(0).integers(0, 255, (112, 112, 3), dtype=np.uint8)
     data = encode_png(pixels)
     response = client.post("/v1/score?embeddings=true", content=data, headers={"content-type": "image/png"})
@@ -54,7 +53,7 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
     assert faces(post(client, data))[0][0]["embedding"] is None
 
 
-def test_requests_at_the_same_time_do_not_mix_up_their_images(client: httpx.Client) -> None:
+def test_requests_at_the_same_time_do_not_mix_up_their_images(client):
     def ask(number: int) -> None:
         levels = np.random.default_rng(number).integers(0, 256, 1 + number % 6).tolist()
         response = post(client, *map(crop, levels))
@@ -67,7 +66,7 @@ def test_requests_at_the_same_time_do_not_mix_up_their_images(client: httpx.Clie
         list(threads.map(ask, range(24)))
 
 
-def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client: httpx.Client) -> None:
+def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client):
     response = post(photo_client, encode_png(photo([200, 250])), min_quality=quality(230))
     image = response.json()["images"][0]
     assert (image["width"], image["height"], image["found"]) == (400, 60, 2)
@@ -82,7 +81,7 @@ def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client: httpx.Cl
     assert response.json()["min_quality"] == pytest.approx(quality(230))
 
 
-def test_of_many_faces_the_first_are_scored_and_all_are_counted(photo_client: httpx.Client) -> None:
+def test_of_many_faces_the_first_are_scored_and_all_are_counted(photo_client):
     for levels, options, scored in (
         ([200, 210, 220, 230, 240], {}, 3),
         ([200, 210, 220], {"largest": True}, 1),
@@ -94,23 +93,21 @@ def test_of_many_faces_the_first_are_scored_and_all_are_counted(photo_client: ht
         assert (image["width"], image["error"]) == (400, None)
 
 
-def test_crops_are_not_searched_where_they_are_said_to_be_crops(photo_client: httpx.Client) -> None:
+def test_crops_are_not_searched_where_they_are_said_to_be_crops(photo_client):
     assert faces(post(photo_client, crop(60))) == [[]]
     (found,) = faces(post(photo_client, crop(60), aligned=True))
     assert found[0]["quality"] == pytest.approx(quality(60), abs=1e-4)
     assert found[0]["box"] is None
 
 
-def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
-    client: httpx.Client, photo_client: httpx.Client, scorer: Scorer
-) -> None:
+def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(client, photo_client, scorer):
     square = encode_png(np.full((250, 250, 3), 60, dtype=np.uint8))
     for response in (post(client, square), post(photo_client, square, aligned=True)):
         ((found,),) = faces(response)
         assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
 
 
-def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> None:
+def test_a_service_without_a_detector_does_not_pretend(client):
     refused(post(client, crop(1), aligned=False), INVALID, "no detector")
     wide = post(client, encode_png(photo([])))
     assert wide.status_code == 422
@@ -118,8 +115,8 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
     assert wide.json()["images"][0]["width"] == 400
 
 
-def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer) -> None:
-    auto = AutoDetector(lambda: photo_scorer.detector, "stub")  # type: ignore[arg-type, return-value]
+def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer):
+    auto = AutoDetector(lambda: photo_scorer.detector, "stub")
     chooses = Scorer(photo_scorer.quality, photo_scorer.recognizer, auto)
     with running(chooses, Settings(max_faces=2)) as client:
         assert client.get("/v1/model").json()["detector"] == "auto"
@@ -133,7 +130,7 @@ def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer) -> 
         assert photo_of_112["faces"]
 
 
-def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: httpx.Client) -> None:
+def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client):
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert [bool(image) for image in faces(response)] == [False, True, False]
     errors = [image["error"] for image in response.json()["images"]]
@@ -152,7 +149,7 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     assert small.json()["images"][0]["error"].startswith("1 x 1 pixels are too few for a face")
 
 
-def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Scorer) -> None:
+def test_thresholds_come_from_the_request_or_else_from_the_service(scorer):
     with running(scorer, Settings(keep=0.95)) as client:
         assert post(client, crop(100)).json()["min_quality"] == -0.5
         assert [found[0]["accepted"] for found in faces(post(client, crop(20), crop(200)))] == [False, True]
@@ -178,7 +175,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-def test_wrong_options_are_named(client: httpx.Client) -> None:
+def test_wrong_options_are_named(client):
     files = [("images", ("a.png", crop(9)))]
     for options, words in WRONG:
         for place in ("data", "params"):
@@ -200,12 +197,12 @@ BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
 )
 
 
-def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(client: httpx.Client) -> None:
+def test_what_is_no_image_or_no_form_is_an_error_that_says_what_it_should_be(client):
     for request, expected, words in BROKEN:
         refused(client.post("/v1/score", **request), expected, words)
 
 
-def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:
+def test_the_model_is_described_with_its_thresholds(photo_client, scorer):
     part = {
         "name": "bright",
         "sha256": scorer.recognizer.sha256,
@@ -226,7 +223,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
     assert photo_client.get("/v1/model").json() == expected
 
 
-def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: Path) -> None:
+def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path):
     model = write_description(write_embedder(tmp_path / "plain.onnx", batch=4), quality="none", input_batch=4)
     scorer = facerts.load(model, detector="none")
     with running(scorer, Settings()) as client:
@@ -244,8 +241,8 @@ def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: 
 @pytest.mark.parametrize(
     "error", [ModelError("/secret/place/model.onnx: not a finite number"), RuntimeError("/secret/place")]
 )
-def test_a_model_that_fails_is_said_to_without_its_path(scorer: Scorer, error: Exception) -> None:
-    with running(Scorer.of(Wrapped(scorer, error)), Settings()) as client:  # type: ignore[arg-type]
+def test_a_model_that_fails_is_said_to_without_its_path(scorer, error):
+    with running(Scorer.of(Wrapped(scorer, error)), Settings()) as client:
         response = post(client, crop(100), crop(250))
         assert problem(response) == (500, "internal")
         assert "secret" not in response.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,7 +20,7 @@ from tests.serving.conftest import NAMES, BrightSquares, crop, photo, post, prob
 
 
 @pytest.fixture(scope="module")
-def client(searcher: Scorer, gallery_file: Path) -> Iterator[httpx.Client]:
+def client(searcher, gallery_file) -> Iterator[httpx.Client]:
     with running(searcher, Settings(gallery=gallery_file, fpir=0.2)) as client:
         yield client
 
@@ -30,9 +29,7 @@ def search(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Respon
     return post(client, *images, to="search", **options)
 
 
-def test_candidates_and_decisions_are_those_of_the_gallery(
-    client: httpx.Client, searcher: Scorer, gallery_file: Path, tmp_path: Path
-) -> None:
+def test_candidates_and_decisions_are_those_of_the_gallery(client, searcher, gallery_file, tmp_path):
     probes = [encode_png(variant(person, 4)) for person in range(10)]
     for number, probe in enumerate(probes):
         (tmp_path / f"{number}.png").write_bytes(probe)
@@ -52,7 +49,7 @@ def test_candidates_and_decisions_are_those_of_the_gallery(
     assert len(search(client, probes[0]).json()["images"][0]["faces"][0]["candidates"]) == 1
 
 
-def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path) -> None:
+def test_an_answer_has_all_that_scores_have(searcher, gallery_file):
     with running(
         Scorer(searcher.quality, searcher.recognizer, BrightSquares()),
         Settings(gallery=gallery_file, max_faces=2),
@@ -75,9 +72,7 @@ def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path
         assert len(search(client, images[2], largest=True).json()["images"][0]["faces"]) == 1
 
 
-def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(
-    client: httpx.Client, searcher: Scorer, gallery_file: Path
-) -> None:
+def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(client, searcher, gallery_file):
     def outcome(client: httpx.Client, level: int, **options: Any) -> tuple[Any, str, int]:
         answer = search(client, crop(level), **options).json()
         (face,) = answer["images"][0]["faces"]
@@ -94,9 +89,7 @@ def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model
         assert outcome(lax, 15)[2] == 1
 
 
-def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
-    client: httpx.Client, searcher: Scorer, gallery_file: Path
-) -> None:
+def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(client, searcher, gallery_file):
     body = client.get("/v1/model").json()["gallery"]
     assert body.pop("threshold") == Gallery(gallery_file).threshold(0.2).cosine
     assert body == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
@@ -108,15 +101,13 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
         assert search(other, crop(200)).json()["threshold"] == threshold
 
 
-def test_without_a_gallery(searcher: Scorer) -> None:
+def test_without_a_gallery(searcher):
     with running(searcher, Settings()) as client:
         assert client.get("/v1/model").json()["gallery"] is None
         refused(search(client, crop(200)), (422, "invalid"), "no gallery to search in; start it with --gallery")
 
 
-def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
-    searcher: Scorer, scorer: Scorer, gallery_file: Path, tmp_path: Path
-) -> None:
+def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(searcher, scorer, gallery_file, tmp_path):
     images = Gallery(gallery_file).read()
     wide = np.eye(9, dtype=np.float32)[np.arange(len(images)) % 9]
     Gallery(tmp_path / "one.npz").replace(images.take(images.person == NAMES[0]))
@@ -133,14 +124,12 @@ def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
             build(model, Settings(gallery=path))
 
 
-def test_impossible_options_are_refused(client: httpx.Client) -> None:
+def test_impossible_options_are_refused(client):
     for options in (*({"fpir": fpir} for fpir in (0, -0.1, 1, 1e-20, "nan")), {"k": 0}, {"k": 11}):
         assert problem(search(client, crop(200), **options)) == (422, "invalid"), options
 
 
-def test_a_gallery_in_a_database_is_searched_as_it_is_now(
-    searcher: Scorer, gallery_file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gallery_in_a_database_is_searched_as_it_is_now(searcher, gallery_file, caplog):
     with postgres_server() as server:
         server.execute("CREATE EXTENSION vector")
         address = server.address(gallery="people", password="s3cr3t")
@@ -172,7 +161,7 @@ def test_a_gallery_in_a_database_is_searched_as_it_is_now(
     assert "s3cr3t" not in caplog.text
 
 
-def test_searches_are_counted(searcher: Scorer, gallery_file: Path) -> None:
+def test_searches_are_counted(searcher, gallery_file):
     with running(searcher, Settings(gallery=gallery_file, fpir=0.2, min_quality=-0.5)) as client:
         known, stranger = encode_png(variant(0, 0)), encode_png(variant(8, 0))
         assert search(client, known, known, stranger, crop(0), b"no image").status_code == 200

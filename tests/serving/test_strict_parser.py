@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import h11
-import httpx
 import pytest
 from uvicorn.server import ServerState
 
@@ -45,7 +44,7 @@ def refuses(words: str, *pieces: bytes) -> None:
         events(*pieces)
 
 
-def test_heads_have_a_limit() -> None:
+def test_heads_have_a_limit():
     full = HOST + b"X: " + b"y" * (MAX_HEAD - len(HOST) - 7) + b"\r\n\r\n"
     assert len(full) == MAX_HEAD
     assert kinds(full) == kinds(full[:-1], full[-1:]) == ["Request", "EndOfMessage"]
@@ -63,12 +62,12 @@ def test_heads_have_a_limit() -> None:
         *(b"X: a\r\n b\r\n", b"X:\r\n\ta\r\n", b"X:" + 15_000 * b" " + b"\0\r\n"),
     ],
 )
-def test_lines_that_servers_read_differently_are_refused_before_they_are_parsed(line: bytes) -> None:
+def test_lines_that_servers_read_differently_are_refused_before_they_are_parsed(line):
     refuses("invalid characters", HOST + line + b"\r\n")
     refuses("invalid characters", HOST + line + b"\n")
 
 
-def test_chunks_are_read_however_they_arrive() -> None:
+def test_chunks_are_read_however_they_arrive():
     two = b"1;name=value\r\na\r\n00A\r\n0123456789\r\n000\r\n\r\n"
     for size in range(1, len(two)):
         pieces = [two[at : at + size] for at in range(0, len(two), size)]
@@ -81,7 +80,7 @@ def test_chunks_are_read_however_they_arrive() -> None:
         assert [type(event) for event in found] == [h11.Request, h11.Data, h11.EndOfMessage]
 
 
-def test_between_chunks_only_their_sizes_are_read() -> None:
+def test_between_chunks_only_their_sizes_are_read():
     for lines in (b"5;" + SPACES + b"\n\r\n", b"5;" + (MAX_CHUNK_LINE - 1) * b" ", b"1\r\na\r\n5;" + SPACES):
         refuses("line before a chunk", CHUNKED + lines)
     for last in (b"0\r\n", b"000;a=b\r\n", b"0 \r\n"):
@@ -94,7 +93,7 @@ def test_between_chunks_only_their_sizes_are_read() -> None:
     assert kinds(head(f"Content-Length: {len(data)}") + data) == ["Request", "Data", "EndOfMessage"]
 
 
-def test_a_body_of_tiny_chunks_is_refused() -> None:
+def test_a_body_of_tiny_chunks_is_refused():
     tiny, lines = b"1\r\na\r\n", b"%x\r\n%b\r\n" % (MIN_CHUNK, MIN_CHUNK * b"a")
     assert len(events(CHUNKED + 1000 * tiny + b"0\r\n\r\n")) == 1002
     refuses("64 bytes on average", CHUNKED + 1100 * tiny)
@@ -135,9 +134,7 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("start", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
-    client: httpx.Client, start: bytes
-) -> None:
+def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(client, start):
     with socket.create_connection(address(client), timeout=10) as connection:
         connection.sendall(start + CHUNKS + NEXT)
         # A client that is done sending is not waited for.
@@ -149,7 +146,7 @@ def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
     assert json.loads(body)["code"] == "bad_request"
 
 
-def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client: httpx.Client) -> None:
+def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client):
     with socket.create_connection(address(client), timeout=10) as connection:
         connection.sendall(NEXT + AMBIGUOUS["both"] + CHUNKS + NEXT)
         connection.shutdown(socket.SHUT_WR)
@@ -158,7 +155,7 @@ def test_what_follows_a_valid_request_on_its_connection_is_checked_too(client: h
 
 
 @in_loop
-async def test_an_answer_that_has_begun_is_broken_off() -> None:
+async def test_an_answer_that_has_begun_is_broken_off():
     config = server.make_server(Mock(), Settings()).config
     connection = server.Connection(settings=Settings(), config=config, server_state=ServerState(), app_state={})
     transport = Mock(**{"get_extra_info.return_value": None})
@@ -172,7 +169,7 @@ async def test_an_answer_that_has_begun_is_broken_off() -> None:
     transport.write.assert_not_called()
 
 
-def test_large_headers_are_answered_although_they_are_not_read(client: httpx.Client) -> None:
+def test_large_headers_are_answered_although_they_are_not_read(client):
     for headers in (
         ["X: " + 1_000_000 * "y"],
         ["X: y"] * 20_000,
@@ -188,7 +185,7 @@ def test_large_headers_are_answered_although_they_are_not_read(client: httpx.Cli
     assert alive(client)
 
 
-def test_the_loop_parses_little_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_parses_little_at_a_time(client, monkeypatch):
     sizes: list[int] = []
     receive = server.Connection.data_received
 

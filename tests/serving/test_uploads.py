@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from facerts.images import encode_png
-from facerts.scoring import Scorer
 from facerts.serving import Settings
 from facerts.serving.error_responses import RequestError
 from facerts.serving.uploads import Expected, read_json
@@ -61,9 +60,7 @@ OF_ONE: tuple[dict[str, Any], ...] = (
     ("path", "requests"),
     [("score", OF_ONE), ("search", OF_ONE), ("score", OF_TWO), ("search", OF_TWO), ("verify", OF_TWO)],
 )
-def test_each_way_gives_the_same_answer(
-    everything: httpx.Client, path: str, requests: tuple[dict[str, Any], ...]
-) -> None:
+def test_each_way_gives_the_same_answer(everything, path, requests):
     answers = []
     for request in requests:
         response = everything.post(f"/v1/{path}", **request)
@@ -76,12 +73,12 @@ def test_each_way_gives_the_same_answer(
     assert len({json.dumps(answer) for answer in answers}) == 1
 
 
-def test_two_images_are_compared_in_their_order_and_no_other_number(everything: httpx.Client) -> None:
+def test_two_images_are_compared_in_their_order_and_no_other_number(everything):
     files = [("second", ("b.png", crop(200))), ("first", ("a.png", crop(20)))]
     answer = everything.post("/v1/verify", files=files).json()
     assert [image["name"] for image in answer["images"]] == ["b.png", "a.png"]
     for request in ({"content": BOTH[0]}, {"json": {"image": text(BOTH[0])}}, {"json": {"images": [URL]}}):
-        response = everything.post("/v1/verify", **request)  # type: ignore[arg-type]
+        response = everything.post("/v1/verify", **request)
         assert problem(response) == (422, "invalid")
         assert "two images are compared, and this request has 1" in response.json()["error"]
     response = everything.post("/v1/verify", json={"images": [URL] * 3})
@@ -123,7 +120,7 @@ WRONG: dict[str, tuple[str, int]] = {
 }
 
 
-def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_is() -> None:
+def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_is():
     for body, (words, status) in WRONG.items():
         with pytest.raises(RequestError) as caught:
             read_json(body.encode(), EXPECTED)
@@ -135,7 +132,7 @@ def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_
         read_json(b'{"image": ' + b"[" * 50_000, Expected("image", 20_000, ()))
 
 
-def test_json_is_refused_over_http_too(client: httpx.Client) -> None:
+def test_json_is_refused_over_http_too(client):
     image = text(crop(9))
     for values, words in (
         ({"image": image, "keep": "0.95"}, "keep: Input should be a valid number"),
@@ -164,7 +161,7 @@ def test_json_is_refused_over_http_too(client: httpx.Client) -> None:
     "body",
     [b'{"images": [' + b"[],", b'{"a": [' + b"0.5,", b"{" + b'"a":{', b'{"image": "' + b"\\ud83d\\ude00"],
 )
-def test_json_that_would_take_much_memory_is_not_parsed(body: bytes) -> None:
+def test_json_that_would_take_much_memory_is_not_parsed(body):
     body = body[:11] + body[11:] * 200_000
     tracemalloc.start()
     try:
@@ -176,7 +173,7 @@ def test_json_that_would_take_much_memory_is_not_parsed(body: bytes) -> None:
     assert peak < 100_000
 
 
-def test_base64_counts_as_it_is_sent_and_decoded(scorer: Scorer) -> None:
+def test_base64_counts_as_it_is_sent_and_decoded(scorer):
     with running(scorer, Settings(max_bytes=10_000)) as client:
         held = [unfinished(client, 9_500) for _ in range(8)]
         assert until(lambda: metric(client, "facerts_held_bytes") == 8 * 9_500)
@@ -215,7 +212,7 @@ def form(client: httpx.Client, *lines: bytes, boundary: str = "boundary=XX") -> 
         (b'"a\x07b"', "a\x07b"),
     ],
 )
-def test_names_of_files_come_back_as_clients_write_them(client: httpx.Client, written: bytes, name: str) -> None:
+def test_names_of_files_come_back_as_clients_write_them(client, written, name):
     named = NAMED.replace(b'"a.png"', written)
     response = form(client, b"before", b"--XX", named, b"", crop(9), b"--XX--", b"after", b"--XX", b"")
     assert response.status_code == 200, response.text
@@ -243,9 +240,7 @@ BROKEN: tuple[tuple[tuple[bytes, ...], str], ...] = (
 
 
 @pytest.mark.parametrize(("lines", "words"), BROKEN)
-def test_a_broken_form_is_an_error_that_says_what_is_broken(
-    client: httpx.Client, lines: tuple[bytes, ...], words: str
-) -> None:
+def test_a_broken_form_is_an_error_that_says_what_is_broken(client, lines, words):
     response = form(client, *lines)
     assert problem(response) == (400, "bad_request")
     assert words in response.json()["error"]
@@ -258,13 +253,13 @@ def test_a_broken_form_is_an_error_that_says_what_is_broken(
         "boundary",
     ],
 )
-def test_a_form_needs_a_boundary(client: httpx.Client, boundary: str) -> None:
+def test_a_form_needs_a_boundary(client, boundary):
     response = form(client, b"--XX", NAMED, b"", crop(9), b"--XX--", boundary=boundary)
     assert problem(response) == (400, "bad_request")
     assert "boundary" in response.json()["error"]
 
 
-def test_a_form_of_almost_boundaries_is_read_in_linear_time(client: httpx.Client) -> None:
+def test_a_form_of_almost_boundaries_is_read_in_linear_time(client):
     """Some parsers are busy for seconds with 32 MiB of it."""
     body = b"\r\n--X" * 3_000_000
     response = form(client, b"--XX", NAMED, b"", body, b"--XX--")
@@ -272,7 +267,7 @@ def test_a_form_of_almost_boundaries_is_read_in_linear_time(client: httpx.Client
     assert response.elapsed.total_seconds() < 5
 
 
-def test_a_form_arrives_in_any_pieces(client: httpx.Client) -> None:
+def test_a_form_arrives_in_any_pieces(client):
     body = b"\r\n".join((b"--XX", OPTION, b"", b"0.95", b"--XX", NAMED, b"", crop(9), b"--XX--", b""))
     for size in (1, 3, 100):
         pieces = [body[at : at + size] for at in range(0, len(body), size)]

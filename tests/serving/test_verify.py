@@ -18,13 +18,13 @@ from tests.serving.conftest import BrightSquares, crop, metric, photo, post, pro
 
 
 @pytest.fixture(scope="module")
-def matcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+def matcher(tmp_path_factory) -> Scorer:
     path = write_matcher(tmp_path_factory.mktemp("matcher") / "matcher.onnx")
     return facerts.load(path, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="module")
-def client(matcher: Scorer) -> Iterator[httpx.Client]:
+def client(matcher) -> Iterator[httpx.Client]:
     with running(matcher, Settings()) as client:
         yield client
 
@@ -33,7 +33,7 @@ def verify(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Respon
     return post(client, *images, to="verify", **options)
 
 
-def test_the_response_is_that_of_the_scorer(client: httpx.Client, matcher: Scorer) -> None:
+def test_the_response_is_that_of_the_scorer(client, matcher):
     decisions = set()
     for seed in range(9):
         poor = seed == 8
@@ -57,7 +57,7 @@ def test_the_response_is_that_of_the_scorer(client: httpx.Client, matcher: Score
     assert answer["decision"] != "inconclusive"
 
 
-def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(matcher: Scorer) -> None:
+def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(matcher):
     with running(matcher, Settings(fmr=0.01, min_quality=0.3)) as client:
         assert client.get("/v1/model").json()["fmr"] == 0.01
         answer = verify(client, crop(200), crop(150)).json()
@@ -67,7 +67,7 @@ def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(mat
         assert (answer["threshold"], answer["min_quality"], answer["decision"]) == (0.5, -0.5, "same")
 
 
-def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Scorer) -> None:
+def test_what_the_model_lacks(client, matcher, scorer):
     refused(verify(client, crop(200), crop(200), fmr=1e-5), (422, "invalid"), "only for 0.01, 0.001")
     assert verify(client, crop(200), crop(200), keep=1.3).status_code == 422
     for count in (1, 3):
@@ -93,7 +93,7 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
     assert problem(verify(client, crop(200), crop(200), threshold=9)) == (422, "invalid")
 
 
-def test_images_that_cannot_be_compared_are_named(matcher: Scorer) -> None:
+def test_images_that_cannot_be_compared_are_named(matcher):
     photos = Scorer(matcher.quality, matcher.recognizer, BrightSquares())
     with running(photos, Settings(max_faces=2)) as client:
         response = verify(client, b"no image", encode_png(photo([])))

@@ -24,25 +24,25 @@ from tests.serving.conftest import problem, refused, started
 
 
 @pytest.fixture(scope="module")
-def gallery_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gallery_file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("gallery") / "people.npz"
     Gallery(path).replace(color_gallery())
     return path
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def clip(tmp_path_factory) -> bytes:
     return write_clip(tmp_path_factory.mktemp("clip") / "clip.mkv", walk(4)).read_bytes()
 
 
 @pytest.fixture(scope="module")
-def client(gallery_file: Path) -> Iterator[httpx.Client]:
+def client(gallery_file) -> Iterator[httpx.Client]:
     settings = Settings(video=True, gallery=gallery_file, max_seconds=5, min_quality=0.2, fmr=None)
     with started(color_scorer(), settings) as (_, client):
         yield client
 
 
-def test_a_clip_gives_its_tracks(client: httpx.Client, clip: bytes) -> None:
+def test_a_clip_gives_its_tracks(client, clip):
     form = {"fps": "2", "crops": "true", "embeddings": "true", "best": "1"}
     response = client.post("/v1/video", files={"video": ("clip.mkv", clip)}, data=form)
     assert response.status_code == 200, response.text
@@ -60,21 +60,21 @@ def test_a_clip_gives_its_tracks(client: httpx.Client, clip: bytes) -> None:
     assert crop.shape == (112, 112, 3)
 
 
-def test_a_clip_alone_is_a_body(client: httpx.Client, clip: bytes) -> None:
+def test_a_clip_alone_is_a_body(client, clip):
     response = client.post("/v1/video?min_faces=30", content=clip, headers={"Content-Type": "video/x-matroska"})
     assert response.status_code == 200
     result = response.json()
     assert (result["tracks"], result["left_out"], result["frames"]) == ([], 2, 20)
 
 
-def test_a_clip_that_is_cut_off_gives_what_could_be_read(client: httpx.Client, clip: bytes) -> None:
+def test_a_clip_that_is_cut_off_gives_what_could_be_read(client, clip):
     result = client.post("/v1/video", files={"video": clip[: len(clip) // 2]}).json()
     assert "cut off; it could be read until" in result["error"]
     assert len(result["tracks"]) == 2
     assert 1 < result["read_until"] < 3
 
 
-def test_what_cannot_be_used_is_an_error(client: httpx.Client, clip: bytes, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_an_error(client, clip, tmp_path):
     long = write_clip(tmp_path / "long.mkv", walk(8, fps=5)).read_bytes()
     playlist = b"#EXTM3U\n#EXTINF:9,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n"
     for data, message in (
@@ -99,7 +99,7 @@ def test_what_cannot_be_used_is_an_error(client: httpx.Client, clip: bytes, tmp_
         {"content": clip},
         {"json": {"video": base64.b64encode(clip).decode()}},
     ):
-        answer = client.post("/v1/video", **request).json()  # type: ignore[arg-type]
+        answer = client.post("/v1/video", **request).json()
         assert answer["tracks"] == expected["tracks"]
     response = client.post("/v1/video", json={"image": "AAAA"})
     assert response.json()["error"].endswith('expected {"video": "BASE64"}, with options as more keys')
@@ -114,16 +114,16 @@ def scorer_waiting(wait: Callable[[], object]) -> Scorer:
     class Slow:
         identity = "slow for videos"
 
-        def __call__(self, image: np.ndarray) -> object:  # type: ignore[type-arg]
+        def __call__(self, image: np.ndarray) -> object:
             if image.shape[:2] == (120, 240):
                 wait()
             return real(image)
 
-    scorer.detector = Slow()  # type: ignore[assignment]
+    scorer.detector = Slow()
     return scorer
 
 
-def test_images_are_scored_while_a_clip_is_looked_at(gallery_file: Path, clip: bytes) -> None:
+def test_images_are_scored_while_a_clip_is_looked_at(gallery_file, clip):
     busy, free = threading.Event(), threading.Event()
     scorer = scorer_waiting(lambda: (busy.set(), free.wait(20)))
     image = encode_png(draw([((1, 0, 0), 20, 20)], 100, 200))
@@ -140,7 +140,7 @@ def test_images_are_scored_while_a_clip_is_looked_at(gallery_file: Path, clip: b
     assert answers[0].status_code == 200
 
 
-def test_a_clip_that_takes_too_long_is_given_up(clip: bytes) -> None:
+def test_a_clip_that_takes_too_long_is_given_up(clip):
     looked = []
     scorer = scorer_waiting(lambda: (looked.append(1), time.sleep(0.3)))
     with started(scorer, Settings(video=True, timeout=0.5)) as (_, client):
@@ -150,7 +150,7 @@ def test_a_clip_that_takes_too_long_is_given_up(clip: bytes) -> None:
     assert len(looked) < 20
 
 
-def test_a_service_takes_videos_only_if_it_is_told_to(clip: bytes) -> None:
+def test_a_service_takes_videos_only_if_it_is_told_to(clip):
     with started(color_scorer(), Settings()) as (_, client):
         assert client.post("/v1/video", files={"video": clip}).status_code == 404
         assert "/v1/video" not in client.get("/openapi.json").json()["paths"]

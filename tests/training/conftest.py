@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,7 +13,7 @@ MakeRecipe = Callable[..., Recipe]
 
 
 @pytest.fixture
-def make_recipe(drawn_faces: Path, tmp_path: Path) -> MakeRecipe:
+def make_recipe(drawn_faces, tmp_path) -> MakeRecipe:
     """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
 
     def make(*overrides: str) -> Recipe:
@@ -36,7 +35,7 @@ def make_recipe(drawn_faces: Path, tmp_path: Path) -> MakeRecipe:
 
 
 @pytest.fixture(autouse=True)
-def _folders_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+def _folders_of_recipes(monkeypatch) -> None:
     """Recipes that ship name files below these folders."""
     monkeypatch.setenv("FACERTS_DATA", "DATA")
     monkeypatch.setenv("FACERTS_MODELS", "MODELS")

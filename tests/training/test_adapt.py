@@ -24,7 +24,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.validation import MIN_PEOPLE, start_verdict
 from tests.command import run
-from tests.training.conftest import MakeRecipe
 
 
 def drawn_embeddings(people: int, images: int, size: int = 6) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -41,7 +40,7 @@ def within(embedding: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray
     return sum(part.T @ part for part in parts) / (len(labels) - len(parts))
 
 
-def test_the_map_takes_the_mean_away_and_evens_out_the_directions_within_a_person() -> None:
+def test_the_map_takes_the_mean_away_and_evens_out_the_directions_within_a_person():
     embedding, labels = drawn_embeddings(people=40, images=5)
     linear, mean = adapted_map(embedding, labels, 0.999999)
     adapted = (embedding - mean) @ linear
@@ -59,19 +58,19 @@ def test_the_map_takes_the_mean_away_and_evens_out_the_directions_within_a_perso
     assert linear == pytest.approx(np.eye(6) * linear[0, 0])
 
 
-def test_people_with_many_images_weigh_as_much_as_others() -> None:
+def test_people_with_many_images_weigh_as_much_as_others():
     embedding, labels = drawn_embeddings(people=10, images=4)
     again = np.concatenate([np.arange(40), np.tile(np.arange(4), 5)])
     assert adapted_map(embedding[again], labels[again], 0.1)[1] == pytest.approx(adapted_map(embedding, labels, 0.1)[1])
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]])
-def test_a_map_needs_two_people_and_two_images_of_one(labels: list[int]) -> None:
+def test_a_map_needs_two_people_and_two_images_of_one(labels):
     with pytest.raises(ValueError, match="two people, and two images of one"):
         adapted_map(np.random.default_rng(0).normal(size=(3, 4)), np.array(labels), 0.1)
 
 
-def test_the_network_computes_the_map_and_the_same_quality(make_recipe: MakeRecipe) -> None:
+def test_the_network_computes_the_map_and_the_same_quality(make_recipe):
     recipe = make_recipe()
     learner, data = Learner(recipe, 4), TrainingData(recipe)
     norm = learner.network.embedding[1]
@@ -92,7 +91,7 @@ def test_the_network_computes_the_map_and_the_same_quality(make_recipe: MakeReci
     np.testing.assert_array_equal(after.quality, before.quality)
 
 
-def test_a_quality_of_the_embedding_stays_what_it_was(make_recipe: MakeRecipe) -> None:
+def test_a_quality_of_the_embedding_stays_what_it_was(make_recipe):
     recipe = make_recipe("method=crfiqa")
     learner, data = Learner(recipe, 4), TrainingData(recipe)
     # Another direction is stretched than those that the people's images determine.
@@ -106,8 +105,8 @@ def test_a_quality_of_the_embedding_stays_what_it_was(make_recipe: MakeRecipe) -
 
 
 def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_thresholds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     write_synthetic_faces(Path("people"), identities=20, images=4, seed=3)
     assert run("train", "my_faces", "data.train=people") == 0
@@ -136,7 +135,7 @@ def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_
     assert np.abs(ours.embedding - theirs.embedding).max() > 0.01
 
 
-def test_too_few_pairs_to_compare_are_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_pairs_to_compare_are_said_so(tmp_path, capsys):
     write_synthetic_faces(tmp_path / "people", identities=8, images=3)
     command = ("train", "my_faces", f"data.train={tmp_path / 'people'}", "--out", tmp_path / "run")
     assert run(*command, "validation.pairs=10") == 0
@@ -153,18 +152,18 @@ def test_too_few_pairs_to_compare_are_said_so(tmp_path: Path, capsys: pytest.Cap
         (MIN_PEOPLE, (0.1, 0.2), "worse than"),
     ],
 )
-def test_the_verdict_follows_from_interval_and_people(people: int, ci95: tuple[float, float], word: str) -> None:
+def test_the_verdict_follows_from_interval_and_people(people, ci95, word):
     verdict = start_verdict("shipped", people, 100, 0.01, 0.3, 0.2, ci95)
     assert verdict.startswith(f"{word} shipped: at FMR 0.01 it misses 0.2000")
     assert ("use shipped" in verdict) == (word != "better than")
 
 
-def test_an_interval_of_no_width_means_too_few_people() -> None:
+def test_an_interval_of_no_width_means_too_few_people():
     verdict = start_verdict("shipped", 6, 30, 0.1, 0.0, 0.0, (0.0, 0.0))
     assert "(difference +0.0000), on 6 held-out people (30 images), too few to tell; use shipped" in verdict
 
 
-def test_fnmr_and_its_replicates_are_of_the_genuine_pairs() -> None:
+def test_fnmr_and_its_replicates_are_of_the_genuine_pairs():
     random = np.random.default_rng(2)
     labels = np.repeat(np.arange(12), 4)
     vectors = random.normal(size=(12, 8))[labels] + 0.8 * random.normal(size=(48, 8))
@@ -190,12 +189,12 @@ def test_fnmr_and_its_replicates_are_of_the_genuine_pairs() -> None:
         (("data.holdout_identities=1.5",), "1.5 is neither a whole number of identities nor a share"),
     ],
 )
-def test_impossible_recipes_are_refused(make_recipe: MakeRecipe, fields: tuple[str, ...], message: str) -> None:
+def test_impossible_recipes_are_refused(make_recipe, fields, message):
     with pytest.raises(RecipeError, match=message):
         make_recipe(*fields)
 
 
-def test_people_with_one_image_each_are_named(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_people_with_one_image_each_are_named(make_recipe, tmp_path):
     recipe = make_recipe()
     write_synthetic_faces(tmp_path / "single", identities=5, images=1)
     learner = Learner(recipe, 4)

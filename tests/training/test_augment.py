@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def centroid(image: np.ndarray) -> np.ndarray:
     return np.array([(weight * np.arange(112)).sum(), (weight * np.arange(112)[:, None]).sum()]) / weight.sum()
 
 
-def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
+def test_the_matrix_maps_the_old_crop_to_the_new():
     drawn = geometry(scale=0.1, shift=0.05, rotation=10)
     for seed in range(20):
         place = np.array([62.0, 50.0])
@@ -69,7 +68,7 @@ def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
         assert centroid(image) == pytest.approx(expected, abs=0.15)
 
 
-def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
+def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima():
     drawn = matrices(scale=0.15, shift=0.04, rotation=8.0)
     scales = (factors(drawn) - 1) / 0.15
     angles = np.rad2deg(np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0])) / 8.0
@@ -82,7 +81,7 @@ def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima() -> None:
     assert np.abs(related - np.eye(4)).max() < 0.06
 
 
-def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch):
     drawn: list[tuple[str, float, int]] = []
     monkeypatch.setattr(
         module,
@@ -100,7 +99,7 @@ def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch
     assert len(set(seeds)) == 600
 
 
-def test_geometry_without_options_changes_nothing() -> None:
+def test_geometry_without_options_changes_nothing():
     assert np.array_equal(geometry().matrix(np.random.default_rng(1)), np.eye(2, 3))
     unlucky = augmenter(change=1e-12)
     assert all(np.array_equal(unlucky(FACE, (0, 0, n)), FACE) for n in range(20))
@@ -109,7 +108,7 @@ def test_geometry_without_options_changes_nothing() -> None:
 EVERYTHING: dict[str, Any] = {"scale": 0.1, "shift": 0.04, "rotation": 8, "change": 0.6, "more_changes": 0.3}
 
 
-def test_everything_depends_only_on_the_key() -> None:
+def test_everything_depends_only_on_the_key():
     augment, again = augmenter(flip=True, **EVERYTHING), augmenter(flip=True, **EVERYTHING)
     keys = [(1, 0, n) for n in range(20)] + [(1, 1, 0), (2, 0, 0), (1, 0, 0, 1)]
     first = [augment(FACE, key) for key in keys]
@@ -119,7 +118,7 @@ def test_everything_depends_only_on_the_key() -> None:
     assert all(image.shape == FACE.shape and image.dtype == np.uint8 for image in first)
 
 
-def test_random_choices_are_independent() -> None:
+def test_random_choices_are_independent():
     keys = [(6, 0, n) for n in range(800)]
     flip = augmenter(flip=True)
     flipped = np.array([not np.array_equal(flip(FACE, key), FACE) for key in keys])
@@ -131,7 +130,7 @@ def test_random_choices_are_independent() -> None:
     assert abs(np.corrcoef(flipped, changed)[0, 1]) < 0.12
 
 
-def test_changes_come_after_the_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_come_after_the_geometry(monkeypatch):
     order: list[str] = []
     warp = cv2.warpAffine
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
@@ -141,15 +140,13 @@ def test_changes_come_after_the_geometry(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(order[1:]) == {"change"}
 
 
-def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
+def test_values_out_of_range_and_unknown_names_are_rejected():
     for wrong in (*({"scale": 1.0}, {"change": 1.1}, {"more_changes": 1.0}, {"kinds": ["grey"]}, {"zoom": 0.1}),):
         with pytest.raises(ValidationError):
             Augmentation(**wrong)
 
 
-def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(monkeypatch):
     drawn: list[list[str]] = []
     monkeypatch.setattr(module, "apply_change", lambda image, kind, severity, seed: drawn[-1].append(kind) or image)
     change = augmenter(change=0.8, more_changes=0.5)
@@ -166,7 +163,7 @@ def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(
         assert places == sorted(places)
 
 
-def test_what_covers_a_face_is_known_where_it_is_clear() -> None:
+def test_what_covers_a_face_is_known_where_it_is_clear():
     """A mask covers the mouth, a tint does not count, and a rectangle may lie anywhere."""
     masks = augmenter(change=0.5, kinds=["mask"])
     mouth = TEMPLATE[3:].round().astype(int)
@@ -181,7 +178,7 @@ def test_what_covers_a_face_is_known_where_it_is_clear() -> None:
     assert all(augmenter(change=1.0, kinds=["occlusion"]).covers((0, 0, n)) is None for n in range(20))
 
 
-def test_a_pipeline_of_albumentations_runs_keyed_and_keeps_the_size(tmp_path: Path) -> None:
+def test_a_pipeline_of_albumentations_runs_keyed_and_keeps_the_size(tmp_path):
     file = tmp_path / "pipeline.yaml"
     albumentations.save(
         albumentations.Compose([albumentations.ToGray(p=0.5), albumentations.Rotate(limit=20, p=1.0)]),
@@ -209,7 +206,7 @@ def test_a_pipeline_of_albumentations_runs_keyed_and_keeps_the_size(tmp_path: Pa
         ),
     ],
 )
-def test_a_wrong_pipeline_is_refused_by_name(tmp_path: Path, content: str | None, problem: str) -> None:
+def test_a_wrong_pipeline_is_refused_by_name(tmp_path, content, problem):
     file = tmp_path / "pipeline.yaml"
     if content is not None:
         file.write_text(content)

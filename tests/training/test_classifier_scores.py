@@ -34,7 +34,6 @@ from facerts.training.classifier_scores import (
 )
 from facerts.training.learner import Learner
 from facerts.training.recipe import Recipe
-from tests.training.conftest import MakeRecipe
 
 Crops = NDArray[np.uint8]
 FEW = ["mc_dropout:passes=5", "ser_fiq:passes=5"]
@@ -42,7 +41,7 @@ PERTURBED = ("odin", "perturbed_quality")
 
 
 @pytest.fixture(scope="module")
-def classifier(trained_run: Path) -> Classifier:
+def classifier(trained_run) -> Classifier:
     return load_classifier(trained_run)
 
 
@@ -75,7 +74,7 @@ def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
-def test_scores_do_not_change_the_other_outputs(classifier: Classifier, trained_run: Path, crops: Crops) -> None:
+def test_scores_do_not_change_the_other_outputs(classifier, trained_run, crops):
     assert {*CLASSIFIER_SCORES, "ensemble"} == set(RESULT_NAMES)
     others = [name for name in CLASSIFIER_SCORES if name not in ("mc_dropout", "ser_fiq")]
     outputs = load_run(trained_run, [*others, *FEW])(crops)
@@ -87,9 +86,7 @@ def test_scores_do_not_change_the_other_outputs(classifier: Classifier, trained_
     assert all(np.ptp(outputs.extras[name]) > 0 for name in CLASSIFIER_SCORES)
 
 
-def test_scores_of_the_softmax_are_those_of_scaled_cosines(
-    classifier: Classifier, trained_run: Path, crops: Crops
-) -> None:
+def test_scores_of_the_softmax_are_those_of_scaled_cosines(classifier, trained_run, crops):
     logits = logits_of(classifier, head(classifier, features_of(classifier, crops)))
     extras = scored(trained_run, crops, "max_softmax:temperature=2", "energy", "max_logit", "newton_temperature")
     np.testing.assert_allclose(extras["max_softmax"], np.log(softmax(logits / 2).max(axis=1)), rtol=1e-3)
@@ -101,9 +98,7 @@ def test_scores_of_the_softmax_are_those_of_scaled_cosines(
         assert float((p * np.log(8 * p)).sum()) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_mc_dropout_and_ser_fiq_against_a_loop_over_masks(
-    classifier: Classifier, trained_run: Path, crops: Crops
-) -> None:
+def test_mc_dropout_and_ser_fiq_against_a_loop_over_masks(classifier, trained_run, crops):
     features = features_of(classifier, crops)
     masks = keyed_masks(5, features.shape[1], DEFAULT_RATE).numpy()
     passes = [head(classifier, features * mask / (1 - DEFAULT_RATE)) for mask in masks]
@@ -115,13 +110,11 @@ def test_mc_dropout_and_ser_fiq_against_a_loop_over_masks(
     np.testing.assert_allclose(extras["ser_fiq"], 2 / (1 + np.exp(np.mean(distances, axis=0))), rtol=1e-4)
 
 
-def test_perturbation_increases_the_scores_of_each_image(
-    classifier: Classifier, trained_run: Path, crops: Crops
-) -> None:
+def test_perturbation_increases_the_scores_of_each_image(classifier, trained_run, crops):
     plain = ("odin:epsilon=0,temperature=10", "max_softmax:temperature=10", "perturbed_quality:epsilon=0")
     still = scored(trained_run, crops, *plain)
     np.testing.assert_allclose(still["odin"], still["max_softmax"], rtol=1e-5)
-    np.testing.assert_allclose(still["perturbed_quality"], load_run(trained_run)(crops).quality, atol=1e-5)  # type: ignore[arg-type]
+    np.testing.assert_allclose(still["perturbed_quality"], load_run(trained_run)(crops).quality, atol=1e-5)
     moved = scored(trained_run, crops, "odin:epsilon=0.0005,temperature=10", "perturbed_quality:epsilon=0.0005")
     for name in PERTURBED:
         assert (moved[name] > still[name]).mean() > 0.9
@@ -131,7 +124,7 @@ def test_perturbation_increases_the_scores_of_each_image(
     np.testing.assert_allclose(moved["perturbed_quality"], quality, atol=0.02 * np.std(still["perturbed_quality"]))
 
 
-def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, crops: Crops) -> None:
+def test_the_dropout_rate_is_that_of_the_run_by_default(classifier, crops):
     recipe = classifier.recipe
     assert recipe.backbone.dropout == 0
     trained = recipe.model_copy(update={"backbone": recipe.backbone.model_copy(update={"dropout": 0.2})})
@@ -148,7 +141,7 @@ def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, 
     assert own.mean() > default.mean()
 
 
-def test_an_image_scores_the_same_in_any_batch(trained_run: Path, crops: Crops) -> None:
+def test_an_image_scores_the_same_in_any_batch(trained_run, crops):
     names = ["max_softmax", "max_logit", "energy", "newton_temperature", *FEW]
     embedder = load_run(trained_run, [*names, *PERTURBED], [trained_run])
     together = embedder(crops).extras
@@ -163,7 +156,7 @@ def test_an_image_scores_the_same_in_any_batch(trained_run: Path, crops: Crops) 
     np.testing.assert_allclose(together["ensemble"], together["max_softmax"], rtol=1e-4, atol=1e-6)
 
 
-def test_an_ensemble_is_the_mean_over_its_members(classifier: Classifier, crops: Crops) -> None:
+def test_an_ensemble_is_the_mean_over_its_members(classifier, crops):
     other = load_classifier(classifier.path)
     with torch.no_grad():
         other.network.embedding[0].weight += 0.05 * torch.randn_like(other.network.embedding[0].weight)
@@ -176,7 +169,7 @@ def test_an_ensemble_is_the_mean_over_its_members(classifier: Classifier, crops:
     assert not np.allclose(extras["ensemble"], extras["max_softmax"], rtol=1e-3)
 
 
-def test_an_ensemble_over_other_classes_is_refused(classifier: Classifier) -> None:
+def test_an_ensemble_over_other_classes_is_refused(classifier):
     def member(seed: int = classifier.recipe.seed, **data: object) -> Classifier:
         update = {"seed": seed, "data": classifier.recipe.data.model_copy(update=data)}
         return replace(classifier, recipe=classifier.recipe.model_copy(update=update))
@@ -190,7 +183,7 @@ def test_an_ensemble_over_other_classes_is_refused(classifier: Classifier) -> No
     ensemble_of([classifier, member(seed=9)])
 
 
-def test_flipping_does_not_change_scores(trained_run: Path, crops: Crops) -> None:
+def test_flipping_does_not_change_scores(trained_run, crops):
     embedder = load_run(trained_run, ["max_softmax", *FEW])
     calls = []
     hook = embedder._classifier.network.embedding.register_forward_hook(lambda *_: calls.append(1))
@@ -204,7 +197,7 @@ def test_flipping_does_not_change_scores(trained_run: Path, crops: Crops) -> Non
     assert len(calls) == 2 * passes + 1
 
 
-def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run: Path, tmp_path: Path) -> None:
+def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run, tmp_path):
     embedder = load_run(trained_run)
     assert (embedder.name, embedder.method) == (trained_run.name, "rts")
     (tmp_path / "best.pt").write_bytes((trained_run / FILE).read_bytes())
@@ -214,9 +207,7 @@ def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run: Path, tmp_p
         load_run(tmp_path)
 
 
-def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(make_recipe, tmp_path):
     recipe = make_recipe("method.name=supcon")
     save_checkpoint(tmp_path / FILE, recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()})
     for name in set(CLASSIFIER_SCORES) - {"ser_fiq", "perturbed_quality"}:
@@ -241,12 +232,12 @@ def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
         ("mc_dropout:rate=1", "rate: Input should be less than 1"),
     ],
 )
-def test_wrong_scores_are_refused(text: str, sentence: str) -> None:
+def test_wrong_scores_are_refused(text, sentence):
     with pytest.raises(Error, match=sentence):
         parse_score(text)
 
 
-def test_duplicate_and_impossible_scores_are_refused(trained_run: Path) -> None:
+def test_duplicate_and_impossible_scores_are_refused(trained_run):
     with pytest.raises(Error, match="--score odin: given twice"):
         load_run(trained_run, ["odin", "odin:epsilon=0"])
     message = f"rho 3 must be below {math.log(8):.4g}, the logarithm of the 8 identities"
@@ -258,7 +249,7 @@ def drawn_logits(seed: int = 0, rows: int = 7, classes: int = 20, scale: float =
     return scale * torch.randn(rows, classes, generator=torch.Generator().manual_seed(seed))
 
 
-def test_max_softmax_separates_values_that_are_1_in_float32() -> None:
+def test_max_softmax_separates_values_that_are_1_in_float32():
     sure = torch.tensor([[60.0, 0.0], [64.0, 0.0]])
     assert torch.softmax(sure, dim=1).max(dim=1).values.tolist() == [1.0, 1.0]
     first, second = log_max_softmax(sure).float().tolist()
@@ -266,7 +257,7 @@ def test_max_softmax_separates_values_that_are_1_in_float32() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 300.0])
-def test_negative_energy_against_a_loop(scale: float) -> None:
+def test_negative_energy_against_a_loop(scale):
     for temperature in (0.5, 1.0, 10.0):
         expected = []
         for row in drawn_logits(scale=scale).tolist():
@@ -277,7 +268,7 @@ def test_negative_energy_against_a_loop(scale: float) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_masks_are_fixed_and_keep_their_share() -> None:
+def test_masks_are_fixed_and_keep_their_share():
     masks = keyed_masks(100, 400, 0.3)
     assert masks.float().mean().item() == pytest.approx(0.7, abs=0.01)
     assert torch.equal(keyed_masks(7, 400, 0.3), masks[:7])
@@ -287,7 +278,7 @@ def test_masks_are_fixed_and_keep_their_share() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1000.0])
-def test_odins_step_against_finite_differences(temperature: float) -> None:
+def test_odins_step_against_finite_differences(temperature):
     random = torch.Generator().manual_seed(5)
     inner, outer, images = (
         torch.randn(*shape, generator=random).double() for shape in ((48, 12), (12, 5), (3, 3, 4, 4))

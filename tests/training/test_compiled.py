@@ -43,8 +43,8 @@ class Small(nn.Sequential):
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(networks.BACKBONES, "small", Small)  # type: ignore[arg-type]
+def _small(monkeypatch) -> None:
+    monkeypatch.setitem(networks.BACKBONES, "small", Small)
 
 
 def recipe(compile: bool, dropout: float = 0.0) -> Recipe:
@@ -76,7 +76,7 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
 
 
 @needs_compiler
-def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one() -> None:
+def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one():
     plain, fused = Learner(recipe(False), PEOPLE), Learner(recipe(True), PEOPLE)
     start = {name: value.clone() for name, value in weights(plain).items()}
     assert take_steps(fused, 0, 3) == pytest.approx(take_steps(plain, 0, 3), rel=1e-5)
@@ -108,7 +108,7 @@ except Error as error:
 """
 
 
-def test_a_missing_compiler_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_missing_compiler_is_a_clear_error(tmp_path):
     # In a new process, because PyTorch remembers a compiler, and without a cache, with which it would not need one.
     environment = {**os.environ, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     ran = subprocess.run(

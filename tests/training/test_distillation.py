@@ -21,7 +21,6 @@ from facerts.training.loop import train
 from facerts.training.recipe import Recipe, Teacher, load_recipe
 from facerts.training.teachers import TeacherEnsemble
 from tests.foreign import write_description, write_embedder
-from tests.training.conftest import MakeRecipe
 
 SIZE = 16
 OTHER_SIZE = 12
@@ -29,12 +28,12 @@ SHORT = ("optim.epochs=1", "optim.milestones=[]")
 
 
 @pytest.fixture(scope="module")
-def teacher_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def teacher_model(tmp_path_factory) -> Path:
     return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=SIZE))
 
 
 @pytest.fixture(scope="module")
-def other_teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_teacher(tmp_path_factory) -> Path:
     return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1))
 
 
@@ -56,18 +55,14 @@ def method_loss(value: float) -> LossValue:
     return LossValue(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
 
 
-def test_its_gradient_is_that_of_finite_differences() -> None:
+def test_its_gradient_is_that_of_finite_differences():
     teacher, embedding, batch = distillation()
     assert torch.autograd.gradcheck(lambda values: teacher.loss(values, batch, method_loss(0.0)).total, (embedding,))
 
 
 def test_a_teacher_embeds_each_image_and_its_mirror_once(
-    teacher_model: Path,
-    other_teacher: Path,
-    drawn_faces: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    teacher_model, other_teacher, drawn_faces, tmp_path, monkeypatch
+):
     source, cache = open_source(drawn_faces), tmp_path / "cache"
     embeddings = TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache)
     embedder = load_embedder(teacher_model)
@@ -84,14 +79,12 @@ def test_a_teacher_embeds_each_image_and_its_mirror_once(
         TeacherEnsemble([str(teacher_model)]).embed_cached(source, tmp_path / "file")
 
 
-def test_a_teacher_may_be_a_model_that_ships_by_its_name(crops: np.ndarray) -> None:
+def test_a_teacher_may_be_a_model_that_ships_by_its_name(crops):
     expected = load_embedder(find_model("facerts-small"))(crops).embedding
     assert np.array_equal(TeacherEnsemble(["facerts-small"]).embed_crops(crops), expected)
 
 
-def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
-    teacher_model: Path, other_teacher: Path, crops: np.ndarray
-) -> None:
+def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(teacher_model, other_teacher, crops):
     together = TeacherEnsemble([str(teacher_model), str(other_teacher)]).embed_crops(crops).astype(np.float64)
     assert together.shape == (len(crops), SIZE + OTHER_SIZE)
     each = [load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)]
@@ -101,7 +94,7 @@ def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
             assert together[i] @ together[j] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_loss_of_two_teachers_against_a_loop() -> None:
+def test_the_loss_of_two_teachers_against_a_loop():
     """A slow reference in float64: cosines of each teacher, projection by a singular value decomposition."""
     one, two = unit(9, 2).numpy(), F.normalize(torch.randn(9, 3, dtype=torch.float64)).numpy()
     labels, samples = np.array([0, 0, 1, 1, 2, 2]), torch.tensor([4, 8, 0, 7])
@@ -142,7 +135,7 @@ def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, Bat
 
 
 @pytest.fixture
-def unlabeled_faces(tmp_path: Path) -> Path:
+def unlabeled_faces(tmp_path) -> Path:
     """A flat folder of ten images of unknown people."""
     folder = tmp_path / "unlabeled"
     write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
@@ -152,9 +145,7 @@ def unlabeled_faces(tmp_path: Path) -> Path:
     return folder
 
 
-def test_unlabeled_images_do_not_change_the_loss_of_the_method(
-    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path, tmp_path: Path
-) -> None:
+def test_unlabeled_images_do_not_change_the_loss_of_the_method(teacher_model, make_recipe, unlabeled_faces, tmp_path):
     """The method's loss of a batch equals that of its labeled images alone, including noise and centers."""
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
@@ -184,8 +175,8 @@ def test_unlabeled_images_do_not_change_the_loss_of_the_method(
 
 
 def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
-    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path, tmp_path: Path
-) -> None:
+    teacher_model, make_recipe, unlabeled_faces, tmp_path
+):
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}], method_embedding: teachers}}",
         f"data.unlabeled={unlabeled_faces}",
@@ -214,8 +205,8 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
 
 
 def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes_again(
-    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path
-) -> None:
+    teacher_model, make_recipe, unlabeled_faces
+):
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
@@ -242,16 +233,12 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
         (("teacher={models: m.onnx, cosin: 3}",), r"teacher\.cosin.*teacher\.cosine"),
     ],
 )
-def test_recipes_in_which_teachers_or_unlabeled_images_do_nothing_are_refused(
-    overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
-) -> None:
+def test_recipes_in_which_teachers_or_unlabeled_images_do_nothing_are_refused(overrides, sentence, make_recipe):
     with pytest.raises(Error, match=sentence):
         make_recipe("data.unlabeled=somewhere", "data.name=drawn", "data.terms=none", *overrides)
 
 
-def test_teachers_embed_each_view_independently(
-    teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_teachers_embed_each_view_independently(teacher_model, other_teacher, make_recipe, tmp_path):
     models = f"models: [{teacher_model}, {other_teacher}]"
     recipe = make_recipe(
         f"teacher={{{models}, target: view, method_embedding: teachers}}",
@@ -293,14 +280,8 @@ def test_teachers_embed_each_view_independently(
     ],
 )
 def test_a_resumed_run_gives_the_same_weights(
-    teachers: str,
-    teacher_model: Path,
-    other_teacher: Path,
-    unlabeled_faces: Path,
-    make_recipe: MakeRecipe,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    teachers, teacher_model, other_teacher, unlabeled_faces, make_recipe, tmp_path, monkeypatch
+):
     both = f"models: [{teacher_model}, {other_teacher}]"
     overrides = {
         "one": [f"teacher={{models: [{teacher_model}]}}"],
@@ -326,17 +307,13 @@ def test_a_resumed_run_gives_the_same_weights(
         assert torch.equal(value, resumed.network.state_dict()[name]), name
 
 
-def test_an_embedding_larger_than_the_teachers_is_refused_before_training(
-    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_an_embedding_larger_than_the_teachers_is_refused_before_training(teacher_model, make_recipe, tmp_path):
     recipe = make_recipe(f"teacher={{models: [{teacher_model}]}}", "backbone.embedding_size=17")
     with pytest.raises(Error, match=r"embedding_size 17 must be at most 16, the size of the embeddings"):
         open_distillation(recipe, TrainingData(recipe).source, None, tmp_path)
 
 
-def test_a_resumed_run_keeps_its_projection(
-    teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
+def test_a_resumed_run_keeps_its_projection(teacher_model, other_teacher, make_recipe, tmp_path):
     """Another machine may compute directions of opposite sign, with which the network could not continue."""
     recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
     source = TrainingData(recipe).source
@@ -348,9 +325,7 @@ def test_a_resumed_run_keeps_its_projection(
     assert torch.equal(targets, learners[1].teacher.targets)
 
 
-def test_the_recipe_of_the_model_that_ships_fits_its_teachers(
-    reference_models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models, monkeypatch):
     monkeypatch.setenv("FACERTS_MODELS", str(reference_models))
     recipe = load_recipe("ours/facerts_small")
     assert recipe.teacher is not None

@@ -20,7 +20,7 @@ SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] fo
 
 
 @pytest.fixture(scope="module")
-def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pairs(drawn_faces, tmp_path_factory) -> Path:
     """The synthetic faces as a .bin set."""
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=40, impostors=40, seed=0)
     images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]
@@ -30,9 +30,7 @@ def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_evaluation_reports_every_score(
-    trained_run: Path, pairs: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_every_evaluation_reports_every_score(trained_run, pairs, drawn_faces, non_faces, tmp_path):
     arguments = [
         "--model",
         trained_run,
@@ -58,9 +56,7 @@ def test_every_evaluation_reports_every_score(
         assert arrays["verification/set/ser_fiq"].shape == arrays["verification/set/names"].shape
 
 
-def test_a_run_gives_the_results_of_its_export_and_a_score(
-    trained_run: Path, exported: Path, pairs: Path, tmp_path: Path
-) -> None:
+def test_a_run_gives_the_results_of_its_export_and_a_score(trained_run, exported, pairs, tmp_path):
     areas = []
     for name, model in (("run", [trained_run / FILE, "--score", "energy"]), ("onnx", [exported])):
         command = ["evaluate", "verification", "--model", *model, "--data", pairs, "--out", tmp_path / name]
@@ -74,9 +70,7 @@ def test_a_run_gives_the_results_of_its_export_and_a_score(
     assert CHECKPOINT == FILE
 
 
-def test_scores_need_a_run(
-    capsys: pytest.CaptureFixture[str], exported: Path, trained_run: Path, pairs: Path, tmp_path: Path
-) -> None:
+def test_scores_need_a_run(capsys, exported, trained_run, pairs, tmp_path):
     checkpoint, provider = ("--model", trained_run), ("--set", "provider=CPUExecutionProvider")
     for options, message in (
         (("--model", exported, "--score", "energy"), "needs class centers, which are only in a training run"),

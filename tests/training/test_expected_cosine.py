@@ -18,7 +18,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
-from tests.training.conftest import MakeRecipe
 
 WEIGHT = 3.0
 AUGMENTATION = "data.augmentation={views: 2, flip: false, change: 0.5}"
@@ -35,7 +34,7 @@ def teacher_of(folder: Path) -> str:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, drawn_faces: Path, make_recipe: MakeRecipe) -> Recipe:
+def recipe(tmp_path, drawn_faces, make_recipe) -> Recipe:
     """People with two or eight images, and images without identity."""
     write_synthetic_faces(tmp_path / "unknown", identities=4, images=2, seed=9)
     for image in (tmp_path / "unknown").glob("*/*"):
@@ -86,7 +85,7 @@ class SlowTargets:
         return np.concatenate([outputs.embedding[0], np.log(outputs.norm), slow_quality(crop)])
 
 
-def test_the_target_is_shrunk_towards_what_is_expected(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_target_is_shrunk_towards_what_is_expected(recipe, tmp_path):
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, data.unlabeled, tmp_path / "run")
     learner = Learner(recipe, data.identities, distillation)
@@ -111,7 +110,7 @@ def test_the_target_is_shrunk_towards_what_is_expected(recipe: Recipe, tmp_path:
     assert loss.total.item() == pytest.approx(10 * loss.parts["regression"].item(), rel=1e-6)
 
 
-def test_all_answers_are_learned_from(recipe: Recipe, tmp_path: Path) -> None:
+def test_all_answers_are_learned_from(recipe, tmp_path):
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, data.unlabeled, tmp_path / "run")
     slow = SlowTargets(recipe, data)
@@ -145,7 +144,7 @@ def fitted(values: np.ndarray, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     return found.values[:, 0]
 
 
-def test_what_the_answers_tell_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_answers_tell_is_expected(tmp_path, monkeypatch):
     _, cosines = people_and_cosines()
     noise = np.random.default_rng(1).normal(size=(1200, 3))
     expected = fitted(np.column_stack([3 - 7 * cosines, noise]), tmp_path, monkeypatch)
@@ -153,9 +152,7 @@ def test_what_the_answers_tell_is_expected(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_allclose(expected.mean(), cosines.mean(), atol=0.02)
 
 
-def test_nobody_is_expected_from_what_was_learned_of_the_same_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_expected_from_what_was_learned_of_the_same_person(tmp_path, monkeypatch):
     """Answers that tell only who a person is would otherwise tell what cosines the person's images have."""
     labels, cosines = people_and_cosines()
     means = np.bincount(labels, cosines)[labels] / 4
@@ -163,7 +160,7 @@ def test_nobody_is_expected_from_what_was_learned_of_the_same_person(
     assert abs(np.corrcoef(fitted(code, tmp_path, monkeypatch), means)[0, 1]) < 0.3
 
 
-def test_expectations_are_kept_and_leave_the_generator_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expectations_are_kept_and_leave_the_generator_alone(tmp_path, monkeypatch):
     _, cosines = people_and_cosines()
     state = torch.get_rng_state()
     first = fitted(cosines[:, None], tmp_path, monkeypatch)
@@ -172,7 +169,7 @@ def test_expectations_are_kept_and_leave_the_generator_alone(tmp_path: Path, mon
     assert np.array_equal(fitted(cosines[:, None], tmp_path, monkeypatch), first)
 
 
-def test_too_few_people_are_refused(tmp_path: Path) -> None:
+def test_too_few_people_are_refused(tmp_path):
     labels = np.append(np.repeat(np.arange(2 * FOLDS - 1), 2), 99)
     with pytest.raises(Error, match=f"learned from {2 * FOLDS} people with two images or more, and there are 7"):
         ExpectedCosines(Answers(np.zeros((15, 1))), labels, lambda samples, _: samples, 8, 1.0, tmp_path)
@@ -187,9 +184,7 @@ def test_too_few_people_are_refused(tmp_path: Path) -> None:
         ("teacher.expected_weight=null", "tell what cosines to expect"),
     ],
 )
-def test_expectations_that_nothing_would_learn_are_refused(
-    spoil: str, sentence: str, tmp_path: Path, make_recipe: MakeRecipe
-) -> None:
+def test_expectations_that_nothing_would_learn_are_refused(spoil, sentence, tmp_path, make_recipe):
     sound = [teacher_of(tmp_path), AUGMENTATION, "method={name: crfiqa, target: cosine}"]
     make_recipe(*sound)
     with pytest.raises(Error, match=sentence):

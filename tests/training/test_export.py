@@ -9,7 +9,6 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets.fingerprint import hash_images
@@ -24,10 +23,9 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from tests.command import run
-from tests.training.conftest import MakeRecipe
 
 
-def test_the_file_follows_the_contract(exported: Path) -> None:
+def test_the_file_follows_the_contract(exported):
     model = onnx.load(str(exported))
     assert next(entry.version for entry in model.opset_import if not entry.domain) >= 17
     session = onnxruntime.InferenceSession(str(exported), providers=["CPUExecutionProvider"])
@@ -46,15 +44,13 @@ def test_the_file_follows_the_contract(exported: Path) -> None:
     assert len(description["recipe_sha256"]) == 64
 
 
-def test_the_file_contains_nothing_about_the_exporting_machine(exported: Path) -> None:
+def test_the_file_contains_nothing_about_the_exporting_machine(exported):
     content = exported.read_bytes()
     for text in (str(Path(__file__).parents[3]), "heads.py", "stack_trace"):
         assert text.encode() not in content, text
 
 
-def test_onnx_runtime_and_pytorch_agree_in_batches_of_any_size(
-    exported: Path, trained_run: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_onnx_runtime_and_pytorch_agree_in_batches_of_any_size(exported, trained_run, crops):
     trained, embedder = load_network(trained_run), load_embedder(exported)
     expected = NetworkEmbedder(trained.network, trained.loss.score)(crops)
     for count in (1, 2, 7):
@@ -67,9 +63,7 @@ def test_onnx_runtime_and_pytorch_agree_in_batches_of_any_size(
         np.testing.assert_allclose(np.linalg.norm(actual.embedding, axis=1), 1, atol=1e-5)
 
 
-def test_a_network_that_is_not_the_exported_one_fails_the_check(
-    exported: Path, trained_run: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_a_network_that_is_not_the_exported_one_fails_the_check(exported, trained_run, crops):
     trained = load_network(trained_run)
     check_parity(trained, load_embedder(exported), crops)
     with torch.no_grad():
@@ -83,9 +77,7 @@ def test_a_network_that_is_not_the_exported_one_fails_the_check(
 
 
 @pytest.mark.slow
-def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
-    trained_run: Path, exported: Path, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(trained_run, exported, tmp_path, crops):
     recipe, state = load_checkpoint(trained_run / FILE)
     average = dict(state["network"])
     average["embedding.0.weight"] = average["embedding.0.weight"] * torch.linspace(0.1, 3, 16)[:, None]
@@ -98,7 +90,7 @@ def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
 
 
 @pytest.mark.slow
-def test_a_failed_check_leaves_no_file(trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_leaves_no_file(trained_run, tmp_path, monkeypatch):
     def wrong(module: object, inputs: dict[str, torch.Tensor], names: list[str], path: Path) -> None:
         other = load_network(trained_run)
         with torch.no_grad():
@@ -113,7 +105,7 @@ def test_a_failed_check_leaves_no_file(trained_run: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
+def test_embedding_only_has_one_output(trained_run, tmp_path, crops):
     parity = export_run(trained_run, tmp_path / "m.onnx", embedding_only=True).parity
     assert parity.quality_error is None
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
@@ -124,12 +116,12 @@ def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops:
     assert load_embedder(tmp_path / "m.onnx")(crops).quality is None
 
 
-def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(ModelError, match="no such file"):
         export_run(tmp_path, tmp_path / "m.onnx")
 
 
-def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe, tmp_path):
     write_synthetic_faces(tmp_path / "faces", identities=8, images=6)
     recipe = make_recipe(
         f"data.train={tmp_path / 'faces'}",
@@ -159,9 +151,7 @@ def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe: 
 
 
 @pytest.mark.slow
-def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(make_recipe, drawn_faces, tmp_path, capsys):
     train(make_recipe("optim.lr=0.001"), tmp_path / "run")
     assert "--data PEOPLE/   # people to choose thresholds on" in capsys.readouterr().err
     command = ["export", tmp_path / "run", "--out", tmp_path / "m.onnx"]
@@ -176,7 +166,7 @@ def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(
 
 
 @pytest.mark.slow
-def test_held_out_people_of_other_data_are_not_used(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_held_out_people_of_other_data_are_not_used(make_recipe, tmp_path):
     write_synthetic_faces(tmp_path / "faces", identities=8, images=4)
     fields = (f"data.train={tmp_path / 'faces'}", "data.name=f", "data.terms=t", "validation.pairs=10")
     train(make_recipe(*fields, "data.holdout_identities=4", "optim.lr=0.001"), tmp_path / "run")
@@ -188,7 +178,7 @@ def test_held_out_people_of_other_data_are_not_used(make_recipe: MakeRecipe, tmp
     assert "are not here" in export_run(tmp_path / "run", tmp_path / "m.onnx").uncalibrated
 
 
-def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(make_recipe, tmp_path):
     recipe = make_recipe()
     learner = Learner(recipe, 4)
     # As with the averages of BatchNorms that a few steps have not yet moved to those of the layers.

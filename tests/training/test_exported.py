@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from numpy.typing import NDArray
 from onnx import TensorProto
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -25,7 +24,6 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe
-from tests.training.conftest import MakeRecipe
 
 BACKBONES = {
     "iresnet18_lite": "{name: iresnet18_lite, width: 0.25, embedding_size: 16}",
@@ -63,9 +61,7 @@ def export_drawn(recipe: Recipe, out: Path, precision: str = "fp32") -> Path:
 @pytest.mark.parametrize(
     ("backbone", "precision"), [*((backbone, "fp32") for backbone in BACKBONES), ("iresnet18_lite", "fp16")]
 )
-def test_a_network_computes_what_its_exported_file_does(
-    make_recipe: MakeRecipe, tmp_path: Path, crops: NDArray[np.uint8], backbone: str, precision: str
-) -> None:
+def test_a_network_computes_what_its_exported_file_does(make_recipe, tmp_path, crops, backbone, precision):
     own = f"backbone={BACKBONES[backbone]}"
     file = export_drawn(make_recipe(own), tmp_path / "drawn.onnx", precision)
     recipe = make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9")
@@ -80,9 +76,7 @@ def test_a_network_computes_what_its_exported_file_does(
     np.testing.assert_allclose(found.quality, expected.quality, atol=1e-5)
 
 
-def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(
-    make_recipe: MakeRecipe, exported: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(make_recipe, exported, crops):
     recipe = make_recipe(f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={exported}")
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities, sample=data.sample)
@@ -96,9 +90,7 @@ def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(
     assert cosines.min() > 0.99
 
 
-def test_the_heads_of_a_frozen_network_have_the_statistics_of_the_training_images(
-    make_recipe: MakeRecipe, exported: Path
-) -> None:
+def test_the_heads_of_a_frozen_network_have_the_statistics_of_the_training_images(make_recipe, exported):
     recipe = make_recipe(
         f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={exported}", "backbone.frozen=true"
     )
@@ -110,9 +102,7 @@ def test_the_heads_of_a_frozen_network_have_the_statistics_of_the_training_image
     torch.testing.assert_close(network(images)["log_scale"], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(
-    make_recipe: MakeRecipe, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(make_recipe, tmp_path, crops):
     recipe = make_recipe(
         "backbone={name: compact_small, embedding_size: 128, weights: facerts-small, frozen: true}",
         "optim.epochs=0.5",
@@ -127,9 +117,7 @@ def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(
     assert np.abs(found.quality - shipped.quality).max() > 1e-4
 
 
-def test_what_the_initial_weights_were_trained_on_stays_with_the_model(
-    make_recipe: MakeRecipe, exported: Path, tmp_path: Path
-) -> None:
+def test_what_the_initial_weights_were_trained_on_stays_with_the_model(make_recipe, exported, tmp_path):
     own = (f"backbone={BACKBONES['mobilefacenet']}", "optim.epochs=0.25", "optim.milestones=[]")
     recipe = make_recipe(*own, f"backbone.weights={exported}", "data.name=ours", "data.terms=free")
     train(recipe, tmp_path / "first")
@@ -144,7 +132,7 @@ def test_what_the_initial_weights_were_trained_on_stays_with_the_model(
     assert [description.terms for description in said] == ["free; initial weights: none"] * 2
 
 
-def test_the_error_for_another_network_names_that_of_the_file(make_recipe: MakeRecipe, exported: Path) -> None:
+def test_the_error_for_another_network_names_that_of_the_file(make_recipe, exported):
     for backbone in ("{name: mobilefacenet, width: 0.5, embedding_size: 16}", BACKBONES["iresnet18_lite"]):
         with pytest.raises(
             ModelError,
@@ -153,7 +141,7 @@ def test_the_error_for_another_network_names_that_of_the_file(make_recipe: MakeR
             Learner(make_recipe(f"backbone={backbone}", f"backbone.weights={exported}"), 4)
 
 
-def test_a_file_in_8_bits_is_refused(make_recipe: MakeRecipe, exported: Path, tmp_path: Path) -> None:
+def test_a_file_in_8_bits_is_refused(make_recipe, exported, tmp_path):
     description = load_embedder(exported).description.model_copy(update={"precision": "int8"})
     file = store_description(exported, description, tmp_path / "eight.onnx")
     with pytest.raises(ModelError, match=r"eight\.onnx: .* 8 bits"):
@@ -161,9 +149,7 @@ def test_a_file_in_8_bits_is_refused(make_recipe: MakeRecipe, exported: Path, tm
 
 
 @pytest.mark.parametrize("kind", [999, TensorProto.INT4, TensorProto.BFLOAT16])
-def test_weights_of_another_type_are_refused(
-    make_recipe: MakeRecipe, exported: Path, tmp_path: Path, kind: int
-) -> None:
+def test_weights_of_another_type_are_refused(make_recipe, exported, tmp_path, kind):
     model = onnx.load(str(exported))
     for tensor in model.graph.initializer:
         tensor.data_type = kind
@@ -172,7 +158,7 @@ def test_weights_of_another_type_are_refused(
         Learner(make_recipe(f"backbone.weights={tmp_path / 'typed.onnx'}"), 4)
 
 
-def test_empty_weights_of_a_huge_shape_take_no_memory(make_recipe: MakeRecipe, exported: Path, tmp_path: Path) -> None:
+def test_empty_weights_of_a_huge_shape_take_no_memory(make_recipe, exported, tmp_path):
     model = onnx.load(str(exported))
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
@@ -185,7 +171,7 @@ def test_empty_weights_of_a_huge_shape_take_no_memory(make_recipe: MakeRecipe, e
         Learner(make_recipe(f"backbone.weights={tmp_path / 'huge.onnx'}"), 4)
 
 
-def test_a_missing_or_broken_file_is_named(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_missing_or_broken_file_is_named(make_recipe, tmp_path):
     (tmp_path / "broken.onnx").write_bytes(b"\xff\xff\xff\xff")
     for name in ("missing.onnx", "broken.onnx"):
         with pytest.raises(ModelError, match=name):

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from facerts.embedding import load_embedder
@@ -25,7 +24,6 @@ from facerts.training.loop import train
 from facerts.training.recipe import Recipe, RecipeError
 from tests.command import refused, run
 from tests.published import draw_published
-from tests.training.conftest import MakeRecipe
 from tests.training.test_learner import batch
 
 IRESNET = ("backbone={name: iresnet18, width: 0.25, embedding_size: 16}",)
@@ -34,7 +32,7 @@ TERMS = "non-commercial research only"
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory) -> Path:
     """A file of random weights in the published format: IResNet-18 at a quarter of its width."""
     path = tmp_path_factory.mktemp("published") / "backbone.pth"
     weights = draw_published((2, 2, 2, 2), (16, 32, 64, 128), embedding_size=16, dtype=torch.float32)
@@ -54,9 +52,7 @@ def steps(learner: Learner, count: int) -> None:
 
 
 @pytest.mark.parametrize("frozen", ["backbone.frozen=true", "method.name=pfe", ""])
-def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(
-    make_recipe: MakeRecipe, published: Path, frozen: str
-) -> None:
+def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(make_recipe, published, frozen):
     learner = Learner(make_recipe(*IRESNET, *filter(None, [frozen]), f"backbone.weights={published}"), 4)
     before = snapshot(learner)
     expected = open_network(published).network.state_dict()
@@ -71,7 +67,7 @@ def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(
 
 
 @pytest.fixture(scope="module")
-def first_stage(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+def first_stage(tmp_path_factory, drawn_faces) -> Path:
     """A short run with heads, class centers and a moving average of the weights."""
     folder = tmp_path_factory.mktemp("first") / "run"
     train(Recipe.model_validate(first_recipe(drawn_faces, "rts")), folder)
@@ -89,9 +85,7 @@ def first_recipe(drawn_faces: Path, method: str) -> dict[str, object]:
     }
 
 
-def test_a_second_stage_starts_from_the_exported_weights_of_the_first(
-    make_recipe: MakeRecipe, first_stage: Path
-) -> None:
+def test_a_second_stage_starts_from_the_exported_weights_of_the_first(make_recipe, first_stage):
     _, state = load_checkpoint(first_stage / FILE)
     assert not torch.equal(state["average"]["trunk.0.0.weight"], state["network"]["trunk.0.0.weight"])
     learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=8)
@@ -100,7 +94,7 @@ def test_a_second_stage_starts_from_the_exported_weights_of_the_first(
 
 
 @pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
-def test_heads_that_do_not_fit_are_initialized_randomly(make_recipe: MakeRecipe, first_stage: Path, other: str) -> None:
+def test_heads_that_do_not_fit_are_initialized_randomly(make_recipe, first_stage, other):
     recipe = make_recipe(f"backbone.weights={first_stage}", other)
     _, state = load_checkpoint(first_stage / FILE)
     learner, fresh = Learner(recipe, 8), Learner(make_recipe(other), 8)
@@ -109,7 +103,7 @@ def test_heads_that_do_not_fit_are_initialized_randomly(make_recipe: MakeRecipe,
         assert torch.equal(value, expected[name]), name
 
 
-def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage: Path) -> None:
+def test_each_process_takes_its_own_centers(make_recipe, first_stage):
     learner = Learner(make_recipe(), identities=8)
     _, state = load_checkpoint(first_stage / FILE)
     parts = [PartialFC(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
@@ -118,9 +112,7 @@ def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage
     assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
-def test_the_state_of_a_method_is_loaded_by_the_same_method(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_the_state_of_a_method_is_loaded_by_the_same_method(make_recipe, drawn_faces, tmp_path):
     train(Recipe.model_validate(first_recipe(drawn_faces, "adaface")), tmp_path / "run")
     _, state = load_checkpoint(tmp_path / "run" / FILE)
     recipe = make_recipe("method.name=adaface", f"backbone.weights={tmp_path / 'run'}")
@@ -140,17 +132,13 @@ def test_the_state_of_a_method_is_loaded_by_the_same_method(
         ),
     ],
 )
-def test_a_recipe_that_freezes_everything_is_refused(
-    make_recipe: MakeRecipe, overrides: list[str], message: str
-) -> None:
+def test_a_recipe_that_freezes_everything_is_refused(make_recipe, overrides, message):
     with pytest.raises(RecipeError, match=message):
         make_recipe(*overrides)
 
 
 @pytest.mark.slow
-def test_published_weights_are_exported_with_a_description(
-    published: Path, tmp_path: Path, crops: NDArray[np.uint8], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_published_weights_are_exported_with_a_description(published, tmp_path, crops, capsys):
     out = tmp_path / "m.onnx"
     assert run("export", published, "--out", out, "--terms", TERMS, "--json") == 0
     assert json.loads(capsys.readouterr().out)["smallest_cosine"] > 0.99999
@@ -168,14 +156,12 @@ def test_published_weights_are_exported_with_a_description(
     np.testing.assert_allclose(scored.quality, expected.norm, rtol=1e-4)
 
 
-def test_published_weights_without_terms_are_not_exported(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_published_weights_without_terms_are_not_exported(published, tmp_path, capsys):
     assert "state them with --terms" in refused(capsys, "export", published, "--out", tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_of_another_architecture_are_not_exported(tmp_path: Path) -> None:
+def test_weights_of_another_architecture_are_not_exported(tmp_path):
     torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "vit.pth")
     with pytest.raises(ModelError, match=r"vit\.pth: neither .* nor an IResNet .* is stem\.weight"):
         export_run(tmp_path / "vit.pth", tmp_path / "m.onnx", terms=TERMS)

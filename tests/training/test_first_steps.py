@@ -12,7 +12,6 @@ from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.validation import Validator
 from tests.command import run
-from tests.training.conftest import MakeRecipe
 
 SHORT = ("optim.epochs=0.5", "optim.milestones=[]")
 TINY = (
@@ -26,7 +25,7 @@ TINY = (
 
 
 @pytest.fixture
-def records(drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def records(drawn_faces, tmp_path, monkeypatch) -> str:
     """The drawn faces as a record set, by its name in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACERTS_DATA", str(tmp_path / "nowhere"))
@@ -34,9 +33,7 @@ def records(drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return "faces_rec"
 
 
-def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(
-    records: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(records, capsys, tmp_path):
     fields = (f"data.train={records}", "data.name=mine", "data.terms=none", *TINY)
     assert run("train", "ours/faces_small", *fields, "--out", "run") == 0
     captured = capsys.readouterr()
@@ -51,7 +48,7 @@ def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(
     "field",
     ["validation.benchmarks=gone.bin", "validation.heldout=gone.bin", "validation={heldout: gone.bin}"],
 )
-def test_a_set_that_was_asked_for_must_exist(records: str, capsys: pytest.CaptureFixture[str], field: str) -> None:
+def test_a_set_that_was_asked_for_must_exist(records, capsys, field):
     fields = (f"data.train={records}", "data.name=mine", "data.terms=none", *TINY)
     assert run("train", "casia_rts", *fields, field, "--out", "run") == 2
     key = "validation.benchmarks" if "benchmarks" in field else "validation.heldout"
@@ -59,7 +56,7 @@ def test_a_set_that_was_asked_for_must_exist(records: str, capsys: pytest.Captur
     assert not Path("run").exists()
 
 
-def test_a_set_that_exists_and_is_broken_is_an_error(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_set_that_exists_and_is_broken_is_an_error(make_recipe, tmp_path):
     (tmp_path / "broken.bin").write_bytes(b"no")
     (tmp_path / "dangling.bin").symlink_to(tmp_path / "gone.bin")
     for name in ("broken.bin", "dangling.bin"):
@@ -67,9 +64,7 @@ def test_a_set_that_exists_and_is_broken_is_an_error(make_recipe: MakeRecipe, tm
             train(make_recipe(f"validation.benchmarks={tmp_path / name}"), tmp_path / "run")
 
 
-def test_the_heldout_sets_that_exist_are_measured(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_heldout_sets_that_exist_are_measured(make_recipe, drawn_faces, tmp_path, capsys):
     half = tmp_path / "half"
     for person in sorted(drawn_faces.iterdir())[:5]:
         shutil.copytree(person, half / person.name)
@@ -81,9 +76,7 @@ def test_the_heldout_sets_that_exist_are_measured(
     assert not capsys.readouterr().err
 
 
-def test_a_collapsed_network_is_called_so(
-    make_recipe: MakeRecipe, drawn_faces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_collapsed_network_is_called_so(make_recipe, drawn_faces, capsys):
     recipe = make_recipe(f"validation.heldout={drawn_faces}", "validation.pairs=10")
     learner, validator = Learner(recipe, 4), Validator(recipe, None)
     list(validator.measure(learner.embedder()))
@@ -94,12 +87,7 @@ def test_a_collapsed_network_is_called_so(
     assert f"{drawn_faces.name}: the network embeds all images alike" in error
 
 
-def test_a_run_says_what_it_does_and_what_comes_next(
-    make_recipe: MakeRecipe,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_says_what_it_does_and_what_comes_next(make_recipe, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train(make_recipe("data.holdout_identities=4", "validation.pairs=20"), "my run")
     text = capsys.readouterr().err
@@ -122,16 +110,12 @@ def test_a_run_says_what_it_does_and_what_comes_next(
 
 
 @pytest.mark.parametrize("change", ["optim.margin_ramp=0", "method.margin=0", "method=supcon"])
-def test_a_run_without_a_rising_margin_speaks_of_none(
-    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
-) -> None:
+def test_a_run_without_a_rising_margin_speaks_of_none(make_recipe, tmp_path, capsys, change):
     train(make_recipe(*SHORT, change), tmp_path / "run")
     assert "margin" not in capsys.readouterr().err
 
 
-def test_a_finished_run_is_left_as_it_is(
-    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_is_left_as_it_is(make_recipe, tmp_path, capsys):
     folder = tmp_path / "run"
     file = train(make_recipe(*SHORT), folder)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -15,10 +13,9 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import RecipeError
-from tests.training.conftest import MakeRecipe
 
 
-def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: MakeRecipe) -> None:
+def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe):
     recipe = make_recipe("method.name=supcon", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}")
     crops, labels, samples, *_ = next(TrainingData(recipe).batches(0, 1))
     assert crops.shape == (32, 112, 112, 3)
@@ -35,13 +32,13 @@ def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: M
     assert torch.equal(all_crops[position], crops[0])
 
 
-def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe: MakeRecipe) -> None:
+def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe):
     with pytest.raises(RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"):
         make_recipe("method.name=supcon", "data.per_identity=3")
 
 
 @pytest.mark.slow
-def test_a_methods_state_is_saved_resumed_and_exported(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_methods_state_is_saved_resumed_and_exported(make_recipe, tmp_path):
     recipe = make_recipe("method={name: tempnet, rho: 1}", "optim.epochs=1", "optim.milestones=[]")
     train(recipe, tmp_path / "run")
     _, state = load_checkpoint(tmp_path / "run" / FILE)

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
-def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def faces(tmp_path_factory) -> Path:
     """A folder by identity: 48 people with 3 images, which are the same but for the last one's increasing blur."""
     folder = tmp_path_factory.mktemp("measured") / "faces"
     for person in range(PEOPLE):
@@ -95,9 +95,7 @@ def measured(quality_of: Any, faces: Path, tmp_path: Path, people: int = PEOPLE)
     )
 
 
-def test_a_head_that_knows_the_blur_is_better_and_what_was_computed_is_cached(
-    faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_that_knows_the_blur_is_better_and_what_was_computed_is_cached(faces, tmp_path, monkeypatch):
     person = np.repeat(np.arange(PEOPLE, dtype=np.float32), IMAGES)
     blur = person * (np.arange(PEOPLE * IMAGES) % IMAGES == IMAGES - 1)
     clean, degraded = measured(lambda _: -blur, faces, tmp_path)
@@ -125,9 +123,7 @@ def test_a_head_that_knows_the_blur_is_better_and_what_was_computed_is_cached(
     ("interval", "better"),
     [((-0.3, -0.1), "yes"), ((-0.3, 0.1), "unclear"), ((0.1, 0.3), "no"), (None, "not measured")],
 )
-def test_the_verdict_follows_the_interval_of_the_paired_difference(
-    interval: tuple[float, float] | None, better: str
-) -> None:
+def test_the_verdict_follows_the_interval_of_the_paired_difference(interval, better):
     difference = None if interval is None else MeasuredArea(sum(interval) / 2, interval)
     areas = {"head": MeasuredArea(0.5, (0.4, 0.6)), "shipped": MeasuredArea(0.7, None)}
     compared = HeadComparison("clean", 40, 120, 0.01, 0.1, 9, "shipped", areas, difference)
@@ -135,15 +131,13 @@ def test_the_verdict_follows_the_interval_of_the_paired_difference(
     if difference is None:
         assert compared.verdict == "not measured: only 9 genuine pairs are below the threshold"
     else:
-        low, high = interval  # type: ignore[misc]
+        low, high = interval
         words = f"shipped 0.70; difference {difference.value:+.2f} [{low:+.2f}, {high:+.2f}]; at FMR 0.01"
         assert compared.verdict == f"{better} (area 0.50 [0.40, 0.60], {words})"
 
 
 @pytest.mark.slow
-def test_the_command_says_which_is_better(
-    faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_which_is_better(faces, tmp_path, monkeypatch, capsys):
     shipped = write_model(tmp_path / "facerts-quality.onnx")
     embedder = write_description(write_embedder(tmp_path / "theirs.onnx"))
     # An image of a stranger in each folder, which no recognizer can match.
@@ -168,7 +162,7 @@ def test_the_command_says_which_is_better(
     assert "better than" not in captured.out
 
 
-def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
+def test_advice_names_graft_unless_the_head_is_better_everywhere():
     def advice(*answers: str) -> str:
         comparisons: Any = tuple(SimpleNamespace(better=answer) for answer in answers)
         nothing: Any = None

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +8,6 @@ from facerts.errors import NonFiniteLossError
 from facerts.training.checkpoint import save_checkpoint
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
-from tests.training.conftest import MakeRecipe
 
 
 def crops(count: int = 8) -> torch.Tensor:
@@ -25,16 +22,14 @@ def copy_of(learner: Learner) -> list[torch.Tensor]:
     return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centers.parameters())]
 
 
-def test_the_memory_format_does_not_change_the_loss(make_recipe: MakeRecipe) -> None:
+def test_the_memory_format_does_not_change_the_loss(make_recipe):
     recipes = (make_recipe(f"compute.channels_last={last}", "backbone.dropout=0") for last in ("true", "false"))
     losses = [Learner(recipe, 4).step(batch(), 0, 0.02).total.item() for recipe in recipes]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_clipping_bounds_the_step_of_the_network_and_not_of_the_class_centers(
-    make_recipe: MakeRecipe, precision: str
-) -> None:
+def test_clipping_bounds_the_step_of_the_network_and_not_of_the_class_centers(make_recipe, precision):
     norms = []
 
     def change(*overrides: str) -> tuple[float, Tensor]:
@@ -58,7 +53,7 @@ def test_clipping_bounds_the_step_of_the_network_and_not_of_the_class_centers(
     assert norms == [None, pytest.approx(norm, rel=1e-3)]
 
 
-def test_an_overflow_of_fp16_is_not_in_the_log(make_recipe: MakeRecipe) -> None:
+def test_an_overflow_of_fp16_is_not_in_the_log(make_recipe):
     learner = Learner(make_recipe("compute.precision=fp16", "optim.clip_norm=1"), identities=4)
     before = copy_of(learner)
     learner.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126)
@@ -66,7 +61,7 @@ def test_an_overflow_of_fp16_is_not_in_the_log(make_recipe: MakeRecipe) -> None:
     assert all(torch.equal(old, new) for old, new in zip(before, copy_of(learner), strict=True))
 
 
-def test_validation_leaves_the_network_in_training(make_recipe: MakeRecipe) -> None:
+def test_validation_leaves_the_network_in_training(make_recipe):
     learner = Learner(make_recipe(), identities=4)
     learner.step(batch(), 0, 0.02)
     state = {name: value.clone() for name, value in learner.network.state_dict().items()}
@@ -77,9 +72,7 @@ def test_validation_leaves_the_network_in_training(make_recipe: MakeRecipe) -> N
 
 
 @pytest.mark.parametrize(("algorithm", "moment"), [("sgd", "momentum_buffer"), ("adamw", "exp_avg_sq")])
-def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
-    make_recipe: MakeRecipe, algorithm: str, moment: str
-) -> None:
+def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(make_recipe, algorithm, moment):
     recipe = make_recipe(f"optim.algorithm={algorithm}")
     learner = Learner(recipe, identities=4)
     learner.step(batch(), 0, 0.02)
@@ -99,7 +92,7 @@ def test_moments_of_another_shape_are_refused_and_settings_are_the_recipes(
         Learner(recipe, identities=4).load_state_dict(state)
 
 
-def test_a_state_with_weights_that_are_not_finite_is_not_saved(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_state_with_weights_that_are_not_finite_is_not_saved(make_recipe, tmp_path):
     learner = Learner(make_recipe(), identities=4)
     with torch.no_grad():
         learner.network.embedding[0].weight.fill_(float("inf"))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
 from facerts.training.loader import Batch, TrainingData
-from tests.training.conftest import MakeRecipe
 
 Batches = list[Batch]
 
@@ -21,7 +18,7 @@ NAMED = ("data.name=drawn", "data.terms=none")
 
 
 @pytest.fixture(scope="module")
-def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def shuffled(drawn_faces, tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("shuffled")
     pack([drawn_faces], OutputSpec(folder / "shards", 3), shuffle_seed=1)
     pack([drawn_faces], OutputSpec(folder / "records"), shuffle_seed=1)
@@ -31,9 +28,7 @@ def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("layout", ["shards", "records"])
-def test_epochs_are_the_same_for_any_number_of_workers(
-    make_recipe: MakeRecipe, shuffled: dict[str, str], layout: str
-) -> None:
+def test_epochs_are_the_same_for_any_number_of_workers(make_recipe, shuffled, layout):
     def batches(workers: int, start: int = 0) -> Batches:
         recipe = make_recipe(
             f"data.train={shuffled[layout]}",
@@ -59,7 +54,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
     assert_same(batches(2, start=5), alone[5:])
 
 
-def test_both_layouts_give_the_same_batches(make_recipe: MakeRecipe, shuffled: dict[str, str]) -> None:
+def test_both_layouts_give_the_same_batches(make_recipe, shuffled):
     pairs = [
         TrainingData(make_recipe(f"data.train={shuffled[layout]}", *NAMED)).batches(0, 2)
         for layout in ("shards", "records")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ from tests.contents import files_in
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_log_is_not_written_through_a_link(tmp_path: Path, exists: bool) -> None:
+def test_a_log_is_not_written_through_a_link(tmp_path, exists):
     run, other = tmp_path / "run", tmp_path / "other"
     run.mkdir()
     if exists:
@@ -26,7 +24,7 @@ def test_a_log_is_not_written_through_a_link(tmp_path: Path, exists: bool) -> No
     assert (run / FILE).read_text() == '{"kind": "train", "step": 1}\n'
 
 
-def test_events_are_not_written_through_a_link(tmp_path: Path) -> None:
+def test_events_are_not_written_through_a_link(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "tensorboard").symlink_to("other")
     with pytest.raises(WriteError, match=r"tensorboard is a link, .*; remove the link"):
@@ -34,7 +32,7 @@ def test_events_are_not_written_through_a_link(tmp_path: Path) -> None:
     assert files_in(tmp_path / "other") == []
 
 
-def test_a_full_disk_ends_a_log_with_one_error(tmp_path: Path) -> None:
+def test_a_full_disk_ends_a_log_with_one_error(tmp_path):
     full = pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \(File too large\)")
     with no_larger_files(500), full, RunLog(tmp_path, 0) as log:
         log.write("train", 1, long=500 * "x")
@@ -49,7 +47,7 @@ def trained_step(step: int, *, broken: bool = False) -> TrainedStep:
     return TrainedStep(step, 0.05, 0.5, loss)
 
 
-def test_steps_are_read_together_and_then_forgotten() -> None:
+def test_steps_are_read_together_and_then_forgotten():
     meter = Meter()
     for step in range(3):
         meter.add(trained_step(step), images=3)
@@ -62,7 +60,7 @@ def test_steps_are_read_together_and_then_forgotten() -> None:
     meter.check()
 
 
-def test_a_non_finite_loss_names_its_own_step() -> None:
+def test_a_non_finite_loss_names_its_own_step():
     meter = Meter()
     for step in range(6):
         meter.add(trained_step(step, broken=step >= 3), images=3)

@@ -24,7 +24,6 @@ from facerts.training import checkpoint
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
 from facerts.training.loop import train
-from tests.training.conftest import MakeRecipe
 
 # Required for images other than the recipe's.
 SLOW = (("fp32", 2, ()), ("bf16", 0, ("optim.clip_norm=0.5",)), ("bf16", 1, ()))
@@ -42,7 +41,7 @@ def log_lines(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_a_run_writes_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_run_writes_recipe_log_curves_and_checkpoint(make_recipe, tmp_path):
     run = tmp_path / "run"
     recipe = make_recipe()
     assert train(recipe, run) == run / "checkpoint.pt"
@@ -62,7 +61,7 @@ def test_a_run_writes_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, 
     assert not trained.network.training
 
 
-def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_two_processes_do_not_train_in_one_folder(make_recipe, tmp_path):
     run, recipe = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     with locked(run / "checkpoint.pt"):
         with pytest.raises(Error, match=r"checkpoint\.pt: process \d+ on .* is writing it"):
@@ -77,14 +76,8 @@ def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_p
     [("fp32", 0, ()), *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)],
 )
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
-    make_recipe: MakeRecipe,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    precision: str,
-    workers: int,
-    settings: tuple[str, ...],
-) -> None:
+    make_recipe, tmp_path, monkeypatch, capsys, precision, workers, settings
+):
     recipe = make_recipe(f"compute.precision={precision}", f"data.workers={workers}", *settings)
     train(recipe, tmp_path / "whole")
 
@@ -113,7 +106,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]
 
 
-def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe, tmp_path):
     train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
     with pytest.raises(Error, match="--resume"):
         train(make_recipe(), tmp_path / "run")
@@ -125,7 +118,7 @@ def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe: MakeRecipe,
         )
 
 
-def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path) -> None:
+def test_one_identity_is_not_enough(make_recipe, drawn_faces, tmp_path):
     only = tmp_path / "only" / "someone"
     only.mkdir(parents=True)
     for number, image in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
@@ -135,9 +128,7 @@ def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, 
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_image_is_named_with_the_remedy(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, workers: int
-) -> None:
+def test_a_broken_image_is_named_with_the_remedy(make_recipe, drawn_faces, tmp_path, workers):
     faces = tmp_path / "faces"
     shutil.copytree(drawn_faces, faces)
     victim = faces / "person_0002" / "0003.jpg"
@@ -149,7 +140,7 @@ def test_a_broken_image_is_named_with_the_remedy(
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_batch_larger_than_the_data_is_refused(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_batch_larger_than_the_data_is_refused(make_recipe, tmp_path):
     with pytest.raises(DataError, match=r"optim\.batch_size"):
         train(make_recipe("optim.batch_size=512"), tmp_path / "run")
 
@@ -161,7 +152,7 @@ def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
-def test_what_a_killed_process_had_not_finished_writing_is_removed(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_what_a_killed_process_had_not_finished_writing_is_removed(make_recipe, tmp_path):
     run, short = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     train(short, run)
     (run / ".checkpoint.pt.abcdefgh.part").write_bytes(b"half")
@@ -180,9 +171,7 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(make_recipe: 
         "training.loop.Validator.measure",
     ],
 )
-def test_workers_end_with_the_run_while_its_error_is_reported(
-    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
+def test_workers_end_with_the_run_while_its_error_is_reported(make_recipe, tmp_path, monkeypatch, failing):
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -193,15 +182,13 @@ def test_workers_end_with_the_run_while_its_error_is_reported(
 
 
 @pytest.mark.parametrize(("scale", "warnings"), [("64", 0), ("1e6", 1)])
-def test_a_run_that_has_diverged_warns_once(
-    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str], scale: str, warnings: int
-) -> None:
+def test_a_run_that_has_diverged_warns_once(make_recipe, tmp_path, capsys, scale, warnings):
     settings = ("optim.epochs=0.5", "optim.milestones=[]", "logging.every_steps=1")
     train(make_recipe(*settings, f"method.logit_scale={scale}"), tmp_path / "run")
     assert capsys.readouterr().err.count("the training has diverged") == warnings
 
 
-def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "checkpoint.pt").symlink_to(tmp_path / "not mounted" / "checkpoint.pt")
@@ -213,9 +200,7 @@ def test_a_checkpoint_that_is_a_broken_link_is_not_replaced(make_recipe: MakeRec
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_to_all_processes_saves_the_step_and_exits_130(
-    make_recipe: MakeRecipe, tmp_path: Path, number: signal.Signals, times: int
-) -> None:
+def test_a_signal_to_all_processes_saves_the_step_and_exits_130(make_recipe, tmp_path, number, times):
     recipe = tmp_path / "long.yaml"
     settings = (
         "optim.epochs=500",
@@ -240,9 +225,7 @@ def _wait_for_a_step(run: Path) -> None:
         time.sleep(0.05)
 
 
-def test_a_run_whose_loss_is_not_finite_ends_with_its_last_checkpoint(
-    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_loss_is_not_finite_ends_with_its_last_checkpoint(make_recipe, tmp_path, monkeypatch):
     recipe = make_recipe("logging.checkpoint_steps=2")
     original = Learner.step
 

@@ -15,7 +15,6 @@ from facerts.training import loop
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.schedule import Pace
 from tests.io.test_progress import Clock
-from tests.training.conftest import MakeRecipe
 
 
 def positions(pace: Pace, clock: Clock, durations: list[float]) -> list[float]:
@@ -30,12 +29,12 @@ def positions(pace: Pace, clock: Clock, durations: list[float]) -> list[float]:
     return found
 
 
-def test_without_a_budget_each_step_counts_as_one() -> None:
+def test_without_a_budget_each_step_counts_as_one():
     clock = Clock()
     assert positions(Pace(4, 1.0, clock=clock), clock, [9.0] * 10) == [2.0, 3.0, 4.0]
 
 
-def test_a_budget_ends_the_schedule_in_time_at_an_even_pace() -> None:
+def test_a_budget_ends_the_schedule_in_time_at_an_even_pace():
     clock = Clock()
     pace = Pace(1000, clock=clock)
     pace.finish_by(clock.now + 60.0)
@@ -48,7 +47,7 @@ def test_a_budget_ends_the_schedule_in_time_at_an_even_pace() -> None:
     assert gains == pytest.approx([999 / 40] * len(gains))
 
 
-def test_a_budget_follows_the_speed() -> None:
+def test_a_budget_follows_the_speed():
     clock = Clock()
     pace = Pace(1000, clock=clock)
     pace.finish_by(clock.now + 101.0)
@@ -58,7 +57,7 @@ def test_a_budget_follows_the_speed() -> None:
     assert len(found) == 51 + 10
 
 
-def test_steps_that_the_device_still_has_to_make_are_reserved() -> None:
+def test_steps_that_the_device_still_has_to_make_are_reserved():
     clock = Clock()
     pace = Pace(10_000, lead=20, clock=clock)
     pace.finish_by(clock.now + 101.0)
@@ -66,7 +65,7 @@ def test_steps_that_the_device_still_has_to_make_are_reserved() -> None:
     assert clock.now == pytest.approx(100.0 + 81.0, abs=1.0)
 
 
-def test_the_first_process_decides_and_all_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_process_decides_and_all_agree(monkeypatch):
     clock = Clock()
     pace = Pace(1000, processes=Processes(rank=1, count=2), clock=clock)
     asked = []
@@ -83,7 +82,7 @@ def test_the_first_process_decides_and_all_agree(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch) -> Clock:
     """A clock for the budget, on which each step takes a second."""
     clock = Clock()
 
@@ -102,9 +101,7 @@ def lines_of(folder: Path, kind: str) -> list[dict[str, float]]:
     return [line for line in lines if line["kind"] == kind]
 
 
-def test_a_run_with_a_budget_ends_in_time_with_its_whole_schedule(
-    make_recipe: MakeRecipe, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_a_budget_ends_in_time_with_its_whole_schedule(make_recipe, tmp_path, clock, capsys):
     recipe = make_recipe(
         "optim.epochs=1000", "optim.milestones=[]", "optim.schedule=cosine", "optim.margin_ramp=0.5",
         "logging.every_steps=1", "validation.every_epochs=1000", "data.holdout_identities=4",
@@ -125,16 +122,14 @@ def test_a_run_with_a_budget_ends_in_time_with_its_whole_schedule(
     assert state["step"] == len(lines)
 
 
-def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(
-    make_recipe: MakeRecipe, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(make_recipe, tmp_path, clock, monkeypatch):
     recipe = make_recipe("optim.epochs=1000", "optim.milestones=[]", "optim.schedule=cosine", "logging.every_steps=1")
     advance = loop._Run._train_step
 
     def die_at_step_10(run: loop._Run, *arguments: object) -> None:
         if run.step == 10:
             raise RuntimeError("killed")
-        advance(run, *arguments)  # type: ignore[arg-type]
+        advance(run, *arguments)
 
     monkeypatch.setattr(loop._Run, "_train_step", die_at_step_10)
     with pytest.raises(RuntimeError, match="killed"):
@@ -149,6 +144,6 @@ def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(
     assert rates[-1] < 0.05 * 0.2
 
 
-def test_a_budget_without_time_to_train_is_refused(make_recipe: MakeRecipe, tmp_path: Path, clock: Clock) -> None:
+def test_a_budget_without_time_to_train_is_refused(make_recipe, tmp_path, clock):
     with pytest.raises(Error, match=r"--budget: 0:00:00 is left.*allow more time"):
         loop.train(make_recipe(), tmp_path / "run", budget_s=0.0)

@@ -33,7 +33,7 @@ LEARNED = ("crfiqa", "dul", "godin", "pfe", "relaxed_softmax", "rts", "tau", "te
 
 
 @pytest.fixture(scope="module")
-def faces(facerts_data: Path) -> dict[str, NDArray[np.uint8]]:
+def faces(facerts_data) -> dict[str, NDArray[np.uint8]]:
     """Faces of held-out people, clean and by kind of degradation."""
     source = open_source(facerts_data / "faces" / "val-000000.tar")
     rows = np.linspace(0, len(source) - 1, STRANGERS).astype(int)
@@ -50,26 +50,24 @@ def separations(quality: dict[str, NDArray[np.float32]]) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def embedder(reference_models: Path) -> OnnxEmbedder:
+def embedder(reference_models) -> OnnxEmbedder:
     return load_embedder(reference_models / "mobilefacenet.onnx")
 
 
 @pytest.fixture(scope="module")
-def outputs(embedder: OnnxEmbedder, faces: dict[str, NDArray[np.uint8]]) -> dict[str, FaceOutputs]:
+def outputs(embedder, faces) -> dict[str, FaceOutputs]:
     """The reference embedder's outputs for the faces."""
     return {kind: embedder(crops) for kind, crops in faces.items()}
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory) -> Path:
     """Cache folder for the features of the views; the first test that needs them computes them."""
     return tmp_path_factory.mktemp("polarity") / "features"
 
 
 @pytest.mark.parametrize("method", LEARNED)
-def test_a_learned_quality_falls_as_faces_get_worse(
-    method: str, facerts_data: Path, embedder: OnnxEmbedder, outputs: dict[str, FaceOutputs], cache: Path
-) -> None:
+def test_a_learned_quality_falls_as_faces_get_worse(method, facerts_data, embedder, outputs, cache):
     training = open_source(facerts_data / "faces" / "train-000000.tar")
     assert training.labels is not None
     features = cached_features(embedder, training, OutputCache(cache), Views(2))
@@ -82,9 +80,7 @@ def test_a_learned_quality_falls_as_faces_get_worse(
     assert np.mean(list(measured.values())) > 0.6, measured
 
 
-def test_the_scale_of_the_shipped_model_rises_for_blurred_and_occluded_faces_and_for_pets(
-    facerts_data: Path, faces: dict[str, NDArray[np.uint8]]
-) -> None:
+def test_the_scale_of_the_shipped_model_rises_for_blurred_and_occluded_faces_and_for_pets(facerts_data, faces):
     embedder = load_embedder(find_model("facerts-small"))
 
     def average_scale(crops: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -104,6 +100,6 @@ def test_the_scale_of_the_shipped_model_rises_for_blurred_and_occluded_faces_and
         assert np.median(scale) > np.median(clean)
 
 
-def test_the_norm_of_an_embedding_falls_as_faces_get_worse(outputs: dict[str, FaceOutputs]) -> None:
+def test_the_norm_of_an_embedding_falls_as_faces_get_worse(outputs):
     measured = separations({kind: these.quality for kind, these in outputs.items()})
     assert min(measured.values()) > 0.6, measured

@@ -30,7 +30,7 @@ SHORT = HeadSettings(hidden=16, epochs=2, batch_size=16, holdout=0.25)
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Path:
+def foreign(tmp_path) -> Path:
     model = write_embedder(tmp_path / "theirs.onnx")
     thresholds = {"0.95": {"quality": 0.0, "data_sha256": "0" * 64}}
     write_description(model, license="theirs", terms="ask", source="a friend", thresholds=thresholds)
@@ -60,9 +60,7 @@ def keep_outputs(path: Path, **outputs: str) -> None:
     onnx.save(model, str(path))
 
 
-def test_the_file_has_their_embedding_and_our_quality(
-    foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_the_file_has_their_embedding_and_our_quality(foreign, drawn_faces, tmp_path, crops):
     out = tmp_path / "new" / "scored.onnx"
     done = scored(foreign, drawn_faces, out, overrides=["kl_weight=3"], terms="drawn")
     assert done.trained.method.kl_weight == 3
@@ -72,7 +70,7 @@ def test_the_file_has_their_embedding_and_our_quality(
     before, after = load_embedder(foreign), load_embedder(out)
     theirs, ours = before(crops), after(crops)
     assert np.array_equal(theirs.embedding, ours.embedding)
-    assert np.array_equal(theirs.norm, ours.norm)  # type: ignore[arg-type]
+    assert np.array_equal(theirs.norm, ours.norm)
     np.testing.assert_allclose(ours.uncertainty, np.exp(-ours.quality), rtol=1e-5)
     assert ours.extras["log_scale"].shape == (len(crops), 16)
     assert np.ptp(ours.quality) > 1e-3
@@ -96,9 +94,7 @@ def test_the_file_has_their_embedding_and_our_quality(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["relaxed_softmax", "dul", "godin", "crfiqa", "pfe", "tau", "tempnet"])
-def test_each_other_method_is_written_reproducibly(
-    method: str, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_each_other_method_is_written_reproducibly(method, foreign, drawn_faces, tmp_path, crops):
     options: dict[str, Any] = {"overrides": ["rho=1", "tau_max=1"]} if method == "tempnet" else {}
     state = torch.get_rng_state()
     done, again = (scored(foreign, drawn_faces, tmp_path / f"{name}.onnx", method, **options) for name in "ab")
@@ -109,8 +105,8 @@ def test_each_other_method_is_written_reproducibly(
     assert done.parity.quality_error <= 1e-3
     assert (done.trained.loss, done.trained.heldout_loss) == (again.trained.loss, again.trained.heldout_loss)
     first, second = (load_embedder(tmp_path / name)(crops) for name in ("a.onnx", "b.onnx"))
-    np.testing.assert_array_equal(first.quality, second.quality)  # type: ignore[arg-type]
-    assert np.ptp(first.quality) > 0  # type: ignore[arg-type]
+    np.testing.assert_array_equal(first.quality, second.quality)
+    assert np.ptp(first.quality) > 0
     if method == "tau":
         settings = replace(SHORT, seed=1)
         other = scored(foreign, drawn_faces, tmp_path / "c.onnx", method, settings=settings)
@@ -118,9 +114,7 @@ def test_each_other_method_is_written_reproducibly(
 
 
 @pytest.mark.slow
-def test_other_outputs_of_the_embedder_do_not_change(
-    drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_other_outputs_of_the_embedder_do_not_change(drawn_faces, tmp_path, crops):
     model = write_embedder(tmp_path / "theirs.onnx", quality=True)
     write_description(model, quality="output:bright", polarity="lower_is_better")
     once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
@@ -135,7 +129,7 @@ def test_other_outputs_of_the_embedder_do_not_change(
     assert load_embedder(twice).description.quality == "output:posthoc_quality"
     first, second = (load_embedder(path)(crops) for path in (once, twice))
     np.testing.assert_array_equal(first.embedding, second.embedding)
-    assert not np.allclose(first.quality, second.quality)  # type: ignore[arg-type]
+    assert not np.allclose(first.quality, second.quality)
 
 
 @pytest.mark.slow
@@ -149,13 +143,7 @@ def test_other_outputs_of_the_embedder_do_not_change(
         ({"opset": 11}, {}),
     ],
 )
-def test_inputs_of_every_kind(
-    embedder: dict[str, Any],
-    description: dict[str, Any],
-    drawn_faces: Path,
-    tmp_path: Path,
-    crops: NDArray[np.uint8],
-) -> None:
+def test_inputs_of_every_kind(embedder, description, drawn_faces, tmp_path, crops):
     options = {name: value for name, value in embedder.items() if name not in ("unit", "opset")}
     model, out = write_embedder(tmp_path / "theirs.onnx", **options), tmp_path / "scored.onnx"
     if "unit" in embedder:
@@ -170,14 +158,12 @@ def test_inputs_of_every_kind(
     theirs, ours = load_embedder(model)(crops[:5]), load_embedder(out)(crops[:5])
     assert np.array_equal(theirs.embedding, ours.embedding)
     assert load_embedder(out).description.input == load_embedder(model).description.input
-    np.testing.assert_allclose(ours.quality, load_embedder(out)(crops).quality[:5], atol=1e-5)  # type: ignore[index]
+    np.testing.assert_allclose(ours.quality, load_embedder(out)(crops).quality[:5], atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tap", "size"), [("flat", 147), ("pooled", 3)])
-def test_a_tapped_tensor_is_a_feature(
-    tap: str, size: int, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_a_tapped_tensor_is_a_feature(tap, size, foreign, drawn_faces, tmp_path, crops):
     out = tmp_path / "scored.onnx"
     done = scored(foreign, drawn_faces, out, tap=tap)
     assert done.trained.heads.sizes == (SIZE, size)
@@ -191,9 +177,7 @@ def test_a_tapped_tensor_is_a_feature(
 
 
 @pytest.mark.slow
-def test_views_are_cached_and_recomputed_if_they_change(
-    foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_are_cached_and_recomputed_if_they_change(foreign, drawn_faces, tmp_path, monkeypatch):
     def again(method: str = "tau", **options: Any) -> GraftResult:
         settings = {"cache": tmp_path / "cache", "views": 3, **options}
         return scored(foreign, drawn_faces, tmp_path / "a.onnx", method, **settings)
@@ -226,7 +210,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
         again()
 
 
-def test_a_view_depends_only_on_its_keys(drawn_faces: Path) -> None:
+def test_a_view_depends_only_on_its_keys(drawn_faces):
     source = open_source(drawn_faces)
     first, again = list(Views(3).of(source)), list(Views(4).of(source))
     for number in range(3):
@@ -236,9 +220,7 @@ def test_a_view_depends_only_on_its_keys(drawn_faces: Path) -> None:
     assert not np.array_equal(first[1].crop(7), list(Views(3, seed=1).of(source))[1].crop(7))
 
 
-def test_a_file_that_fails_the_parity_check_is_not_written(
-    foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_fails_the_parity_check_is_not_written(foreign, drawn_faces, tmp_path, monkeypatch):
     def wrong(graph: Any, tensors: Any, quality: Any, path: Path) -> dict[str, str]:
         quality.heads.mean += 0.1
         names = original(graph, tensors, quality, path)
@@ -277,17 +259,13 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
         ("rts", {"tap": "face"}, "has no tensor 'face'"),
     ],
 )
-def test_what_cannot_be_done_is_refused(
-    method: str, options: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_done_is_refused(method, options, message, foreign, drawn_faces, tmp_path):
     with pytest.raises(Error, match=message):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **options)
     assert not (tmp_path / "new").exists()
 
 
-def test_images_without_identities_and_a_missing_norm_are_refused(
-    foreign: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
+def test_images_without_identities_and_a_missing_norm_are_refused(foreign, drawn_faces, non_faces, tmp_path):
     with pytest.raises(DataError, match="no identities"):
         scored(foreign, non_faces, tmp_path / "a.onnx")
     keep_outputs(foreign, unit="LpNormalization")
@@ -297,14 +275,14 @@ def test_images_without_identities_and_a_missing_norm_are_refused(
 
 
 @pytest.mark.slow
-def test_too_few_held_out_people_to_contrast_are_refused(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_too_few_held_out_people_to_contrast_are_refused(foreign, drawn_faces, tmp_path):
     settings = HeadSettings(hidden=8, epochs=1, batch_size=32)
     with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change train.holdout"):
         scored(foreign, drawn_faces, tmp_path / "a.onnx", "tempnet", overrides=["rho=3.5"], settings=settings)
 
 
 @pytest.mark.slow
-def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_the_command(foreign, drawn_faces, tmp_path):
     cache, out = tmp_path / "cache", tmp_path / "a.onnx"
     files = f"--model {foreign} --data {drawn_faces} --set output_cache={cache} --out {out} --terms drawn"
     plain = " ".join(f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change"))

@@ -24,28 +24,25 @@ from facerts.training.recipe import Recipe
 from facerts.training.teachers import TeacherEnsemble
 from facerts.training.validation import TeachersErrors
 from tests.foreign import write_description, write_embedder
-from tests.training.conftest import MakeRecipe
 
 TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
 ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",)
 
 
 @pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def teacher(tmp_path_factory) -> Path:
     return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16))
 
 
 @pytest.fixture
-def recipe(teacher: Path, make_recipe: MakeRecipe) -> Recipe:
+def recipe(teacher, make_recipe) -> Recipe:
     return make_recipe(
         TEACHER.format(teacher), *ALONE, "data.augmentation.views=2", "data.holdout_identities=4",
         "optim.batch_size=8", "optim.average=0.9",
     )  # fmt: skip
 
 
-def test_it_is_trained_validated_exported_and_gives_a_quality(
-    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str], crops: np.ndarray
-) -> None:
+def test_it_is_trained_validated_exported_and_gives_a_quality(recipe, tmp_path, capsys, crops):
     train(recipe, tmp_path / "run")
     printed = capsys.readouterr().err
     assert "no embedding" in printed
@@ -70,9 +67,7 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(
     assert not (tmp_path / "e.onnx").exists()
 
 
-def test_an_embedding_that_is_learned_beside_it_stays_in_training(
-    recipe: Recipe, make_recipe: MakeRecipe, teacher: Path, tmp_path: Path, crops: np.ndarray
-) -> None:
+def test_an_embedding_that_is_learned_beside_it_stays_in_training(recipe, make_recipe, teacher, tmp_path, crops):
     both = make_recipe(
         TEACHER.format(teacher).replace("cosine: 0", "cosine: 1, target: view"), *ALONE, "data.augmentation.views=2",
         "data.holdout_identities=4", "optim.batch_size=8", "optim.average=0.9",
@@ -102,9 +97,7 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(
 
 
 @pytest.mark.parametrize("cosine", [0, 1])
-def test_a_head_that_would_read_the_embedding_reads_the_features(
-    make_recipe: MakeRecipe, teacher: Path, tmp_path: Path, crops: np.ndarray, cosine: int
-) -> None:
+def test_a_head_that_would_read_the_embedding_reads_the_features(make_recipe, teacher, tmp_path, crops, cosine):
     alone = make_recipe(
         TEACHER.format(teacher).replace("cosine: 0", f"cosine: {cosine}, target: view"), *ALONE, "method=crfiqa",
         "data.augmentation.views=2", "optim={epochs: 1, batch_size: 8, milestones: []}",
@@ -119,9 +112,7 @@ def test_a_head_that_would_read_the_embedding_reads_the_features(
         torch.testing.assert_close(network(images)["certainty_ratio"].squeeze(1), expected)
 
 
-def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(
-    make_recipe: MakeRecipe, teacher: Path, tmp_path: Path
-) -> None:
+def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(make_recipe, teacher, tmp_path):
     pfe = (
         "method=pfe",
         "backbone.weights=null",
@@ -138,7 +129,7 @@ def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(
         make_recipe("backbone.name=patch8", "method=pfe", "backbone.weights=null", "data.per_identity=2")
 
 
-def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) -> None:
+def test_its_area_is_that_of_a_loop_over_pairs(tmp_path, teacher):
     write_synthetic_faces(tmp_path / "people", identities=12, images=4, seed=3)
     source = open_source(tmp_path / "people")
     ensemble = TeacherEnsemble([str(teacher)])
@@ -183,8 +174,6 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path: Path, teacher: Path) ->
         ((TEACHER.format("t.onnx"), "method.name=arcface"), "arcface has no head"),
     ],
 )  # fmt: skip
-def test_recipes_in_which_it_could_not_learn_are_refused(
-    overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
-) -> None:
+def test_recipes_in_which_it_could_not_learn_are_refused(overrides, sentence, make_recipe):
     with pytest.raises(Error, match=sentence):
         make_recipe(*ALONE, *overrides)

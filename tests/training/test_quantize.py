@@ -26,7 +26,7 @@ from tests.foreign import write_embedder
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _written_already(exported: Path) -> Iterator[None]:
+def _written_already(exported) -> Iterator[None]:
     """Reuse the network that PyTorch's exporter, the slowest part of an export, has already written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "write_module", lambda *inputs: shutil.copy(exported, inputs[-1]))
@@ -34,13 +34,13 @@ def _written_already(exported: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def half(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
+def half(trained_run, tmp_path_factory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("half") / "m.onnx"
     return path, export_run(trained_run, path, precision="fp16").parity
 
 
 @pytest.fixture(scope="module")
-def eighth(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
+def eighth(trained_run, tmp_path_factory) -> tuple[Path, Parity]:
     path = tmp_path_factory.mktemp("eighth") / "m.onnx"
     return path, export_run(trained_run, path, precision="int8").parity
 
@@ -59,7 +59,7 @@ def cosines(one: FaceOutputs, other: FaceOutputs) -> NDArray[np.float64]:
     return np.sum(one.embedding.astype(np.float64) * other.embedding, axis=1)
 
 
-def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(exported: Path, half: tuple[Path, Parity]) -> None:
+def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(exported, half):
     before, after, halved = tensors(exported), tensors(half[0]), weights(exported)
     assert len(halved) >= 40
     for name, values in before.items():
@@ -75,9 +75,7 @@ def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(exported: Path, h
 
 
 @pytest.mark.slow
-def test_fp16_computes_in_float32_and_the_casts_are_folded(
-    exported: Path, half: tuple[Path, Parity], tmp_path: Path
-) -> None:
+def test_fp16_computes_in_float32_and_the_casts_are_folded(exported, half, tmp_path):
     model = onnx.shape_inference.infer_shapes(onnx.load(str(half[0])), strict_mode=True)
     onnx.checker.check_model(model, full_check=True)
     graph = model.graph
@@ -95,7 +93,7 @@ def test_fp16_computes_in_float32_and_the_casts_are_folded(
     assert opened(half[0]) == opened(exported)
 
 
-def test_int8_quantizes_convolutions_but_not_the_heads(exported: Path, eighth: tuple[Path, Parity]) -> None:
+def test_int8_quantizes_convolutions_but_not_the_heads(exported, eighth):
     model = onnx.load(str(eighth[0]))
     onnx.checker.check_model(model, full_check=True)
     maker = {output: node for node in model.graph.node for output in node.output}
@@ -126,13 +124,7 @@ def test_int8_quantizes_convolutions_but_not_the_heads(exported: Path, eighth: t
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_the_description_and_the_parity_report_the_precision(
-    precision: str,
-    half: tuple[Path, Parity],
-    eighth: tuple[Path, Parity],
-    exported: Path,
-    crops: NDArray[np.uint8],
-) -> None:
+def test_the_description_and_the_parity_report_the_precision(precision, half, eighth, exported, crops):
     path, parity = half if precision == "fp16" else eighth
     assert load_embedder(path).description.precision == precision
     assert load_embedder(exported).description.precision == "fp32"
@@ -144,13 +136,13 @@ def test_the_description_and_the_parity_report_the_precision(
     assert np.abs(expected.embedding - got.embedding).max() > 1e-6
     if precision == "fp16":
         assert cosines(expected, got).min() >= 0.9999
-        assert np.abs(expected.quality - got.quality).max() <= 0.1 * np.std(expected.quality)  # type: ignore[operator]
+        assert np.abs(expected.quality - got.quality).max() <= 0.1 * np.std(expected.quality)
     assert parity.quality_error is not None
     assert 0 < parity.quality_error <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
 
 
 @pytest.mark.slow
-def test_the_command_prints_the_parity(trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_parity(trained_run, tmp_path, capsys):
     summary = printed_json(capsys, "export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8")
     assert summary["precision"] == "int8"
     assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
@@ -181,7 +173,7 @@ def outputs(quality: list[float], angle: float = 0.0) -> FaceOutputs:
         ("int8", np.nan, 0.0, False),
     ],
 )
-def test_each_precision_has_its_limits(precision: str, angle: float, error: float, passes: bool) -> None:
+def test_each_precision_has_its_limits(precision, angle, error, passes):
     expected, got = outputs([0, 20]), outputs([0, 20 + error], angle)
     if passes:
         parity = compare_outputs(expected, got, TOLERANCES[precision])
@@ -192,7 +184,7 @@ def test_each_precision_has_its_limits(precision: str, angle: float, error: floa
             compare_outputs(expected, got, TOLERANCES[precision])
 
 
-def test_with_nearly_constant_quality_a_thousandth_is_still_allowed() -> None:
+def test_with_nearly_constant_quality_a_thousandth_is_still_allowed():
     expected = outputs([1.0, 1.0])
     assert compare_outputs(expected, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
     with pytest.raises(ModelError, match=r"qualities differ by up to 0\.0012 \(at most 0\.001\)"):
@@ -200,9 +192,7 @@ def test_with_nearly_constant_quality_a_thousandth_is_still_allowed() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_that_cannot_be_quantized_leaves_no_file(
-    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_that_cannot_be_quantized_leaves_no_file(trained_run, tmp_path, monkeypatch):
     def on_the_dark_side(path: Path, faces: NDArray[np.uint8]) -> None:
         quantize(path, np.zeros_like(faces))  # ranges that do not fit any face
 
@@ -212,7 +202,7 @@ def test_a_network_that_cannot_be_quantized_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_depend_on_the_precision(half: tuple[Path, Parity], trained_run: Path, crops: NDArray[np.uint8]) -> None:
+def test_limits_depend_on_the_precision(half, trained_run, crops):
     trained = load_network(trained_run)
     check_parity(trained, load_embedder(half[0]), crops)
     trained.network.heads["log_scale"][1].bias.data.add_(0.01)
@@ -220,7 +210,7 @@ def test_limits_depend_on_the_precision(half: tuple[Path, Parity], trained_run: 
         check_parity(trained, load_embedder(half[0]), crops)
 
 
-def test_int8_without_faces_is_refused(trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_without_faces_is_refused(trained_run, tmp_path, monkeypatch):
     write_synthetic_faces(tmp_path / "few", identities=3, images=5)
     with pytest.raises(DataError, match=r"needs at least 16 faces .* there are only 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
@@ -231,7 +221,7 @@ def test_int8_without_faces_is_refused(trained_run: Path, tmp_path: Path, monkey
     assert not (tmp_path / "m.onnx").exists()
 
 
-def test_a_weight_beyond_float16_is_refused(tmp_path: Path) -> None:
+def test_a_weight_beyond_float16_is_refused(tmp_path):
     path = write_embedder(tmp_path / "m.onnx")
     model = onnx.load(str(path))
     (matrix,) = model.graph.initializer

@@ -19,7 +19,6 @@ from facerts.training.compose import SHIPPED, shipped_recipes
 from facerts.training.loop import train
 from facerts.training.recipe import changed_fields, load_recipe, require_values
 from tests.command import run
-from tests.training.conftest import MakeRecipe
 
 ROOT = Path(__file__).parents[2]
 # Bases name no method of their own.
@@ -30,7 +29,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path) -> Write:
     """Write a recipe's file."""
 
     def written(file: str, /, **fields: Any) -> Path:
@@ -42,7 +41,7 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_equal(tmp_path: Path) -> None:
+def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_equal(tmp_path):
     composed = [f"{base}_{method}" for base in BASES for method in LOSSES]
     for name in {*shipped_recipes(), *composed} - {*BASES}:
         recipe = load_recipe(name)
@@ -51,9 +50,7 @@ def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_eq
         assert load_recipe(tmp_path / "copy.yaml") == recipe, name
 
 
-def test_recipes_that_ship_need_no_variable_but_ours_to_train_and_at_most_the_images(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_recipes_that_ship_need_no_variable_but_ours_to_train_and_at_most_the_images(monkeypatch):
     monkeypatch.setenv("FACERTS_DATA", "/somewhere")
     assert load_recipe("ours/faces_small").data.train == ["/somewhere/faces/train-*.tar"]
     for variable in ("FACERTS_DATA", "FACERTS_MODELS", "FACERTS_NON_FACES"):
@@ -70,14 +67,14 @@ def test_recipes_that_ship_need_no_variable_but_ours_to_train_and_at_most_the_im
             require_values(recipe)
 
 
-def test_a_base_is_trained_with_rts_unless_a_method_is_named(write: Write) -> None:
+def test_a_base_is_trained_with_rts_unless_a_method_is_named(write):
     assert load_recipe("casia") == load_recipe("casia_rts")
     mine = load_recipe(write("mine.yaml", base="casia", method={"margin": 0.3}))
     assert (mine.name, mine.method["name"], mine.method["margin"]) == ("mine", "rts", 0.3)
     assert load_recipe("ours/faces_small").name == "faces_small_rts"
 
 
-def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone() -> None:
+def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone():
     for base in BASES:
         recipes = {method: load_recipe(base, [f"method={method}"]) for method in LOSSES}
         for method, recipe in recipes.items():
@@ -90,7 +87,7 @@ def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of
         assert [name for name in changed if not name.startswith("method.")] == ["name"]
 
 
-def test_the_published_recipes_are_whole_and_the_same_as_their_compositions() -> None:
+def test_the_published_recipes_are_whole_and_the_same_as_their_compositions():
     departures = []
     for name in ("casia", "deepglint"):
         text = (SHIPPED / f"{name}_rts.yaml").read_text()
@@ -100,7 +97,7 @@ def test_the_published_recipes_are_whole_and_the_same_as_their_compositions() ->
     assert departures[0] == departures[1]
 
 
-def test_fine_tuning_continues_from_its_first_stage() -> None:
+def test_fine_tuning_continues_from_its_first_stage():
     first, second = load_recipe("finetune_rts_heads"), load_recipe("finetune_rts")
     assert (first.backbone.frozen, second.backbone.frozen) == (True, False)
     assert second.backbone.weights == f"runs/{first.name}"
@@ -112,14 +109,14 @@ def test_fine_tuning_continues_from_its_first_stage() -> None:
     assert 0 < second.optim.warmup_epochs < 1
 
 
-def test_a_methods_file_leaves_open_only_what_depends_on_the_data() -> None:
+def test_a_methods_file_leaves_open_only_what_depends_on_the_data():
     for file in (SHIPPED / "methods").iterdir():
         settings = setting_names(LOSSES[Path(file.name).stem])
         given = yaml.safe_load(file.read_text()).get("method", {}).keys()
         assert settings - given <= {"logit_scale", "rho", "margin_gradient"}, file.name
 
 
-def test_every_file_is_listed_for_the_wheel() -> None:
+def test_every_file_is_listed_for_the_wheel():
     config = ConfigParser()
     config.read(ROOT / "setup.cfg")
     patterns = [pattern.strip() for pattern in config["options.package_data"]["facerts.recipes"].split(",")]
@@ -146,7 +143,7 @@ def test_every_file_is_listed_for_the_wheel() -> None:
         ('data={"train":"faces","name":"mine"}', r"data\.terms: Field required"),
     ],
 )
-def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
+def test_a_wrong_override_is_a_clear_error(override, message):
     with pytest.raises(RecipeError, match=message):
         load_recipe("casia_rts", override.split(" "))
 
@@ -169,9 +166,7 @@ def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
         (f"data.train=[faces,more] {TERMS} optim.lr=0.1", r"^data\.name: name these images[^;]*$"),
     ],
 )
-def test_what_is_still_to_be_given_is_shown_and_asked_for_when_training_starts(
-    tmp_path: Path, overrides: str, message: str
-) -> None:
+def test_what_is_still_to_be_given_is_shown_and_asked_for_when_training_starts(tmp_path, overrides, message):
     recipe = load_recipe("casia_rts", overrides.split(" "))
     assert "???" in recipe.to_yaml() or "${" in recipe.to_yaml()
     with pytest.raises(RecipeError, match=message):
@@ -188,13 +183,13 @@ def test_what_is_still_to_be_given_is_shown_and_asked_for_when_training_starts(
         ("? [a]\n: 1", "unhashable key"),
     ],
 )
-def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_recipe_is_named(tmp_path, text, message):
     (tmp_path / "broken.yaml").write_text(text)
     with pytest.raises(RecipeError, match=message):
         load_recipe(tmp_path / "broken.yaml")
 
 
-def test_endless_keys_and_problems_are_cut(tmp_path: Path) -> None:
+def test_endless_keys_and_problems_are_cut(tmp_path):
     recipe = tmp_path / "long.yaml"
     unknown = "\n".join(f"optim{number}: 1" for number in range(3000))
     recipe.write_text(f"base: casia_rts\n{unknown}\n? {'k' * 9000}\n: 1\n")
@@ -205,7 +200,7 @@ def test_endless_keys_and_problems_are_cut(tmp_path: Path) -> None:
         load_recipe("casia_rts", [f"data{'.a' * 20_000}=1"])
 
 
-def test_overrides_reach_nested_fields_and_keep_the_rest() -> None:
+def test_overrides_reach_nested_fields_and_keep_the_rest():
     before, after = load_recipe("casia_rts"), load_recipe("casia_rts", ["optim.lr=0.05", "data.workers=2"])
     assert (after.optim.lr, after.data.workers) == (0.05, 2)
     assert changed_fields(before, after) == ["optim.lr"]  # the number of workers changes no weight
@@ -216,7 +211,7 @@ def test_overrides_reach_nested_fields_and_keep_the_rest() -> None:
     assert load_recipe("casia_rts", ["data.train=datasets/faces_webface_112x112"]).data == before.data
 
 
-def test_fields_of_the_command_line_cover_the_methods_file_in_any_order() -> None:
+def test_fields_of_the_command_line_cover_the_methods_file_in_any_order():
     for overrides in (["optim.epochs=3", "method=pfe"], ["method=pfe", "optim.epochs=3"]):
         recipe = load_recipe("casia", overrides)
         settings = (recipe.optim.epochs, recipe.optim.lr, recipe.backbone.weights)
@@ -230,7 +225,7 @@ def test_fields_of_the_command_line_cover_the_methods_file_in_any_order() -> Non
     assert changed_fields(load_recipe("casia_rts"), tuned) == ["method.kl_weight"]
 
 
-def test_a_file_covers_its_base_field_by_field(write: Write) -> None:
+def test_a_file_covers_its_base_field_by_field(write):
     mine = load_recipe(write("mine.yaml", base="casia_rts", optim={"lr": 0.05, "milestones": [10]}))
     assert changed_fields(load_recipe("casia_rts"), mine) == ["name", "optim.lr", "optim.milestones"]
     assert (mine.name, mine.optim.lr, mine.optim.milestones) == ("mine", 0.05, [10])
@@ -243,7 +238,7 @@ def test_a_file_covers_its_base_field_by_field(write: Write) -> None:
     assert (images.name, images.terms) == ("mine", "???")
 
 
-def test_a_file_covers_the_file_of_the_method_that_it_chooses(write: Write) -> None:
+def test_a_file_covers_the_file_of_the_method_that_it_chooses(write):
     mine = load_recipe(write("mine.yaml", base="faces_small", method="pfe", optim={"epochs": 3}))
     assert (mine.name, mine.optim.epochs, mine.optim.lr) == ("mine", 3, 0.01)
     assert mine.backbone.weights == "runs/faces_small_arcface"
@@ -251,9 +246,7 @@ def test_a_file_covers_the_file_of_the_method_that_it_chooses(write: Write) -> N
     assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.change) == (5, 0.1, 0.5)
 
 
-def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(write, tmp_path, monkeypatch):
     lab = {**yaml.safe_load((SHIPPED / "casia.yaml").read_text()), "name": "lab", "seed": 7}
     write("common/lab.yaml", **lab | {"method": {"logit_scale": 48}})
     mine = write("runs/mine.yaml", base="../common/lab.yaml", method="cosface")
@@ -265,7 +258,7 @@ def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(
     assert load_recipe(tmp_path / "common/lab.yaml", ["method=pfe"]).backbone.weights == "runs/lab_arcface"
 
 
-def test_a_recipe_without_a_base_is_taken_as_it_is_written(write: Write) -> None:
+def test_a_recipe_without_a_base_is_taken_as_it_is_written(write):
     fields: dict[str, Any] = {
         "name": "whole",
         "data": {"name": "faces", "terms": "none", "train": "faces"},
@@ -301,12 +294,12 @@ def test_a_recipe_without_a_base_is_taken_as_it_is_written(write: Write) -> None
         ({"name": "x"}, r"mine\.yaml"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong(write: Write, fields: dict[str, Any], message: str) -> None:
+def test_a_wrong_file_says_what_is_wrong(write, fields, message):
     with pytest.raises(RecipeError, match=message):
         load_recipe(write("folder/mine.yaml", **fields))
 
 
-def test_a_run_needs_nothing_that_its_recipe_was_made_of(make_recipe: MakeRecipe, write: Write, tmp_path: Path) -> None:
+def test_a_run_needs_nothing_that_its_recipe_was_made_of(make_recipe, write, tmp_path):
     base = tmp_path / "tiny.yaml"
     base.write_text(make_recipe("optim.epochs=0.25", "optim.milestones=[]").to_yaml())
     mine = write("mine.yaml", base="tiny.yaml", method="dul", optim={"lr": 0.02})
@@ -321,9 +314,7 @@ def test_a_run_needs_nothing_that_its_recipe_was_made_of(make_recipe: MakeRecipe
     assert "base" not in yaml.safe_load((folder / "recipe.yaml").read_text())
 
 
-def test_the_command_shows_the_complete_recipe_and_trains_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_the_complete_recipe_and_trains_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("train", "casia", "method=pfe", "optim.lr=0.02", "--show") == 0
     shown = tmp_path / "shown.yaml"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +16,13 @@ from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
 from facerts.training.teachers import TeacherEnsemble
 from tests.foreign import write_description, write_embedder
-from tests.training.conftest import MakeRecipe
 
 STEPS = 24  # six epochs of four
 AUGMENTATION = "data.augmentation={views: 3, flip: true, rotation: 10, change: 0.5}"
 
 
 @pytest.fixture(scope="module")
-def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def teachers(tmp_path_factory) -> list[str]:
     folder = tmp_path_factory.mktemp("teachers")
     paths = [write_embedder(folder / f"{size}.onnx", size=size, seed=size) for size in (12, 16)]
     for path in paths:
@@ -33,7 +31,7 @@ def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture
-def recipe(teachers: list[str], make_recipe: MakeRecipe) -> Recipe:
+def recipe(teachers, make_recipe) -> Recipe:
     return make_recipe(
         f"teacher={{models: [{', '.join(teachers)}], method_embedding: teachers}}",
         AUGMENTATION,
@@ -49,9 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_views_come_again_and_teachers_have_been_asked_for_each(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_come_again_and_teachers_have_been_asked_for_each(recipe, tmp_path, monkeypatch):
     data = TrainingData(recipe)
     distillation = open_distillation(recipe, data.source, None, tmp_path)
     counts = asked(monkeypatch)
@@ -81,9 +77,7 @@ def test_views_come_again_and_teachers_have_been_asked_for_each(
     assert 0.3 < mirrored / len(seen) < 0.7
 
 
-def test_runs_with_other_seeds_see_the_same_views(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_with_other_seeds_see_the_same_views(recipe, tmp_path, monkeypatch):
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
     counts = asked(monkeypatch)
@@ -97,7 +91,7 @@ def test_runs_with_other_seeds_see_the_same_views(
     assert np.array_equal(*views)
 
 
-def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) -> None:
+def test_methods_with_several_views_get_different_ones(make_recipe):
     recipe = make_recipe(AUGMENTATION, "method.name=supcon", "data.per_identity=2")
     _, _, samples, views, *_ = next(TrainingData(recipe).batches(0, 1))
     assert torch.equal(samples[:16], samples[16:])
@@ -106,9 +100,7 @@ def test_methods_with_several_views_get_different_ones(make_recipe: MakeRecipe) 
         make_recipe("data.augmentation.views=1", "method.name=supcon")
 
 
-def test_interrupted_it_asks_for_what_is_missing_only(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupted_it_asks_for_what_is_missing_only(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("facerts.training.teachers.FILE_IMAGES", 24)
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
@@ -129,9 +121,7 @@ def test_interrupted_it_asks_for_what_is_missing_only(
     assert all(file.stat().st_mtime_ns == time for file, time in kept.items() if file != files[0])
 
 
-def test_a_longer_list_of_changes_makes_other_views(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_longer_list_of_changes_makes_other_views(recipe, tmp_path, monkeypatch):
     data = TrainingData(recipe)
     counts = asked(monkeypatch)
     for views in (3, 0, 2):
@@ -143,9 +133,7 @@ def test_a_longer_list_of_changes_makes_other_views(
         assert sum(counts) == (2 * views * 64 + 2 if views else 0)
 
 
-def test_each_view_is_made_once_for_all_teachers(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_view_is_made_once_for_all_teachers(recipe, tmp_path, monkeypatch):
     made: list[tuple[int, int]] = []
     view = KeptViews.view
 
@@ -158,7 +146,7 @@ def test_each_view_is_made_once_for_all_teachers(
     assert sorted(made) == [(number, index) for number in range(3) for index in range(64)]
 
 
-def test_damaged_files_are_computed_again(recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files_are_computed_again(recipe, tmp_path, capsys):
     data = TrainingData(recipe)
     open_distillation(recipe, data.source, None, tmp_path)
     files = sorted((tmp_path / "teachers").glob("*.npy"))
@@ -171,9 +159,7 @@ def test_damaged_files_are_computed_again(recipe: Recipe, tmp_path: Path, capsys
     assert capsys.readouterr().err.count("computed again") == 3
 
 
-def test_it_says_beforehand_that_the_disk_is_too_small(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_beforehand_that_the_disk_is_too_small(recipe, tmp_path, monkeypatch):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1000))
     data = TrainingData(recipe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,21 +25,19 @@ from tests.hostile.bounded import read_bounded
     [("recipe", recipes.HOSTILE, ".yaml"), ("checkpoint", checkpoints.FILES, ".pt")],
     ids=["recipes", "weights"],
 )
-def test_hostile_files_are_rejected_in_bounded_memory(
-    tmp_path: Path, kind: str, hostile: dict[str, bytes], suffix: str
-) -> None:
+def test_hostile_files_are_rejected_in_bounded_memory(tmp_path, kind, hostile, suffix):
     for path, sentence in read_bounded(kind, write_each(tmp_path, hostile, suffix)).items():
         assert sentence.startswith(f"{path}: "), sentence
 
 
-def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_references(tmp_path: Path) -> None:
+def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_references(tmp_path):
     recipe = Recipe.model_validate(recipes.GOOD)
     (tmp_path / "r.yaml").write_bytes(b"\xef\xbb\xbf" + recipe.to_yaml().encode())
     assert load_recipe(tmp_path / "r.yaml") == recipe
 
 
 @pytest.mark.slow
-def test_damaged_checkpoints_are_one_line_errors(trained_run: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoints_are_one_line_errors(trained_run, tmp_path):
     paths = checkpoints.write_changes(trained_run / FILE, tmp_path)
     messages = read_bounded("checkpoint", list(paths.values()))
     for what, path in paths.items():
@@ -57,7 +54,7 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def test_a_flipped_bit_is_detected_or_harmless(trained_run: Path, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_or_harmless(trained_run, tmp_path):
     content = (trained_run / FILE).read_bytes()
     whole = read_file(trained_run / FILE)
     drawn = random.Random(3)
@@ -76,7 +73,7 @@ def test_a_flipped_bit_is_detected_or_harmless(trained_run: Path, tmp_path: Path
     assert all(sentence.startswith(f"{broken}: not a readable checkpoint") for sentence in found)
 
 
-def test_a_changed_weight_is_detected(trained_run: Path, tmp_path: Path) -> None:
+def test_a_changed_weight_is_detected(trained_run, tmp_path):
     content = bytearray((trained_run / FILE).read_bytes())
     weight = read_file(trained_run / FILE)["centers"]["weight"]
     content[content.index(weight.numpy().tobytes())] ^= 1
@@ -85,7 +82,7 @@ def test_a_changed_weight_is_detected(trained_run: Path, tmp_path: Path) -> None
         load_network(tmp_path / "broken.pt")
 
 
-def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run, tmp_path):
     content = (trained_run / FILE).read_bytes()
     for share in (0.0, 0.001, 0.3, 0.9, 0.999):
         (tmp_path / "cut.pt").write_bytes(content[: int(share * len(content))])
@@ -94,7 +91,7 @@ def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run: Path, t
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_both_formats_of_pytorch_are_read(tmp_path: Path, legacy: bool) -> None:
+def test_both_formats_of_pytorch_are_read(tmp_path, legacy):
     base = torch.arange(20.0)
     state = {
         "kinds": [torch.zeros(3, dtype=kind) for kind in (torch.bool, torch.uint8, torch.int64, torch.bfloat16)],
@@ -109,9 +106,7 @@ def test_both_formats_of_pytorch_are_read(tmp_path: Path, legacy: bool) -> None:
     assert same(read_file(tmp_path / "file.pt"), state)
 
 
-def test_a_run_with_incomplete_state_is_not_resumed(
-    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_incomplete_state_is_not_resumed(trained_run, tmp_path, capsys):
     recipe, state = load_checkpoint(trained_run / FILE)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     (tmp_path / "run").mkdir()

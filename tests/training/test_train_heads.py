@@ -44,7 +44,7 @@ def people(identities: int, images: int) -> tuple[Features, NDArray[np.int64]]:
     return features_of(vectors), labels
 
 
-def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slow_loop() -> None:
+def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slow_loop():
     random = np.random.default_rng(0)
     labels = np.array([0, 0, 0, 1, 1, 2, 2, 3])
     vectors = random.normal(size=(3, 8, 5))
@@ -82,7 +82,7 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
 
 
 @pytest.mark.parametrize(("name", "cached"), [("rts", 1), ("rts", 4), ("tau", 4), ("pfe", 4), ("tempnet", 2)])
-def test_batches_are_as_the_method_declares_them(name: str, cached: int) -> None:
+def test_batches_are_as_the_method_declares_them(name, cached):
     labels, built = np.repeat(np.arange(20), 5), build(name)
     everybody = np.ones(100, dtype=bool)
     vectors = np.random.default_rng(0).normal(size=(cached * 100, 8))
@@ -101,7 +101,7 @@ def test_batches_are_as_the_method_declares_them(name: str, cached: int) -> None
     assert not all(torch.equal(a, b) for a, b in zip(epoch, later, strict=True))
 
 
-def test_heads_use_the_logarithm_of_the_norm() -> None:
+def test_heads_use_the_logarithm_of_the_norm():
     vectors = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
     vectors *= torch.linspace(0.5, 4, 50).unsqueeze(1)
     heads = QualityHeads(vectors, torch.empty(50, 0), build("rts").heads(), 4, norm=True).eval()
@@ -115,7 +115,7 @@ def test_heads_use_the_logarithm_of_the_norm() -> None:
 
 
 @pytest.mark.parametrize("name", ["rts", "relaxed_softmax", "godin", "crfiqa", "pfe"])
-def test_unidentifiable_images_get_less_quality(name: str) -> None:
+def test_unidentifiable_images_get_less_quality(name):
     features, labels = people(60, 6)
     method = build(name, **({} if name == "pfe" else {"logit_scale": 16.0, "margin": 0.2}))
     settings = HeadSettings(hidden=32, epochs=12, batch_size=64, lr=1e-2, device="cpu")
@@ -126,7 +126,7 @@ def test_unidentifiable_images_get_less_quality(name: str) -> None:
     assert (quality[:, 5] < np.median(quality[:, :5])).mean() > 0.8
 
 
-def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
+def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best():
     features, labels = people(12, 4)
     settings = HeadSettings(hidden=64, epochs=200, batch_size=16, lr=3e-2, holdout=0.3)
     long = train_heads(build("rts", logit_scale=16.0, kl_weight=0.1), features, labels, settings)
@@ -137,7 +137,7 @@ def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
     torch.testing.assert_close(long.heads.state_dict(), short.heads.state_dict(), rtol=0, atol=0)
 
 
-def test_heldout_identities_are_complete_and_have_several_images() -> None:
+def test_heldout_identities_are_complete_and_have_several_images():
     labels = np.array([0, 0, 1, 2, 2, 3, 3, 4, 4, 4, 5])
     held = held_out(labels, 0.5, 1)
     assert 0 < held.sum() < len(labels)
@@ -150,7 +150,7 @@ def test_heldout_identities_are_complete_and_have_several_images() -> None:
             held_out(too_few, share, 1)
 
 
-def test_half_of_the_held_out_people_are_measured_if_they_are_enough_and_have_no_part_in_training() -> None:
+def test_half_of_the_held_out_people_are_measured_if_they_are_enough_and_have_no_part_in_training():
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(100), 3)
     vectors = random.normal(size=(100, 8))[labels] + 0.3 * random.normal(size=(300, 8))

@@ -13,7 +13,6 @@ from facerts.training.init_weights import InitialWeights
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
-from tests.training.conftest import MakeRecipe
 from tests.training.fake_device import META, Waits, use_fake_device
 
 PEOPLE, IMAGES, STEPS = 1000, 16, 3
@@ -29,7 +28,7 @@ def slow(parameter: object) -> object:
 
 
 @pytest.fixture
-def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fake_device(monkeypatch) -> Iterator[None]:
     use_fake_device(monkeypatch)
     monkeypatch.setattr("facerts.training.learner.init_weights", lambda *_: InitialWeights())
     # The result of nonzero then has the shape that it has if nothing is zero.
@@ -52,7 +51,7 @@ def waits(recipe: Recipe, steps: int) -> list[str]:
 
 @pytest.mark.usefixtures("fake_device")
 @pytest.mark.parametrize("name", [*FAST, *(slow(name) for name in sorted({*LOSSES} - {*FAST}))])
-def test_steps_do_not_wait(make_recipe: MakeRecipe, name: str) -> None:
+def test_steps_do_not_wait(make_recipe, name):
     overrides = ["backbone.weights=unused"] if LOSSES[name].trains == "heads" else []
     found = waits(make_recipe(NETWORK, f"method.name={name}", *overrides), STEPS)
     assert len(found) <= (STEPS if name in WAIT_EACH_STEP else 0), found
@@ -70,12 +69,12 @@ def test_steps_do_not_wait(make_recipe: MakeRecipe, name: str) -> None:
         slow(["method.name=rts", "method.margin_gradient=straight"]),
     ],
 )
-def test_no_option_makes_steps_wait(make_recipe: MakeRecipe, overrides: list[str]) -> None:
+def test_no_option_makes_steps_wait(make_recipe, overrides):
     assert waits(make_recipe(NETWORK, *overrides), STEPS) == []
 
 
 @pytest.mark.usefixtures("fake_device")
-def test_the_fake_device_notices_waits() -> None:
+def test_the_fake_device_notices_waits():
     values = torch.ones(3, device=META)
     with Waits() as found:
         values.sum().item()

@@ -44,7 +44,7 @@ def quarters() -> NDArray[np.uint8]:
 
 
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=60), st.sampled_from([0.5, 1, 5, 24, 29.97]))
-def test_the_first_frame_of_each_period_is_looked_at(times: list[float], fps: float) -> None:
+def test_the_first_frame_of_each_period_is_looked_at(times, fps):
     ordered = np.sort(np.array(times))
     sampler = FrameSampler(fps)
     chosen = [number for number, time in enumerate(ordered) if sampler.wants(float(time))]
@@ -54,7 +54,7 @@ def test_the_first_frame_of_each_period_is_looked_at(times: list[float], fps: fl
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mkv", "clip.avi", "clip.mov", "clip.webm"])
-def test_frames_of_every_container_have_the_times_they_were_written_with(tmp_path: Path, name: str) -> None:
+def test_frames_of_every_container_have_the_times_they_were_written_with(tmp_path, name):
     codec = {".webm": "libvpx", ".avi": "mpeg4"}.get(Path(name).suffix, "libx264")
     rate = 25
     frames = [(number / rate, draw([(RED, 4 * number, 10)])) for number in range(20)]
@@ -77,20 +77,20 @@ def test_frames_of_every_container_have_the_times_they_were_written_with(tmp_pat
     )
 
 
-def test_frame_rates_that_vary_keep_their_times(tmp_path: Path) -> None:
+def test_frame_rates_that_vary_keep_their_times(tmp_path):
     times = [0, 0.04, 0.5, 0.52, 0.54, 1.9, 2.0, 2.01, 2.3, 5.0]
     write_clip(tmp_path / "clip.mp4", [(time, draw([(RED, 20 * n, 10)])) for n, time in enumerate(times)])
     read = list(open_frames(tmp_path / "clip.mp4").frames(2))
     assert [frame.time for frame in read] == pytest.approx([0, 0.5, 1.9, 2.0, 5.0], abs=2e-3)
 
 
-def test_a_clip_that_is_cut_out_of_another_begins_at_zero(tmp_path: Path) -> None:
+def test_a_clip_that_is_cut_out_of_another_begins_at_zero(tmp_path):
     write_clip(tmp_path / "clip.mkv", walk(1, start=100))
     assert [frame.time for frame in open_frames(tmp_path / "clip.mkv").frames(2)] == pytest.approx([0, 0.52], abs=0.03)
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-def test_a_rotated_clip_is_turned_upright(tmp_path: Path, rotation: int) -> None:
+def test_a_rotated_clip_is_turned_upright(tmp_path, rotation):
     # The camera stores a turned image, and how to turn it back, counterclockwise.
     stored = np.ascontiguousarray(np.rot90(quarters(), -rotation // 90))
     clip = turn(write_clip(tmp_path / "clip.mp4", [(n / 10, stored) for n in range(5)]), rotation)
@@ -102,7 +102,7 @@ def test_a_rotated_clip_is_turned_upright(tmp_path: Path, rotation: int) -> None
 @pytest.mark.parametrize("across", [-1, 1])
 @pytest.mark.parametrize("down", [-1, 1])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_every_display_matrix_moves_pixels_where_it_says(across: int, down: int, transposed: bool) -> None:
+def test_every_display_matrix_moves_pixels_where_it_says(across, down, transposed):
     matrix = np.zeros((3, 3), np.int32)
     if transposed:
         matrix[0, 1], matrix[1, 0] = 65536 * down, 65536 * across
@@ -122,14 +122,14 @@ def test_every_display_matrix_moves_pixels_where_it_says(across: int, down: int,
     assert shown.shape == ((3, 2, 3) if transposed else (2, 3, 3))
 
 
-def test_pixels_that_are_not_square_are_stretched(tmp_path: Path) -> None:
+def test_pixels_that_are_not_square_are_stretched(tmp_path):
     write_clip(tmp_path / "clip.mp4", [(n / 10, quarters()) for n in range(5)], aspect=Fraction(3, 2))
     (frame, *_) = open_frames(tmp_path / "clip.mp4").frames(10)
     assert frame.pixels.shape == (64, 144, 3)
     assert corners(frame.pixels) == ["r", "g", "b", "-"]
 
 
-def test_a_file_in_memory_is_read_like_one_on_disk(tmp_path: Path) -> None:
+def test_a_file_in_memory_is_read_like_one_on_disk(tmp_path):
     write_clip(tmp_path / "clip.mp4", walk(1))
     data = (tmp_path / "clip.mp4").read_bytes()
     on_disk = [frame.time for frame in open_frames(tmp_path / "clip.mp4").frames(5)]
@@ -138,9 +138,7 @@ def test_a_file_in_memory_is_read_like_one_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), [("clip.mkv", {}), ("clip.mp4", {"movflags": "faststart"})])
-def test_a_file_that_is_cut_off_says_until_when_it_could_be_read(
-    tmp_path: Path, name: str, options: dict[str, str]
-) -> None:
+def test_a_file_that_is_cut_off_says_until_when_it_could_be_read(tmp_path, name, options):
     path = write_clip(tmp_path / name, walk(8), container_options=options)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     source = open_frames(path)
@@ -153,7 +151,7 @@ def test_a_file_that_is_cut_off_says_until_when_it_could_be_read(
     assert name != "clip.mkv" or source.report.problem == f"cut off; it {said}"
 
 
-def test_damaged_packets_are_passed_over(tmp_path: Path) -> None:
+def test_damaged_packets_are_passed_over(tmp_path):
     data = bytearray(write_clip(tmp_path / "clip.mkv", walk(8)).read_bytes())
     middle = len(data) // 2
     data[middle : middle + 600] = bytes(600)
@@ -177,7 +175,7 @@ def test_damaged_packets_are_passed_over(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("suffix", [".mp4", ".m3u8", ".txt"])
-def test_what_is_no_video_is_an_error_and_opens_nothing_else(tmp_path: Path, content: bytes, suffix: str) -> None:
+def test_what_is_no_video_is_an_error_and_opens_nothing_else(tmp_path, content, suffix):
     secret = write_clip(tmp_path / "secret.mkv", walk(1))
     path = tmp_path / f"clip{suffix}"
     path.write_bytes(content.replace(b"SECRET", os.fsencode(secret)))
@@ -186,7 +184,7 @@ def test_what_is_no_video_is_an_error_and_opens_nothing_else(tmp_path: Path, con
             list(open_frames(video).frames(5))
 
 
-def test_other_paths_than_files_are_errors(tmp_path: Path) -> None:
+def test_other_paths_than_files_are_errors(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, message in (
         ("", "not a file"),
@@ -198,7 +196,7 @@ def test_other_paths_than_files_are_errors(tmp_path: Path) -> None:
             list(open_frames(f"{tmp_path}/{name}").frames(5))
 
 
-def test_names_that_ffmpeg_takes_for_something_else_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_ffmpeg_takes_for_something_else_are_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_clip(tmp_path / "clip.mkv", walk(1))
     for name in (*("concat:clip.mkv|clip.mkv", "subfile,,start,0,end,0,,:clip.mkv", "pipe:0", "cache:clip.mkv", "-"),):
@@ -208,7 +206,7 @@ def test_names_that_ffmpeg_takes_for_something_else_are_files(tmp_path: Path, mo
         assert len(list(open_frames(name).frames(5))) == 5
 
 
-def test_sound_alone_is_no_video(tmp_path: Path) -> None:
+def test_sound_alone_is_no_video(tmp_path):
     with av.open(str(tmp_path / "song.mp4"), "w") as container:
         stream = container.add_stream("aac", rate=48000)
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 48000), np.float32), format="flt", layout="mono")
@@ -219,7 +217,7 @@ def test_sound_alone_is_no_video(tmp_path: Path) -> None:
         list(open_frames(tmp_path / "song.mp4").frames(5))
 
 
-def test_limits_are_errors(tmp_path: Path) -> None:
+def test_limits_are_errors(tmp_path):
     write_clip(tmp_path / "clip.mp4", walk(2))
     for limits, message in (
         (VideoLimits(max_pixels=120 * 240 - 1), "240 x 120 pixels are more than 28,799|not a video"),
@@ -231,7 +229,7 @@ def test_limits_are_errors(tmp_path: Path) -> None:
     assert len(list(open_frames(tmp_path / "clip.mp4", limits=VideoLimits(120 * 240, 2, 50)).frames(5))) == 10
 
 
-def test_times_never_go_back() -> None:
+def test_times_never_go_back():
     container = SimpleNamespace(start_time=2_000_000)
     stream = SimpleNamespace(average_rate=Fraction(10), guessed_rate=None, time_base=Fraction(1, 1000))
     times = FrameClock(container, stream)
@@ -241,7 +239,7 @@ def test_times_never_go_back() -> None:
     assert read == [round(time, 6) for time in read]
 
 
-def test_images_in_memory_have_the_times_that_they_are_given() -> None:
+def test_images_in_memory_have_the_times_that_they_are_given():
     images = [draw([(GREEN, 10 * n, 5)]) for n in range(6)]
     assert [frame.time for frame in open_frames(images).frames(2)] == [0, 0.5, 1, 1.5, 2, 2.5]
     timed = list(zip([0, 0.1, 0.6, 0.7, 1.2, 9], images, strict=True))
@@ -264,7 +262,7 @@ def test_images_in_memory_have_the_times_that_they_are_given() -> None:
         ([(float("nan"), draw([]))], "no number of seconds"),
     ],
 )
-def test_images_that_are_none_are_errors(frames: list[object], message: str) -> None:
+def test_images_that_are_none_are_errors(frames, message):
     with pytest.raises(VideoError, match=message):
         list(open_frames(frames).frames(2))
 
@@ -279,18 +277,18 @@ def test_images_that_are_none_are_errors(frames: list[object], message: str) -> 
         (True, "not bool"),
     ],
 )
-def test_what_is_not_a_video_is_an_error(video: object, message: str) -> None:
+def test_what_is_not_a_video_is_an_error(video, message):
     with pytest.raises(VideoError, match=message):
         open_frames(video)
 
 
-def test_a_camera_that_is_not_there_is_an_error() -> None:
+def test_a_camera_that_is_not_there_is_an_error():
     with pytest.raises(VideoError, match="device:63: there is no such camera"):
         next(iter(open_frames("device:63").frames(5)))
 
 
 @pytest.mark.parametrize("size", [0, 100_000])
-def test_a_video_on_a_full_disk_gives_one_error(tmp_path: Path, size: int) -> None:
+def test_a_video_on_a_full_disk_gives_one_error(tmp_path, size):
     noise = np.random.default_rng(0).integers(0, 256, (60, 120, 160, 3), dtype=np.uint8)
     full = pytest.raises(WriteError, match=r"a\.mp4: cannot be written \(File too large\)")
     with no_larger_files(size), full:

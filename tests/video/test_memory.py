@@ -37,7 +37,7 @@ def write_jpegs(path: Path, images: list[PIL.Image.Image], **options: Any) -> No
             container.mux(packet)
 
 
-def test_no_video_takes_more_than_a_few_frames(tmp_path: Path) -> None:
+def test_no_video_takes_more_than_a_few_frames(tmp_path):
     (tmp_path / "canvas.gif").write_bytes(gif(5000, 40))
     (tmp_path / "many.gif").write_bytes(gif(1000, 150))
     canvas, many = read_bounded("video", sorted(tmp_path.iterdir()), memory=400 << 20).values()
@@ -46,14 +46,14 @@ def test_no_video_takes_more_than_a_few_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip.flv", "clip.ts"])
-def test_no_decoder_runs_before_it_has_limits(tmp_path: Path, name: str) -> None:
+def test_no_decoder_runs_before_it_has_limits(tmp_path, name):
     path = write_clip(tmp_path / name, walk(1))
     with open_container(str(path), name, protocols=FILE_PROTOCOLS, containers=CONTAINERS) as opened:
         # The container does not say it.
         assert video_stream(opened, name).codec_context.pix_fmt is None
 
 
-def test_larger_frames_after_small_ones_are_not_decoded(tmp_path: Path) -> None:
+def test_larger_frames_after_small_ones_are_not_decoded(tmp_path):
     small, large = PIL.Image.new("RGB", (64, 64)), PIL.Image.new("RGB", (256, 256))
     write_jpegs(tmp_path / "clip.mkv", [small, small, large, small])
     source = open_frames(tmp_path / "clip.mkv", limits=VideoLimits(max_pixels=64 * 64))
@@ -66,9 +66,7 @@ def test_larger_frames_after_small_ones_are_not_decoded(tmp_path: Path) -> None:
     ("pixel_format", "sentence"),
     [("yuv420p", ""), ("yuv444p10le", "64 x 64 pixels of 48 bits are more than 2,363, the maximum")],
 )
-def test_frames_of_more_bits_count_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pixel_format: str, sentence: str
-) -> None:
+def test_frames_of_more_bits_count_more(tmp_path, monkeypatch, pixel_format, sentence):
     monkeypatch.setattr(video_file, "MAX_FRAME_BITS", 64 * 64 * 30)
     # The second half is of another format, of which a decoder would hold many frames before the first comes out.
     data = b""
@@ -89,13 +87,13 @@ def test_frames_of_more_bits_count_more(
     assert source.report.frames < 20 if sentence else source.report.frames == 40
 
 
-def test_the_limit_is_one_of_stretched_frames(tmp_path: Path) -> None:
+def test_the_limit_is_one_of_stretched_frames(tmp_path):
     path = write_clip(tmp_path / "clip.mp4", walk(1), aspect=Fraction(4, 1))
     with pytest.raises(VideoLimitError, match=r"frames of 960 x 120 pixels are more than 100,000, the maximum"):
         list(open_frames(path, limits=VideoLimits(max_pixels=100_000)).frames(5))
 
 
-def test_frames_with_data_that_is_unknown_are_turned_all_the_same(tmp_path: Path) -> None:
+def test_frames_with_data_that_is_unknown_are_turned_all_the_same(tmp_path):
     exif = PIL.Image.Exif()
     exif[0x0112] = 6
     turned = np.ascontiguousarray(np.rot90(quarters()))
@@ -104,7 +102,7 @@ def test_frames_with_data_that_is_unknown_are_turned_all_the_same(tmp_path: Path
     assert corners(frame.pixels) == ["r", "g", "b", "-"]
 
 
-def test_no_written_frame_waits_for_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_written_frame_waits_for_a_later_one(tmp_path, monkeypatch):
     packets = []
 
     class Counted:

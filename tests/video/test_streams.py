@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,7 +82,7 @@ def serving() -> Iterator[Server]:
 
 
 @pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def no_waiting(monkeypatch) -> list[float]:
     """Waits between attempts, which are only noted."""
     waits: list[float] = []
     now = time.monotonic
@@ -93,7 +92,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
-def test_a_stream_with_an_end_goes_on_where_it_dropped(tmp_path: Path, no_waiting: list[float]) -> None:
+def test_a_stream_with_an_end_goes_on_where_it_dropped(tmp_path, no_waiting):
     data = write_clip(tmp_path / "clip.mkv", walk(8)).read_bytes()
     with serving() as server:
         server.content["/clip.mkv"] = data
@@ -105,7 +104,7 @@ def test_a_stream_with_an_end_goes_on_where_it_dropped(tmp_path: Path, no_waitin
     assert source.report.reconnects >= 1
 
 
-def test_a_stream_without_an_end_that_stays_away_ends(tmp_path: Path, no_waiting: list[float]) -> None:
+def test_a_stream_without_an_end_that_stays_away_ends(tmp_path, no_waiting):
     data = write_clip(tmp_path / "clip.ts", walk(4), format="mpegts").read_bytes()
     with serving() as server:
         server.ranges = False
@@ -124,7 +123,7 @@ def test_a_stream_without_an_end_that_stays_away_ends(tmp_path: Path, no_waiting
     assert sum(no_waiting) == pytest.approx(20, abs=1)
 
 
-def test_a_stream_that_is_not_there_is_an_error_at_once(no_waiting: list[float]) -> None:
+def test_a_stream_that_is_not_there_is_an_error_at_once(no_waiting):
     with serving() as server, pytest.raises(VideoError, match="cannot be opened"):
         list(open_frames(server.url("/nothing.mp4")).frames(5))
     with pytest.raises(VideoError, match="cannot be opened"):
@@ -132,7 +131,7 @@ def test_a_stream_that_is_not_there_is_an_error_at_once(no_waiting: list[float])
     assert no_waiting == []
 
 
-def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path: Path) -> None:
+def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path):
     secret = write_clip(tmp_path / "secret.ts", walk(2), format="mpegts")
     with serving() as server:
         head = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:9\n#EXTINF:2,\n"
@@ -144,7 +143,7 @@ def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path: Path) ->
             list(open_frames(server.url("/foreign.m3u8"), reconnect=0).frames(5))
 
 
-def test_addresses_are_printed_without_their_password() -> None:
+def test_addresses_are_printed_without_their_password():
     assert without_password("rtsp://user:secret@camera:554/1?x=2") == "rtsp://…@camera:554/1?x=2"
     assert without_password("http://camera/1") == "http://camera/1"
     assert without_password("rtsp://user:sec@ret@camera/1") == "rtsp://…@camera/1"
@@ -162,7 +161,7 @@ def test_addresses_are_printed_without_their_password() -> None:
         open_frames("rtspx://user:secret@camera/1")
 
 
-def test_attempts_end(no_waiting: list[float]) -> None:
+def test_attempts_end(no_waiting):
     attempts = Reconnection(6)
     assert [attempts.wait() for _ in range(4)] == [True, True, True, True]
     assert no_waiting == pytest.approx([0.5, 1, 2, 2.5], abs=0.01)
@@ -172,7 +171,7 @@ def test_attempts_end(no_waiting: list[float]) -> None:
     assert not Reconnection(0).wait()
 
 
-def test_a_camera_that_is_unplugged_for_a_moment_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_camera_that_is_unplugged_for_a_moment_goes_on(monkeypatch):
     image = draw([(GREEN, 20, 20)])
     opened, passed = [], [0.0]
 

@@ -27,7 +27,7 @@ def seen(left: float, top: float = 0.0, score: float = 0.9, who: NDArray[np.floa
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.floats(0, 1)))
-def test_pairs_have_the_greatest_sum(shared: Floats) -> None:
+def test_pairs_have_the_greatest_sum(shared):
     minimum = 0.2
     pairs = best_pairs(shared, minimum)
     assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
@@ -42,7 +42,7 @@ def test_pairs_have_the_greatest_sum(shared: Floats) -> None:
     assert sum(shared[pair] for pair in pairs) == pytest.approx(greatest)
 
 
-def test_boxes_are_compared_as_if_they_were_larger() -> None:
+def test_boxes_are_compared_as_if_they_were_larger():
     first, second = np.array([box(0), box(10)]), np.array([box(0), box(45, 5), box(500)])
     grown = [
         [[left - 12, top - 12, right + 12, bottom + 12] for left, top, right, bottom in some]
@@ -54,7 +54,7 @@ def test_boxes_are_compared_as_if_they_were_larger() -> None:
     assert iou(first[0], second[1]) == 0
 
 
-def test_steady_motion_is_predicted_whatever_the_times_between_frames() -> None:
+def test_steady_motion_is_predicted_whatever_the_times_between_frames():
     times = np.cumsum(np.random.default_rng(0).uniform(0.02, 0.3, 60))
     motion, before = BoxMotion.of(box(100 * times[0])), times[0]
     for time in times[1:]:
@@ -65,7 +65,7 @@ def test_steady_motion_is_predicted_whatever_the_times_between_frames() -> None:
     assert motion.box == pytest.approx(box(100 * (before + 0.5)), abs=2)
 
 
-def test_two_short_predictions_are_one_long_one() -> None:
+def test_two_short_predictions_are_one_long_one():
     long, short = (BoxMotion.of(box(0)) for _ in range(2))
     for motion in (long, short):
         motion.predict(0.1)
@@ -76,7 +76,7 @@ def test_two_short_predictions_are_one_long_one() -> None:
     assert short.mean == pytest.approx(long.mean)
 
 
-def test_an_update_is_the_textbooks() -> None:
+def test_an_update_is_the_textbooks():
     motion = BoxMotion.of(box(0, 0, 50))
     motion.predict(0.2)
     mean, covariance = motion.mean.copy(), motion.covariance.copy()
@@ -93,14 +93,14 @@ def test_an_update_is_the_textbooks() -> None:
     assert motion.covariance == pytest.approx(np.linalg.inv(precision), rel=1e-6, abs=1e-9)
 
 
-def test_two_people_who_pass_each_other_keep_their_tracks() -> None:
+def test_two_people_who_pass_each_other_keep_their_tracks():
     tracker, numbers = Tracker(), []
     for step in range(21):
         numbers.append(tracker.update(step / 5, [seen(10 * step, 0), seen(200 - 10 * step, 30)])[0])
     assert numbers == [[0, 1]] * 21
 
 
-def test_those_who_cross_on_one_line_are_told_apart_by_their_faces() -> None:
+def test_those_who_cross_on_one_line_are_told_apart_by_their_faces():
     tracker, numbers = Tracker(min_cosine=0.5), []
     for step in range(21):
         faces = [seen(10 * step, 0, who=ANNA), seen(200 - 10 * step, 0, who=BEN)]
@@ -110,7 +110,7 @@ def test_those_who_cross_on_one_line_are_told_apart_by_their_faces() -> None:
     assert numbers == [[0, 1]] * 21
 
 
-def test_after_a_cut_another_face_at_the_same_place_is_another_track() -> None:
+def test_after_a_cut_another_face_at_the_same_place_is_another_track():
     tracker = Tracker(min_cosine=0.5)
     assert tracker.update(0.0, [seen(0, who=ANNA)])[0] == [0]
     assert tracker.update(0.2, [seen(0, who=BEN)])[0] == [1]
@@ -120,7 +120,7 @@ def test_after_a_cut_another_face_at_the_same_place_is_another_track() -> None:
     assert Tracker().update(0.0, [seen(0, who=ANNA)])[0] == [0]
 
 
-def test_unsure_faces_continue_tracks_but_begin_none() -> None:
+def test_unsure_faces_continue_tracks_but_begin_none():
     tracker = Tracker()
     assert tracker.update(0.0, [seen(0, score=0.4), seen(200, score=0.9)])[0] == [None, 0]
     assert tracker.update(0.2, [seen(200, score=0.4), seen(0, score=0.59)])[0] == [0, None]
@@ -129,7 +129,7 @@ def test_unsure_faces_continue_tracks_but_begin_none() -> None:
     assert tracker.update(0.6, [seen(226, score=0.6)])[0] == [0]
 
 
-def test_an_unsure_face_continues_only_what_was_seen_in_the_frame_before() -> None:
+def test_an_unsure_face_continues_only_what_was_seen_in_the_frame_before():
     tracker = Tracker()
     assert tracker.update(0.0, [seen(0)])[0] == [0]
     assert tracker.update(0.2, [])[0] == []
@@ -137,7 +137,7 @@ def test_an_unsure_face_continues_only_what_was_seen_in_the_frame_before() -> No
     assert tracker.update(0.6, [seen(0)])[0] == [0]
 
 
-def test_a_face_that_is_hidden_for_a_moment_keeps_its_track_and_one_that_is_gone_ends() -> None:
+def test_a_face_that_is_hidden_for_a_moment_keeps_its_track_and_one_that_is_gone_ends():
     tracker = Tracker(max_gap=1.0)
     assert tracker.update(0.0, [seen(0)]) == ([0], [])
     assert tracker.update(0.2, []) == ([], [])

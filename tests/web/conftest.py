@@ -86,7 +86,7 @@ def serving(folder: Path, *, isolated: bool = False) -> Iterator[SiteServer]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """The folder with a recognizer."""
     folder = tmp_path_factory.mktemp("web") / "site"
     write_site(folder, "facerts-small")
@@ -94,7 +94,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[SiteServer]:
+def served(site) -> Iterator[SiteServer]:
     with serving(site) as server:
         yield server
 
@@ -111,7 +111,7 @@ def astronaut() -> NDArray[np.uint8]:
 
 
 @pytest.fixture
-def reading(page: Page, served: SiteServer, requested: list[str]) -> Iterator[Callable[..., dict[str, Any]]]:
+def reading(page, served, requested) -> Iterator[Callable[..., dict[str, Any]]]:
     """What the module says of an encoded image, by name and content; it asks its own server alone."""
     open_module(page, served)
 

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cv2
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.images import encode_png
-from facerts.scoring import Scorer
 from tests.browser import accessibility_faults, choose, of_others, saved, settled
 from tests.web.conftest import SiteServer, serving
 
@@ -32,7 +29,7 @@ def visit(page: Page, served: SiteServer) -> None:
 
 
 @pytest.fixture
-def opened(page: Page, served: SiteServer, requested: list[str]) -> Iterator[Page]:
+def opened(page, served, requested) -> Iterator[Page]:
     """The page with its models; whatever is done on it, it asks its own server alone."""
     visit(page, served)
     yield page
@@ -41,7 +38,7 @@ def opened(page: Page, served: SiteServer, requested: list[str]) -> Iterator[Pag
 
 
 @pytest.fixture
-def photos(tmp_path: Path, astronaut: NDArray[np.uint8]) -> list[Path]:
+def photos(tmp_path, astronaut) -> list[Path]:
     """One good, one blurred, and one that is no image."""
     blurred = cv2.GaussianBlur(astronaut, (0, 0), 6)
     files = {"good.png": encode_png(astronaut), "blurred.png": encode_png(blurred), "broken.jpg": b"no image"}
@@ -56,7 +53,7 @@ def compare(page: Page, photos: list[Path]) -> None:
     page.get_by_text("Not enough quality to say").wait_for()
 
 
-def test_photos_are_scored_and_compared_as_python_does(opened: Page, photos: list[Path], scorer: Scorer) -> None:
+def test_photos_are_scored_and_compared_as_python_does(opened, photos, scorer):
     compare(opened, photos)
     for width, scheme in ((1200, "light"), (390, "dark")):
         opened.emulate_media(color_scheme=scheme)
@@ -74,7 +71,7 @@ def test_photos_are_scored_and_compared_as_python_does(opened: Page, photos: lis
             assert [float(side) for side in shown["box"].split()] == pytest.approx(row.box, abs=1)
 
 
-def test_three_hundred_photos_are_read_or_cancelled(opened: Page, tmp_path: Path, astronaut: NDArray[np.uint8]) -> None:
+def test_three_hundred_photos_are_read_or_cancelled(opened, tmp_path, astronaut):
     photo = encode_png(cv2.resize(astronaut, (160, 160), interpolation=cv2.INTER_AREA))
     files = [tmp_path / f"{number:03}.png" for number in range(300)]
     for file in files:
@@ -94,7 +91,7 @@ def test_three_hundred_photos_are_read_or_cancelled(opened: Page, tmp_path: Path
     assert opened.locator(".card tbody tr").count() == 300
 
 
-def test_without_a_network_it_still_works(page: Page, site: Path, photos: list[Path]) -> None:
+def test_without_a_network_it_still_works(page, site, photos):
     with serving(site) as server:
         visit(page, server)
         page.evaluate("navigator.serviceWorker.ready.then(() => null)")
@@ -104,7 +101,7 @@ def test_without_a_network_it_still_works(page: Page, site: Path, photos: list[P
     compare(page, photos[:2])
 
 
-def test_the_quality_in_eight_bits_can_be_chosen(opened: Page, photos: list[Path]) -> None:
+def test_the_quality_in_eight_bits_can_be_chosen(opened, photos):
     choose(opened, photos[:1])
     opened.get_by_role("combobox", name="Quality").select_option("facerts-quality-int8")
     opened.get_by_text("About the model").click()
@@ -112,7 +109,7 @@ def test_the_quality_in_eight_bits_can_be_chosen(opened: Page, photos: list[Path
     settled(opened, 1)
 
 
-def test_the_best_shot_of_the_camera_is_kept_and_it_stops(opened: Page) -> None:
+def test_the_best_shot_of_the_camera_is_kept_and_it_stops(opened):
     opened.get_by_role("button", name="Use the camera").click()
     # The test's camera shows no face.
     opened.get_by_text("No face in view").wait_for()

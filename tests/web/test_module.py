@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -18,15 +17,14 @@ from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from facerts.images.align import align
 from facerts.images.changes import apply_change
-from facerts.scoring import Scorer
 from facerts.web import write_site
 from tests.foreign import write_description, write_embedder
 from tests.matching import blocks, matching, write_matcher
 from tests.scoring.test_reasons import ASTRONAUT
-from tests.web.conftest import READ, SiteServer, differences, open_module, serving
+from tests.web.conftest import READ, differences, open_module, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 Read = Callable[..., dict[str, Any]]
 # What photos of an astronaut become: blurred, dark, turned, small, large, cut off, covered, two.
@@ -67,7 +65,7 @@ def encoded(image: NDArray[np.uint8], kind: str, orientation: int = 0, **options
     return file.getvalue()
 
 
-def test_photos_have_the_numbers_of_python(reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8]) -> None:
+def test_photos_have_the_numbers_of_python(reading, scorer, astronaut):
     verdicts, reasons = set(), set()
     for number, image in enumerate(variants(astronaut)):
         answer = reading(encode_png(image), f"{number}.png")
@@ -79,9 +77,7 @@ def test_photos_have_the_numbers_of_python(reading: Read, scorer: Scorer, astron
     assert reasons >= {"blurred", "too_small", "under_exposed", "noisy", "cut_off", "covered"}
 
 
-def test_two_hundred_photos_of_people_have_the_numbers_of_python(
-    reading: Read, scorer: Scorer, facerts_data: Path
-) -> None:
+def test_two_hundred_photos_of_people_have_the_numbers_of_python(reading, scorer, facerts_data):
     photos = sorted((facerts_data / "photos" / "lfw").iterdir())[:200]
     assert len(photos) == 200
     wrong = {
@@ -93,9 +89,7 @@ def test_two_hundred_photos_of_people_have_the_numbers_of_python(
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-def test_an_image_is_turned_as_its_exif_says(
-    reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8], kind: str
-) -> None:
+def test_an_image_is_turned_as_its_exif_says(reading, scorer, astronaut, kind):
     boxes = set()
     for orientation in range(1, 9):
         content = encoded(astronaut[:300], kind, orientation)
@@ -107,9 +101,7 @@ def test_an_image_is_turned_as_its_exif_says(
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
-def test_colors_under_transparency_are_those_that_are_stored(
-    reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8], kind: str
-) -> None:
+def test_colors_under_transparency_are_those_that_are_stored(reading, scorer, astronaut, kind):
     alpha = np.random.default_rng(0).integers(0, 256, astronaut.shape[:2], dtype=np.uint8)
     alpha[:250, :300] = 0
     content = encoded(
@@ -129,9 +121,7 @@ def test_colors_under_transparency_are_those_that_are_stored(
         ("BMP", {}),
     ],
 )
-def test_formats_are_decoded_to_the_same_pixels(
-    reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8], kind: str, options: dict[str, Any]
-) -> None:
+def test_formats_are_decoded_to_the_same_pixels(reading, scorer, astronaut, kind, options):
     content = encoded(astronaut, kind, **options)
     answer, (row,) = reading(content), scorer.score(content)
     assert answer["faces"][0]["quality"] == pytest.approx(row.quality, abs=2e-4)
@@ -141,7 +131,7 @@ def test_formats_are_decoded_to_the_same_pixels(
         assert differences(scorer.score(content), reading(content)) == []
 
 
-def test_a_file_that_cannot_be_read_says_why(reading: Read, astronaut: NDArray[np.uint8]) -> None:
+def test_a_file_that_cannot_be_read_says_why(reading, astronaut):
     png = bytearray(encode_png(astronaut))
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     files = {
@@ -162,7 +152,7 @@ def test_a_file_that_cannot_be_read_says_why(reading: Read, astronaut: NDArray[n
         assert words.replace("3600000000", "60000 x 60000 pixels are more than") in answer["error"]
 
 
-def test_options_are_those_of_python(reading: Read, scorer: Scorer, astronaut: NDArray[np.uint8]) -> None:
+def test_options_are_those_of_python(reading, scorer, astronaut):
     image = np.hstack([astronaut, cv2.GaussianBlur(astronaut, (0, 0), 5)])
     content = encode_png(image)
     for options in ({"keep": 0.8}, {"keep": 0.93}, {"keep": "none"}, {"min_quality": 0.7}, {"largest": True}):
@@ -180,9 +170,7 @@ def test_options_are_those_of_python(reading: Read, scorer: Scorer, astronaut: N
 
 
 @pytest.mark.parametrize("fmr", [None, 0.01])
-def test_two_photos_are_compared_as_in_python(
-    page: Page, served: SiteServer, scorer: Scorer, astronaut: NDArray[np.uint8], fmr: float | None
-) -> None:
+def test_two_photos_are_compared_as_in_python(page, served, scorer, astronaut, fmr):
     open_module(page, served)
     blurred = [cv2.GaussianBlur(astronaut, (0, 0), sigma) for sigma in (5, 12)]
     said = []
@@ -209,7 +197,7 @@ def test_two_photos_are_compared_as_in_python(
 
 
 @pytest.mark.parametrize("foreign", ["NHWC, BGR, four at a time", "listed"])
-def test_a_recognizer_is_run_as_its_description_says(page: Page, tmp_path: Path, foreign: str) -> None:
+def test_a_recognizer_is_run_as_its_description_says(page, tmp_path, foreign):
     path = tmp_path / "other.onnx"
     if foreign == "listed":
         write_matcher(path)
@@ -228,9 +216,7 @@ def test_a_recognizer_is_run_as_its_description_says(page: Page, tmp_path: Path,
     np.testing.assert_allclose(face["embedding"], recognizer(crop[None])[0], rtol=0, atol=1e-5)
 
 
-def test_the_quality_in_eight_bits_is_another_that_can_be_chosen(
-    page: Page, served: SiteServer, astronaut: NDArray[np.uint8]
-) -> None:
+def test_the_quality_in_eight_bits_is_another_that_can_be_chosen(page, served, astronaut):
     open_module(page, served, quality="facerts-quality-int8")
     served.photos["photo"] = encode_png(astronaut)
     answer = page.evaluate(READ, ["photo", {}])
@@ -242,7 +228,7 @@ def test_the_quality_in_eight_bits_is_another_that_can_be_chosen(
         open_module(page, served, quality="other")
 
 
-def test_threads_give_the_same_numbers(page: Page, site: Path, scorer: Scorer, astronaut: NDArray[np.uint8]) -> None:
+def test_threads_give_the_same_numbers(page, site, scorer, astronaut):
     with serving(site, isolated=True) as server:
         open_module(page, server, threads=2)
         assert page.evaluate("crossOriginIsolated")
@@ -250,9 +236,7 @@ def test_threads_give_the_same_numbers(page: Page, site: Path, scorer: Scorer, a
         assert differences(scorer.score(astronaut), page.evaluate(READ, ["photo", {}])) == []
 
 
-def test_what_is_cancelled_is_not_read_and_the_next_is(
-    page: Page, served: SiteServer, astronaut: NDArray[np.uint8]
-) -> None:
+def test_what_is_cancelled_is_not_read_and_the_next_is(page, served, astronaut):
     open_module(page, served)
     served.photos["photo"] = encode_png(astronaut)
     outcome = page.evaluate(
@@ -271,9 +255,7 @@ def test_what_is_cancelled_is_not_read_and_the_next_is(
     assert outcome["ends"].count("AbortError") > 10
 
 
-def test_pixels_and_bitmaps_are_read_as_files_are(
-    page: Page, served: SiteServer, scorer: Scorer, astronaut: NDArray[np.uint8]
-) -> None:
+def test_pixels_and_bitmaps_are_read_as_files_are(page, served, scorer, astronaut):
     open_module(page, served)
     served.photos["photo"] = encode_png(astronaut)
     faces = page.evaluate(
@@ -289,7 +271,7 @@ def test_pixels_and_bitmaps_are_read_as_files_are(
     assert differences(scorer.score(astronaut), {"error": None, "faces": faces[0]}) == []
 
 
-def test_a_folder_that_lacks_a_file_says_which(page: Page, tmp_path: Path, site: Path) -> None:
+def test_a_folder_that_lacks_a_file_says_which(page, tmp_path, site):
     for path in site.iterdir():
         if path.name != "facerts-quality.onnx":
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -297,7 +279,7 @@ def test_a_folder_that_lacks_a_file_says_which(page: Page, tmp_path: Path, site:
         open_module(page, server)
 
 
-def test_thresholds_of_a_recognizer_without_them_are_missing(page: Page, tmp_path: Path) -> None:
+def test_thresholds_of_a_recognizer_without_them_are_missing(page, tmp_path):
     write_site(tmp_path / "site", write_matcher(tmp_path / "matcher.onnx"))
     first, second = blocks(1), blocks(2)
     with serving(tmp_path / "site") as server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -18,7 +17,7 @@ from facerts.web import write_site
 from tests.command import printed_json
 
 
-def test_the_folder_has_what_its_description_names(site: Path) -> None:
+def test_the_folder_has_what_its_description_names(site):
     described = json.loads((site / "facerts.json").read_text())
     names = [model["name"] for model in described["qualities"]]
     assert names == ["facerts-quality", "facerts-quality-int8"]
@@ -34,14 +33,14 @@ def test_the_folder_has_what_its_description_names(site: Path) -> None:
     assert not list(site.glob("service.*"))
 
 
-def test_the_detector_takes_photos_of_any_size(site: Path) -> None:
+def test_the_detector_takes_photos_of_any_size(site):
     described = json.loads((site / "facerts.json").read_text())
     session = onnxruntime.InferenceSession(site / described["detector"]["file"])
     (scores, *_) = session.run(["cls_32"], {"input": np.zeros((1, 3, 64, 160), np.float32)})
     assert scores.shape == (1, 2 * 5, 1)
 
 
-def test_the_service_worker_lists_every_file_and_changes_with_any(site: Path, tmp_path: Path) -> None:
+def test_the_service_worker_lists_every_file_and_changes_with_any(site, tmp_path):
     first = (site / "service-worker.js").read_text()
     listed = json.loads(first.partition("self.site = ")[2].partition(";\n")[0])
     assert set(listed["files"]) == {path.name for path in site.iterdir()} - {"service-worker.js"}
@@ -52,7 +51,7 @@ def test_the_service_worker_lists_every_file_and_changes_with_any(site: Path, tm
     assert (tmp_path / "again" / "service-worker.js").read_text() == first
 
 
-def test_other_files_are_left_alone_and_an_own_folder_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_other_files_are_left_alone_and_an_own_folder_is_brought_up_to_date(tmp_path):
     write_site(tmp_path / "site")
     (tmp_path / "site" / "facerts.js").write_text("old")
     write_site(tmp_path / "site")
@@ -64,7 +63,7 @@ def test_other_files_are_left_alone_and_an_own_folder_is_brought_up_to_date(tmp_
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["index.html"]
 
 
-def test_a_recognizer_that_no_browser_loads_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_recognizer_that_no_browser_loads_is_refused_before_anything_is_written(tmp_path):
     with zipfile.ZipFile(tmp_path / "pack.zip", "w") as pack:
         pack.writestr("det.onnx", b"no model")
     with pytest.raises(Error, match=r"pack\.zip"):
@@ -74,7 +73,7 @@ def test_a_recognizer_that_no_browser_loads_is_refused_before_anything_is_writte
     assert not (tmp_path / "site").exists()
 
 
-def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_it_wrote(tmp_path, capsys):
     said = printed_json(capsys, "web", "--out", tmp_path / "site")
     sizes = [path.stat().st_size for path in (tmp_path / "site").iterdir()]
     assert (said["files"], said["bytes"]) == (len(sizes), sum(sizes))
