@@ -108,5 +108,5 @@ def test_every_table_is_on_a_page_and_has_rows_of_one_length():
     pages += "".join(path.read_text(encoding="utf-8") for path in (ROOT / "models").glob("*.md"))
     for path in sorted(results.TABLES.glob("*.csv")):
         assert f"tables/{path.name})" in pages, path
-        header, *body = results.rows(path.stem)
+        header, *body = results.rows(path)
         assert {len(row) for row in body} == {len(header)}, path

@@ -51,8 +51,8 @@ BEGAN: dict[str, float] = {}
 # A number's interval, which stays on its line.
 INTERVAL = re.compile(r"(?<=\d) \[([^\]\s]+), ([^\]\s]+)\]")
 UNRUN = re.compile(r"exec=(?:\"|&quot;)")
-# A paragraph that is a link to a table of results.
-TABLE = re.compile(r"^\[(?P<title>[^\]]+)\]\((?P<file>tables/(?P<name>\w+)\.csv)\)$", re.MULTILINE)
+# A paragraph that is a link to a table.
+TABLE = re.compile(r"^\[(?P<title>[^\]]+)\]\((?P<file>tables/\w+\.csv)\)$", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -101,16 +101,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return f"[{text}]({config.repo_url}/blob/main/{to}{anchor})" if config.repo_url else text
         return f"[{text}]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{anchor})"
 
+    def table(link: re.Match[str]) -> str:
+        """The table that a link leads to, which the repository's own pages cannot show; results are folded."""
+        fold = "" if here.startswith("results/") else " open"
+        title, rows = link["title"].replace("`", ""), table_of(ROOT / "docs" / posixpath.dirname(here) / link["file"])
+        return (
+            f'<details class="table" markdown="1"{fold}><summary>{title}</summary>\n\n{rows}\n\n'
+            f"[As CSV]({link['file']})\n\n</details>"
+        )
+
     return INTERVAL.sub("\u00a0[\\1,\u00a0\\2]", TABLE.sub(table, LINK.sub(rewritten, markdown)))
-
-
-def table(link: re.Match[str]) -> str:
-    """The table that a link leads to, folded, as the repository's own pages cannot show it."""
-    title = link["title"].replace("`", "")
-    return (
-        f'<details class="table" markdown="1"><summary>{title}</summary>\n\n{table_of(link["name"])}\n\n'
-        f"[As CSV]({link['file']})\n\n</details>"
-    )
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> None:

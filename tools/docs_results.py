@@ -24,8 +24,8 @@ COLORS = ("#00796b", "#e07b39", "#3d85c6", "#8a8a8a")
 
 
 @cache
-def rows(table: str) -> list[list[str]]:
-    with (TABLES / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+def rows(table: Path) -> list[list[str]]:
+    with table.open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
 
@@ -40,18 +40,18 @@ def number(place: str) -> list[float]:
         place: ``TABLE > ROW'S FIRST CELLS > COLUMN``.
     """
     table, *first, column = place.split(" > ")
-    header, *body = rows(table)
+    header, *body = rows(TABLES / f"{table}.csv")
     found = [row[header.index(column)] for row in body if row[: len(first)] == first]
     if len(found) != 1:
         raise KeyError(f"{place}: {len(found)} rows")
     return numbers(found[0])
 
 
-def markdown(table: str) -> str:
+def markdown(table: Path) -> str:
     """A table for a page."""
     header, *body = rows(table)
     lines = [header, ["---"] * len(header), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def named(names: list[str] | dict[str, str]) -> dict[str, str]:

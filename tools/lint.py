@@ -256,9 +256,9 @@ def recipe_file_faults(page: Path) -> Iterator[Fault]:
 
 
 def setting_faults(page: Path) -> Iterator[Fault]:
-    """Methods that the page of methods leaves out, and settings that no docstring explains for docs/settings.md."""
+    """Methods that the page of methods leaves out, and settings that no docstring explains."""
     text = page.read_text(encoding="utf-8")
-    descriptions = importlib.import_module("training_settings").descriptions
+    descriptions = importlib.import_module("docs_tables").descriptions
     for name, method in LOSSES.items():
         if f"## `{name}`" not in text:
             yield page, 1, f"the method {name} is missing"
@@ -298,11 +298,11 @@ def resolve(name: str) -> object:
 
 
 def schema_faults() -> Iterator[Fault]:
-    """JSON schemas that are not those of the models, and keys of results without a description."""
+    """Tables and schemas that are not what the code says, and keys of results without a description."""
     sys.path.insert(0, str(ROOT / "tools"))
-    for path, text in importlib.import_module("result_schemas").schemas().items():
-        if path.read_text(encoding="utf-8") != text:
-            yield path, 1, "is not what the models say: python tools/result_schemas.py"
+    for path, text in importlib.import_module("docs_tables").written().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield path, 1, "is not what the code says: python tools/docs_tables.py"
     for part in parts(ResultPart):
         source = ROOT / f"{part.__module__.replace('.', '/')}.py"
         if not part.__doc__:

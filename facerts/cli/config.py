@@ -25,6 +25,7 @@ from facerts.cli.settings import (
 )
 from facerts.cli.shared_options import Json
 from facerts.errors import Error, did_you_mean
+from facerts.io.console import say
 from facerts.io.files import atomic_write, locked, make_folder
 
 Name = Annotated[str, typer.Argument(metavar="KEY")]
@@ -54,7 +55,7 @@ def list_(*, json: Json = False) -> None:
 
 @config.command()
 def get(key: Name) -> None:
-    """Print the value of a setting; nothing for what each command takes by default.
+    """Print the value of a setting; if each command has its own default, standard error says so.
 
     Example: facerts config get provider
 
@@ -63,6 +64,8 @@ def get(key: Name) -> None:
     """
     (row,) = [row for row in settings_rows(find_settings()) if row["key"] == _known(key)]
     print_raw(row["value"])
+    if not row["value"]:
+        say(f"{key} is not set. {keys()[key].help}")
 
 
 @config.command(name="set")

@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, getdoc, signature
+from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -187,7 +188,27 @@ def _described(parameter: Parameter, help_texts: Mapping[str, str]) -> Parameter
     info.help = escape(help_texts.get(parameter.name, info.help or "")) or None
     if info.metavar is None and parameter.kind is Parameter.KEYWORD_ONLY:
         info.metavar = _metavar(hint)
+    for number in {int, float}.intersection((hint, *get_args(hint))):
+        info.parser = info.parser or _parser(number, info.min, info.max)
     return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[hint, info])
+
+
+def _parser(kind: type[int] | type[float], low: float | None, high: float | None) -> Callable[[str], float]:
+    """What reads a number of the command line, and refuses others in the same words with all versions of Typer."""
+    least, most = -inf if low is None else low, inf if high is None else high
+
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a {'whole ' * (kind is int)}number") from None
+        if not least <= value <= most:
+            raise typer.BadParameter(
+                f"{text} is not " + (f"from {low} to {high}" if high is not None else f"at least {low}")
+            )
+        return value
+
+    return number
 
 
 def _metavar(hint: Any) -> str | None:

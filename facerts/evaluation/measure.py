@@ -3,7 +3,7 @@
 An evaluation of one set of data is an ``Evaluation``. Tables, pages, summaries and comparisons know no more of it than
 stands here, so that a new evaluation is one file. The models define the formats of ``result.json`` and
 ``comparison.json``; ``docs/results-schema.md`` and the JSON schemas beside it are generated from them
-(``tools/result_schemas.py``).
+(``tools/docs_tables.py``).
 """
 
 from __future__ import annotations
