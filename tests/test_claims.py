@@ -110,3 +110,12 @@ def test_every_table_is_on_a_page_and_has_rows_of_one_length():
         assert f"tables/{path.name})" in pages, path
         header, *body = results.rows(path)
         assert {len(row) for row in body} == {len(header)}, path
+
+
+def test_the_page_of_installation_has_the_table_of_the_readme():
+    pages = (results.DOCS.parent / "README.md", results.DOCS / "install.md")
+    readme, page = (
+        re.findall(r"^\|.*MiB \|$.*?\n\n", page.read_text("utf-8"), re.DOTALL | re.MULTILINE) for page in pages
+    )
+    assert len(readme) == 1
+    assert readme == page

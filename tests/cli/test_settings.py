@@ -101,6 +101,10 @@ def test_settings_are_listed_with_where_they_stand(place, capsys, monkeypatch):
     assert (listed["det_size"]["value"], listed["det_size"]["from"]) == ("", "default")
     assert run("config", "get", "provider") == 0
     assert capsys.readouterr().out == "auto,cuda\n"
+    assert run("config", "get", "det_threshold") == 0
+    shown = capsys.readouterr()
+    assert shown.out == "\n"
+    assert "by default 0.6 for YuNet" in " ".join(shown.err.split())
     doctor = {row["key"]: row["from"] for row in printed_json(capsys, "doctor", OPTION, "threads=2")["settings"]}
     assert (doctor["threads"], doctor["provider"]) == (OPTION, str(user_file()))
 
@@ -184,6 +188,19 @@ def test_errors_name_the_options_of_the_command(place, capsys):
     assert "(--fmr 0.01)" in error
     assert "(--threshold 0.3)" in error
     assert _as_typed("data.fmr=1 is not fmr=1", []) == "data.fmr=1 is not fmr=1"
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("score a.jpg --min-quality abc", "'abc' is not a number"),
+        ("data split a --out b --identities 1.5", "'1.5' is not a whole number"),
+        ("data split a --out b --identities 0", "0 is not at least 1"),
+        ("evaluate identification --model a --data b --out c --unknown 2", "2 is not from 0.0 to 1.0"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_a_sentence(place, capsys, command, problem):
+    assert problem in refused(capsys, *command.split())
 
 
 def test_what_is_there_is_replaced_only_where_that_is_said(place, capsys, model):
