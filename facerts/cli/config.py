@@ -98,7 +98,7 @@ def unset(key: Name, *, project: Project = False) -> None:
     _edit(file, key, None)
 
 
-def settings_rows(found: Mapping[str, FoundSetting]) -> list[dict[str, Any]]:
+def settings_rows(found: Mapping[str, FoundSetting]) -> list[dict[str, str]]:
     """All settings: name, value, and the file, variable or option that set it."""
     return [
         {

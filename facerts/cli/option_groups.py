@@ -94,8 +94,10 @@ class Commands(typer.Typer):
 def with_option_groups(command: Callable[..., None], *, reads_settings: bool = True) -> Callable[..., None]:
     """A command for Typer, with each parameter that is a group replaced by the options of the group."""
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {
-        name: hint for name, hint in hints.items() if is_dataclass(hint) and hint is not CommandSettings
+    groups: dict[str, type[Any]] = {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and is_dataclass(hint) and hint is not CommandSettings
     }
     takes_settings = next((name for name, hint in hints.items() if hint is CommandSettings), None)
     is_new = NEW in getattr(hints.get("out"), "__metadata__", ())

@@ -21,6 +21,7 @@ from typing import (
     Literal,
     NamedTuple,
     TypeAlias,
+    TypedDict,
     get_args,
     get_origin,
     get_type_hints,
@@ -55,6 +56,7 @@ Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
 Names: TypeAlias = Annotated[list[str] | None, "a name, or several with commas between them"]
 Flag: TypeAlias = Annotated[bool | None, "true or false"]
 Whole: TypeAlias = Annotated[Count | None, "a whole number from 1 on"]
+Keep: TypeAlias = Annotated[Share | Literal["none"] | None, "a share of the faces, such as 0.95, or none"]
 Text: TypeAlias = Annotated[str | None, "a name or a file"]
 
 
@@ -105,6 +107,21 @@ class VideoSettings:
     reconnect: Annotated[float, Ge(0), "a number of seconds"] = 60.0
 
 
+class Acceptance(TypedDict):
+    """Arguments of functions that accept or reject faces."""
+
+    min_quality: float | None
+    keep: Keep
+
+
+class Runtime(TypedDict):
+    """Arguments of functions that load a model."""
+
+    providers: Sequence[str]
+    threads: int | None
+    batch_size: int
+
+
 @dataclass(frozen=True)
 class CommandSettings:
     """What is set once for all commands; None for what each command takes by default.
@@ -151,7 +168,7 @@ class CommandSettings:
     threads: Whole = None
     batch_size: Whole = None
     flip: Flag = None
-    keep: Annotated[Share | Literal["none"] | None, "a share of the faces, such as 0.95, or none"] = None
+    keep: Keep = None
     min_quality: Annotated[float | None, "a number"] = None
     fmr: Annotated[Share | None, "a false match rate, such as 0.001"] = None
     offline: Annotated[bool, "true or false"] = False
@@ -195,7 +212,7 @@ class CommandSettings:
             providers=self.provider,
         )
 
-    def acceptance(self, min_quality: float | None = None, keep: Any = None) -> dict[str, Any]:
+    def acceptance(self, min_quality: float | None = None, keep: Keep = None) -> Acceptance:
         """The arguments ``min_quality`` and ``keep``: those of the command, or else these."""
         if min_quality is None and keep is None:
             min_quality, keep = self.min_quality, self.keep
@@ -208,7 +225,7 @@ class CommandSettings:
         minimum = scorer.min_quality(self.min_quality, self.keep)
         return float("-inf") if minimum is None else minimum
 
-    def runtime(self) -> dict[str, Any]:
+    def runtime(self) -> Runtime:
         """The arguments of functions that load a model."""
         from facerts.onnx.providers import AUTO
 
@@ -257,7 +274,7 @@ class FoundSetting(NamedTuple):
 def keys() -> dict[str, Key]:
     """All settings by name, such as ``provider`` and ``serve.max_bytes``."""
     found = {}
-    groups: dict[str, Any] = {"": CommandSettings, **TABLES}
+    groups: dict[str, type[Any]] = {"": CommandSettings, **TABLES}
     for name, group in groups.items():
         hints, texts = get_type_hints(group, include_extras=True), read_docstring(getdoc(group) or "")[1]
         for one in fields(group):

@@ -24,7 +24,7 @@ from facerts.io.files import atomic_write, read_file, refuse_link, remove_unfini
 from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.annotated_video import BoxLog, DrawnTrack, write_annotated
 from facerts.scoring.prepare import storable
-from facerts.scoring.scorer import Scorer
+from facerts.scoring.scorer import Keep, Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions
@@ -126,7 +126,7 @@ class VideoTask:
 
     options: TrackOptions = field(default_factory=TrackOptions)
     min_quality: float | None = None
-    keep: float | None = None
+    keep: Keep = None
     seconds: float | None = None
     reconnect: float = 60.0
     annotate: Path | None = None
