@@ -26,12 +26,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from clustering import group_agreement
 from common import number, open_people, parser_of, run
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset, open_source
 from facerts.datasets.changed import degraded_at_random
-from facerts.metrics.clustering import group_agreement
 from facerts.metrics.intervals import percentile_interval, subject_counts
 from facerts.metrics.same_person import SamePerson
 from facerts.people import group_faces, same_person_of

@@ -12,17 +12,21 @@ likelihood ratio is fitted on 2,000 other drawn faces. Each size runs in a proce
 from __future__ import annotations
 
 import math
+import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from bench import in_process, machine, parser_of, peak_mib
 from numpy.typing import NDArray
 
-from facerts.metrics.clustering import group_agreement
 from facerts.metrics.same_person import SamePerson, fit_same_person, quality_level
 from facerts.people import group_faces
 from facerts.people.neighbors import NEIGHBORS, nearest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "eval"))
+from clustering import group_agreement
 
 SIZE, DECAY = 512, 0.314
 LARGEST, FITTED, PROBES, THRESHOLD = 200, 2_000, 1_000, 5.0

@@ -29,7 +29,6 @@ from facerts.metrics.error_versus_reject import (
 from facerts.metrics.error_versus_reject import check_fmr as refuse_fmr
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reliability import reliability, spearman
-from facerts.metrics.verification import fmr_threshold
 
 FMR = 1e-3
 REPLICATES = 300
@@ -59,8 +58,7 @@ def reject_of(
     scores = image_scores(outputs)
     if not scores:
         raise ModelError("this model outputs neither a quality nor a norm, so it has no score to reject pairs by")
-    compared = similarity.of_pairs(outputs, benchmark.pairs)
-    listed = compare_benchmark(compared, benchmark)
+    listed = compare_benchmark(similarity.of_pairs(outputs, benchmark.pairs), benchmark)
     check_fmr(fmr, listed.impostors, benchmark.name)
     sets: dict[str, tuple[ComparedPairs, dict[str, NDArray[np.float32]]]] = {LISTED: (listed, scores)}
     if every is not None and rows is not None:
@@ -85,7 +83,7 @@ def reject_of(
         findings = [reject_finding(table.by[first], first, fmr)]
     last = next(one for one in measures if one.of["pairs"] == name and one.name == f"{rate(LEFT_OUT)} left out")
     last.headline = True
-    more, of_bins = _reliability(compared, benchmark, scores, fmr)
+    more, of_bins = _reliability(listed, scores, fmr)
     arrays |= of_bins
     plots.append(more[1])
     section = Evaluation(
@@ -192,22 +190,18 @@ def reject_finding(curve: RejectCurve, by: str, fmr: float) -> str:
 
 
 def _reliability(
-    similarities: NDArray[np.float64],
-    benchmark: PairBenchmark,
-    scores: Mapping[str, NDArray[np.float32]],
-    fmr: float,
+    pairs: ComparedPairs, scores: Mapping[str, NDArray[np.float32]], fmr: float
 ) -> tuple[tuple[list[Measure], Plot], Arrays]:
     """FNMR in ten bins of equal numbers by quality, at one threshold; fewer where bins would have less than 20 pairs.
 
     And Spearman's correlation of quality with similarity over the genuine pairs.
     """
-    same = benchmark.same
-    genuine = similarities[same]
-    missed = genuine < fmr_threshold(similarities[~same], fmr)
+    genuine = pairs.genuine
+    missed = genuine < pairs.threshold(fmr)
     measures, series = [], []
     arrays: Arrays = {}
     for order, (name, of_image) in enumerate(scores.items()):
-        quality = pair_quality(of_image, benchmark.pairs[same])
+        quality = pair_quality(of_image, pairs.genuine_pairs)
         bins = reliability(quality, missed, int(np.clip(len(genuine) // IN_BIN, 2, BINS)))
         rho = spearman(quality, genuine)
         measures.append(

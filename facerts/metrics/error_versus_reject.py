@@ -148,7 +148,6 @@ def error_versus_reject(
         check_fmr(fmr, source.impostors)
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
     limits, drawn = _replicates(source, fmrs, replicates, seed)
-    fnmr = _without_rejection(pairs, thresholds, limits, drawn)
     orders = {label: _Order(pairs, pair_quality(quality, pairs.genuine_pairs)) for label, quality in checked.items()}
     orders[ORACLE] = _Order(pairs, np.asarray(pairs.genuine, dtype=np.float64))
 
@@ -157,6 +156,8 @@ def error_versus_reject(
         whole, resampled = order.curves(thresholds)[:, 0], order.curves(limits, drawn)
         for i in range(len(fmrs)):
             curves[i][label] = _curve(whole[i], resampled[i])
+    # Before anything is rejected, the order does not matter.
+    fnmr = [Estimate(float(whole[i, 0]), resampled[i, :, 0]) for i in range(len(fmrs))]
     return {
         fmr: ErrorVersusReject(
             float(thresholds[i, 0]),
@@ -272,24 +273,6 @@ def _left(running: Floats, ends: NDArray[np.intp], places: Sequence[tuple[NDArra
             for row, (tie, part) in zip(running, places, strict=True)
         ]
     )
-
-
-def _without_rejection(
-    pairs: ComparedPairs, thresholds: Floats, resampled: Floats, drawn: NDArray[np.float32]
-) -> list[Estimate]:
-    """FNMR at each FMR, and in the replicates."""
-    scores, units = np.asarray(pairs.genuine, dtype=np.float64), pairs.genuine_units
-    weights = drawn.astype(np.float64)
-    total = weights @ np.bincount(units, minlength=weights.shape[1]) if len(weights) else np.empty(0)
-    estimates = []
-    for threshold, limits in zip(thresholds[:, 0], resampled, strict=True):
-        errors = [
-            row @ np.bincount(units, scores < limit, minlength=len(row))
-            for row, limit in zip(weights, limits, strict=True)
-        ]
-        fnmr = np.divide(errors, total, out=np.full(len(total), np.nan), where=total > 0)
-        estimates.append(Estimate(float(np.mean(scores < threshold)), fnmr))
-    return estimates
 
 
 def _checked(label: str, quality: ArrayLike, pairs: ComparedPairs) -> Floats:

@@ -21,37 +21,10 @@ Weights = NDArray[np.float32]
 Z95 = 1.959963984540054
 
 
-def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval:
-    """The interval with the central ``level`` of the values."""
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+def percentile_interval(values: NDArray[np.float64]) -> Interval:
+    """The interval with the central 95% of the values."""
+    low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)
-
-
-# 97.5th percentiles of Student's t, for 1 to 9 degrees of freedom.
-_STUDENT = (
-    12.70620474,
-    4.30265273,
-    3.18244631,
-    2.77644511,
-    2.57058184,
-    2.44691185,
-    2.36462425,
-    2.30600414,
-    2.26215716,
-)
-
-
-def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
-    """Student's 95% interval of the mean of 2 to 10 independent values, such as those of training runs.
-
-    That of shares is cut off at 0 and 1, which their mean cannot pass.
-    """
-    runs = np.asarray(values, dtype=np.float64)
-    if not 2 <= len(runs) <= len(_STUDENT) + 1:
-        raise ValueError(f"{len(runs)} values: an interval of their mean needs 2 to {len(_STUDENT) + 1}")
-    margin = _STUDENT[len(runs) - 2] * runs.std(ddof=1) / np.sqrt(len(runs))
-    low, high = float(runs.mean() - margin), float(runs.mean() + margin)
-    return (max(low, 0.0), min(high, 1.0)) if of_shares else (low, high)
 
 
 # A rate that is summed from parts may miss 0 or 1 by this much.

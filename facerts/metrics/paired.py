@@ -2,17 +2,12 @@
 
 Both are measured on the same bootstrap replicates, so what makes a pair hard for both cancels out; separate intervals
 for each model say much less.
-
-A method that was trained several times, with another seed each time, has a row of scores for each training run; its
-metrics are then means over the runs. Their intervals still say only how the metrics of these runs vary with the people
-or images that they are measured on; ``intervals.mean_interval`` says how they vary with the seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,8 +50,8 @@ def compare_scores(
     """Differences in "auroc" between two scores of the same pairs, or of the same faces and non-faces.
 
     Args:
-        first: ``(P,)`` scores of one model, or ``(S, P)`` of S training runs.
-        second: ``(P,)`` scores of the other, or of its runs.
+        first: ``(P,)`` scores of one model.
+        second: ``(P,)`` scores of the other.
         positive: ``(P,) bool``, True for genuine pairs, or for faces.
         folds: ``(P,)`` folds, to compare "accuracy" too; each model has its own thresholds.
         far: false accept rate, to compare "tar_at_far" too; each replicate has its own thresholds.
@@ -64,18 +59,14 @@ def compare_scores(
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
     """
     flags = np.asarray(positive, dtype=bool)
-    sides = []
-    for side in (first, second):
-        runs = np.atleast_2d(np.asarray(side, dtype=np.float64))
-        if runs.shape[1] != len(flags):
-            raise ValueError("paired scores must be of the same pairs, or of the same faces and the same non-faces")
-        sides.append([_statistics(run, flags, folds, far, tpr) for run in runs])
+    if not np.shape(first) == np.shape(second) == flags.shape:
+        raise ValueError("paired scores must be of the same pairs, or of the same faces and the same non-faces")
+    one, other = (_statistics(side, flags, folds, far, tpr) for side in (first, second))
 
     def difference(name: str, weights: Weights) -> float:
-        one, other = (fmean(run[name](weights) for run in side) for side in sides)
-        return one - other
+        return one[name](weights) - other[name](weights)
 
-    resampled: dict[str, list[float]] = {name: [] for name in sides[0][0]}
+    resampled: dict[str, list[float]] = {name: [] for name in one}
     for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed):
         if weights[flags].any() and weights[~flags].any():  # a replicate of a tiny set may lose a class
             for name, values in resampled.items():
@@ -91,13 +82,13 @@ def compare_scores(
 
 
 def _statistics(
-    scores: NDArray[np.float64],
+    scores: ArrayLike,
     positive: NDArray[np.bool_],
     folds: ArrayLike | None,
     far: float | None,
     tpr: float | None,
 ) -> dict[str, Statistic]:
-    values, flags = check_pairs(scores, positive)
+    values, flags = check_pairs(np.asarray(scores, dtype=np.float64), positive)
     statistics = {"auroc": _auroc(values, flags)}
     if folds is not None:
         statistics["accuracy"] = _accuracy(values, flags, folds)

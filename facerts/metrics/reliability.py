@@ -30,18 +30,14 @@ class Reliability:
     """Error rate in bins of about equal size, from the lowest quality to the highest.
 
     Attributes:
-        quality: ``(B,)`` median quality of each bin.
         error: ``(B,)`` share of errors.
         low: ``(B,)`` lower end of the 95% interval (Wilson).
         high: ``(B,)`` upper end.
-        pairs: ``(B,)`` number of pairs.
     """
 
-    quality: NDArray[np.float64]
     error: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    pairs: NDArray[np.int64]
 
 
 def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliability:
@@ -57,12 +53,9 @@ def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliabi
         raise ValueError("reliability needs a quality and an error flag for each pair")
     edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1], method="higher"))
     place = np.searchsorted(edges, values, side="right")
-    used = np.unique(place)
-    parts = [place == number for number in used]
-    pairs = np.array([part.sum() for part in parts])
-    rate = np.array([wrong[part].mean() for part in parts])
-    low, high = wilson(rate, pairs)
-    return Reliability(np.array([np.median(values[part]) for part in parts]), rate, low, high, pairs)
+    parts = [wrong[place == number] for number in np.unique(place)]
+    rate = np.array([part.mean() for part in parts])
+    return Reliability(rate, *wilson(rate, np.array([len(part) for part in parts])))
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

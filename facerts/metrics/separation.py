@@ -24,12 +24,10 @@ class Separation:
     Attributes:
         auroc: ties count half.
         aupr: average precision with faces positive.
-        fpr95: share of non-faces kept when 95% of the faces are; 1 − TNR@TPR95.
     """
 
     auroc: float
     aupr: float
-    fpr95: float
     tnr_at_tpr: dict[float, float]
 
 
@@ -48,7 +46,6 @@ def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
     return Separation(
         auroc(scores, flags),
         average_precision(scores, flags),
-        1.0 - tnr_at_tpr(positive, negative, 0.95),
         {tpr: tnr_at_tpr(positive, negative, tpr) for tpr in TPRS},
     )
 

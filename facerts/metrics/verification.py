@@ -124,6 +124,9 @@ def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
         >>> curve = roc([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False])
         >>> round(curve.auroc(), 4), round(curve.eer(), 4)
         (0.8889, 0.3333)
+        >>> point = curve.tar_at_far(0.01)
+        >>> round(point.tar, 4), point.achieved_far, point.impostors
+        (0.6667, 0.0, 3)
     """
     values, flags = check_pairs(scores, same)
     ordered = np.sort(values)[::-1]
@@ -152,38 +155,9 @@ def trapezoid(x: Scores, y: Scores) -> float:
     return float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
 
 
-def eer(scores: ArrayLike, same: ArrayLike) -> float:
-    """Equal error rate: where FAR and FRR cross, with linear interpolation."""
-    return roc(scores, same).eer()
-
-
-def tar_at_far(scores: ArrayLike, same: ArrayLike, target: float) -> OperatingPoint:
-    """TAR at a FAR of at most ``target``; for targets below 1/impostors, no impostor is accepted.
-
-    Examples:
-        >>> point = tar_at_far([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False], 0.01)
-        >>> round(point.tar, 4), point.achieved_far, point.impostors
-        (0.6667, 0.0, 3)
-    """
-    return roc(scores, same).tar_at_far(target)
-
-
 def reachable(targets: Sequence[float], impostors: int) -> list[float]:
     """The false accept rates that a number of impostor pairs can resolve: at which at least one may pass."""
     return [target for target in targets if target * impostors >= 1.0 - 1e-9]
-
-
-def fmr_threshold(impostor_scores: ArrayLike, fmr: float) -> float:
-    """The lowest threshold at which at most ``fmr`` of the impostors are accepted.
-
-    It lies just above the highest impostor score that must be rejected, so that every genuine pair that beats that
-    impostor is accepted.
-    """
-    ordered = np.sort(np.asarray(impostor_scores, dtype=np.float64))[::-1]
-    if not len(ordered):
-        raise ValueError("a threshold at a false match rate needs impostor pairs")
-    allowed = int(np.floor(fmr * len(ordered) + 1e-9))
-    return float(np.nextafter(ordered[allowed], np.inf)) if allowed < len(ordered) else float("-inf")
 
 
 @dataclass(frozen=True)
@@ -191,14 +165,11 @@ class FoldAccuracy:
     """Cross-validated accuracy.
 
     Attributes:
-        fold_std: standard deviation over the folds (divided by the number of folds).
-        folds: ``(F,)`` accuracy of each fold.
+        value: mean over the folds.
         thresholds: ``(F,)`` threshold of each fold, chosen on the other folds.
     """
 
     value: float
-    fold_std: float
-    folds: Scores
     thresholds: Scores
 
 
@@ -234,10 +205,8 @@ def ten_fold_accuracy(scores: ArrayLike, same: ArrayLike, folds: ArrayLike) -> F
     if fold.shape != values.shape or len(names) < 2:
         raise ValueError("accuracy by folds needs a fold for every pair, and at least two folds")
     thresholds = np.array([best_threshold(values[fold != name], flags[fold != name]) for name in names])
-    accuracies = np.array(
-        [
-            np.mean((values[fold == name] >= threshold) == flags[fold == name])
-            for name, threshold in zip(names, thresholds, strict=True)
-        ]
-    )
-    return FoldAccuracy(float(accuracies.mean()), float(accuracies.std()), accuracies, thresholds)
+    accuracies = [
+        np.mean((values[fold == name] >= threshold) == flags[fold == name])
+        for name, threshold in zip(names, thresholds, strict=True)
+    ]
+    return FoldAccuracy(float(np.mean(accuracies)), thresholds)

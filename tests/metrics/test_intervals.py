@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import sem, t
 
 from facerts.metrics.intervals import (
     check_subjects,
-    mean_interval,
     pair_subjects,
     pair_weights,
     percentile_interval,
@@ -16,29 +14,6 @@ from facerts.metrics.intervals import (
 def test_the_interval_contains_the_central_share():
     values = np.random.default_rng(0).permutation(np.arange(1001.0))
     assert percentile_interval(values) == pytest.approx((25.0, 975.0))
-    assert percentile_interval(values, 0.5) == pytest.approx((250.0, 750.0))
-
-
-@pytest.mark.parametrize("count", range(2, 11))
-def test_the_interval_of_a_mean_is_students(count):
-    values = np.random.default_rng(count).normal(3.0, 2.0, count)
-    expected = t.interval(0.95, count - 1, loc=values.mean(), scale=sem(values))
-    assert mean_interval(values) == pytest.approx(expected)
-
-
-def test_the_interval_of_shares_has_none_that_cannot_be():
-    shares = [0.55, 0.90, 0.95]
-    low, high = mean_interval(shares)
-    assert low > 0
-    assert high > 1
-    assert mean_interval(shares, of_shares=True) == (low, 1.0)
-    assert mean_interval([1 - share for share in shares], of_shares=True) == pytest.approx((0.0, 1 - low))
-
-
-@pytest.mark.parametrize("count", [0, 1, 11])
-def test_the_mean_of_other_numbers_of_values_has_no_interval(count):
-    with pytest.raises(ValueError, match=f"{count} values"):
-        mean_interval(np.zeros(count))
 
 
 def test_pairs_are_resampled_within_their_class():

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics.cluster import pair_confusion_matrix
 
-from facerts.metrics.clustering import group_agreement
+from tests.scripts import load_script
+
+group_agreement = load_script("clustering").group_agreement
 
 
 def test_agreement_is_that_of_the_definitions():
