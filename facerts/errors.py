@@ -7,11 +7,20 @@ docstrings name only what callers may want to act on.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 # What a sentence names of a file in which everything is wrong.
 MAX_PROBLEMS, MAX_FIELD = 10, 200
+# Whether a value is what an argument has to be.
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "a name or a path": lambda value: isinstance(value, str | os.PathLike),
+    "a number": lambda value: isinstance(value, Real),
+    "a whole number from 1 on": lambda value: isinstance(value, Integral) and int(value) >= 1,
+    "a list of names": lambda value: isinstance(value, Sequence),
+}
 
 
 class Error(Exception):
@@ -56,6 +65,13 @@ class NonFiniteLossError(Error):
 
 class MissingExtraError(Error):
     """An optional package is missing; the message names the extra to install."""
+
+
+def check_kind(kind: str, **arguments: object) -> None:
+    """Refuse arguments of a function, by name, that are not of a kind; None always is."""
+    for name, value in arguments.items():
+        if value is not None and not _KINDS[kind](value):
+            raise Error(f"{name} must be {kind}, not {value if isinstance(value, Real) else type(value).__name__}")
 
 
 def documentation_page(name: str) -> str:

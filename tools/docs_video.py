@@ -115,7 +115,7 @@ def figure(width: int) -> NDArray[np.uint8]:
     scorer.detector = detector
     source = open_frames(frames)
     boxes = {}
-    run = scorer.track(source, TrackOptions(fps=FPS), min_quality=MIN_QUALITY)
+    run = scorer.track(source, TrackOptions(fps=FPS), scorer.track_row_builder(min_quality=MIN_QUALITY))
     for number, frame in enumerate(run.frames()):
         boxes[number] = [
             (part, face.row.box, face.row.percentile) for part, face in zip(frame.parts, frame.faces, strict=True)

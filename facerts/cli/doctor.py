@@ -10,10 +10,11 @@ import typer
 
 from facerts.cli.config import settings_rows
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.output import Column, number, print_json, print_result, print_rows, print_sentence, warn
+from facerts.cli.output import Column, number, print_result, print_rows, warn
 from facerts.cli.settings import CommandSettings, keys
 from facerts.cli.shared_options import Json
 from facerts.errors import ModelError
+from facerts.io.console import say
 from facerts.version import __version__
 
 
@@ -47,18 +48,6 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
     file = store_measured(times.measured, times.model)
     names = {full: name for name, full in PROVIDERS.items()}
     order, for_photos = ([names[full] for full in automatic_order(photos=photos)] for photos in (False, True))
-    if json:
-        measured = [found.model_dump() for found in times.measured]
-        print_json(
-            {
-                "model": times.model,
-                "measured": measured,
-                "problems": times.problems,
-                "order": order,
-                "order_for_photos": for_photos,
-            }
-        )
-        return
     rows = [
         {
             "provider": names[found.provider],
@@ -69,14 +58,17 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
         }
         for found in times.measured
     ]
-    title = f"{times.model}: ms per crop, ms to find the faces in a photo, and how far from the CPU"
-    print_rows(rows, title=title)
-    for name, problem in times.problems.items():
-        warn(f"{names.get(name, name)}: {problem}")
-    print_sentence(
-        f"auto uses the first that starts of {', '.join(order)}, and for detection of {', '.join(for_photos)}; stored "
-        f"in {file}"
+    if not json:
+        print_rows(rows, title=f"{times.model}: ms per crop, ms to find the faces in a photo, how far from the CPU")
+        for name, problem in times.problems.items():
+            warn(f"{names.get(name, name)}: {problem}")
+    measured = [found.model_dump() for found in times.measured]
+    print_result(
+        {"order": order, "order_for_photos": for_photos},
+        json,
+        details={"model": times.model, "measured": measured, "problems": times.problems},
     )
+    say(f"auto takes the first that starts; stored in {file}")
 
 
 def examine() -> dict[str, object]:

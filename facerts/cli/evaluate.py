@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,6 +25,9 @@ from facerts.cli.option_groups import Commands
 from facerts.cli.results import show
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json
+
+if TYPE_CHECKING:
+    from facerts.embedding.embed import AnyEmbedder
 
 AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
@@ -57,20 +60,9 @@ def verification(
     Args:
         far: FAR to measure TAR at; may be repeated. By default all that the number of pairs allows.
     """
-    from facerts.evaluation.benchmark_runs import run_pairs
-    from facerts.evaluation.similarity import SIMILARITIES
-
+    chosen = {**baselines.open(settings), "keep_crops": settings.evaluate.crops, "fars": tuple(far) if far else None}
     embedder = recognizer.open(settings, scores)
-    chosen = {
-        "keep_crops": settings.evaluate.crops,
-        "flip": settings.flip is not False,
-        "every_pair": all_pairs,
-        "fars": tuple(far) if far else None,
-    }
-    options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
-    with locked_results(out):
-        result = run_pairs(embedder, ["verification"], data.open(), out, options, similarity=SIMILARITIES[similarity])
-    show(result, "verification", json=json)
+    _compare_pairs("verification", embedder, data, out, settings, similarity, json, every_pair=all_pairs, **chosen)
 
 
 @evaluate.command()
@@ -94,15 +86,29 @@ def reject(
     Args:
         fmr: False match rate of the threshold.
     """
+    chosen = {**baselines.open(settings), "keep_crops": False, "fmr": fmr}
+    embedder = recognizer.open(settings, scores)
+    _compare_pairs("reject", embedder, data, out, settings, similarity, json, every_pair=all_pairs, **chosen)
+
+
+def _compare_pairs(
+    kind: Literal["verification", "reject"],
+    embedder: AnyEmbedder,
+    data: PairOptions,
+    out: Path,
+    settings: CommandSettings,
+    similarity: str,
+    json: bool,
+    **chosen: object,
+) -> None:
+    """Run an evaluation of pairs, and show it; the rest are fields of ``EvaluationOptions``."""
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
-    embedder = recognizer.open(settings, scores)
-    chosen = {"keep_crops": False, "flip": settings.flip is not False, "every_pair": all_pairs, "fmr": fmr}
-    options = evaluation_options(out, settings, **chosen, **baselines.open(settings))
+    options = evaluation_options(out, settings, flip=settings.flip is not False, **chosen)
     with locked_results(out):
-        result = run_pairs(embedder, ["reject"], data.open(), out, options, similarity=SIMILARITIES[similarity])
-    show(result, "reject", json=json)
+        result = run_pairs(embedder, [kind], data.open(), out, options, similarity=SIMILARITIES[similarity])
+    show(result, kind, json=json)
 
 
 @evaluate.command()

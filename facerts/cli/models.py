@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.text import Text
@@ -23,6 +23,8 @@ from facerts.cli.shared_options import Json
 
 # Columns of a terminal from which there is room for both benchmarks.
 WIDE = 100
+# A model as JSON.
+Entry: TypeAlias = dict[str, Any]
 NO_MODELS = "no model ships with this copy of facerts"
 FOOTNOTE = (
     "LFW and CFP-FP: accuracy in percent, as published, or † as we measured it, without mirror images. time: of a "
@@ -243,13 +245,13 @@ def _columns() -> list[Column]:
     ]
 
 
-def _time(entry: dict[str, Any]) -> Text:
+def _time(entry: Entry) -> Text:
     if "time" in entry["measured"]:
         return number(f"{entry['measured']['time']:.2f}")
     return Text("run" if entry["ships"] or entry["measured_with"] else "not run", justify="right")
 
 
-def _facts(entry: dict[str, Any]) -> dict[str, object]:
+def _facts(entry: Entry) -> dict[str, object]:
     """What is known of a model, for people."""
     shown = {key: value for key, value in entry.items() if value not in (None, {}, "", [], ()) and key != "default"}
     for key in ("published", "measured"):
@@ -262,14 +264,14 @@ def _facts(entry: dict[str, Any]) -> dict[str, object]:
     return shown
 
 
-def _accuracy(entry: dict[str, Any], benchmark: str) -> Text:
+def _accuracy(entry: Entry, benchmark: str) -> Text:
     if benchmark in entry["published"]:
         return number(f"{entry['published'][benchmark]:.2f}")
     measured = entry["measured"].get(benchmark)
     return number("" if measured is None else f"{100 * measured:.2f}†")
 
 
-def _contract(description: dict[str, Any]) -> str:
+def _contract(description: Entry) -> str:
     spec = description["input"]
     height, width = spec["size"]
     return f"{height} x {width} {spec['color']}, (x - {spec['mean'][0]:g}) / {spec['std'][0]:g}, {spec['layout']}"

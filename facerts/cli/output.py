@@ -260,21 +260,15 @@ def fields_table(fields: Mapping[str, Any], console: Console | None = None) -> N
         (console or stdout).print(table)
 
 
-def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> None:
-    """Print rows of text; so many of the first columns are words, the others numbers."""
-
-    def shown(row: Sequence[str], at: int) -> str | Text:
-        return row[at] if at < words else number(row[at])
-
-    print_rows(rows, [(head, partial(shown, at=at)) for at, head in enumerate(header)], title)
-
-
 def print_table(table: ResultTable, title: str | None = None) -> None:
-    """Print a table of a result, as the page shows it, under its own title or another."""
+    """Print a table of a result, as the page shows it, under its own title or another; first words, then numbers."""
     from facerts.report.table import plain
 
-    rows = [[plain(cell) for cell in row] for row in table.rows]
-    rows_table(title or table.title, table.columns, rows, words=table.words)
+    def shown(row: Sequence[Any], at: int) -> str | Text:
+        return plain(row[at]) if at < table.words else number(plain(row[at]))
+
+    columns: list[Column] = [(head, partial(shown, at=at)) for at, head in enumerate(table.columns)]
+    print_rows(table.rows, columns, title or table.title)
 
 
 def _written(rows: Iterable[Any], out: Path, kind: type[Any], json: bool) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import typer
 
 from facerts.cli.export import notes_of, print_next, thresholds_of
 from facerts.cli.option_groups import Commands, Group
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, print_result, warn
+from facerts.cli.output import EXIT_SOME_FAILED, print_result, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json, Model, NewFile
 
@@ -140,17 +140,12 @@ def head(
     }
     for note in notes_of(result.description, ()):
         warn(note)
-    if json:
-        comparisons = [
-            {**asdict(found), "better": found.better, "verdict": found.verdict} for found in result.comparisons
-        ]
-        print_json({**summary, "comparisons": comparisons, "advice": result.advice})
-        print_next(out, result.description)
-        return
-    for found in result.comparisons:
-        summary["measured"] = f"{found.people} held-out people, {found.images} images"
-        summary[f"better_than_{found.reference},_{found.crops}_crops"] = found.verdict
-    fields_table(summary)
+    if not json:
+        for found in result.comparisons:
+            summary["measured"] = f"{found.people} held-out people, {found.images} images"
+            summary[f"better_than_{found.reference},_{found.crops}_crops"] = found.verdict
     if result.advice:
         warn(result.advice)
+    comparisons = [{**asdict(found), "better": found.better, "verdict": found.verdict} for found in result.comparisons]
+    print_result(summary, json, details={"comparisons": comparisons, "advice": result.advice})
     print_next(out, result.description)

@@ -100,10 +100,13 @@ class VideoSettings:
 
     Attributes:
         min_faces: Leave out tracks with fewer faces, which are mostly errors of the detector.
+        join_seconds: Longest absence over which tracks of one person are joined, 0 for none; by default any, and 60 for
+            streams and cameras.
         reconnect: Seconds without a frame for which a stream or camera that has dropped is opened again and again.
     """
 
     min_faces: Annotated[Count, "a whole number from 1 on"] = 2
+    join_seconds: Annotated[Annotated[float, Ge(0)] | None, "a number of seconds"] = None
     reconnect: Annotated[float, Ge(0), "a number of seconds"] = 60.0
 
 

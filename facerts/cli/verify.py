@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from facerts.datasets.pair_rows import ListedPair
-    from facerts.scoring import Scorer, Verification
+    from facerts.scoring import MatchRule, Scorer, Verification
     from facerts.scoring.verify import Decision
 
 # The exit status of each decision.
@@ -77,13 +77,14 @@ def verify(
     listed = [] if pairs is None else read_pair_list(pairs, data)
     scorer = models.open(settings)
     fmr = settings.fmr if fmr is None and threshold is None else fmr
-    rule: dict[str, Any] = {"fmr": fmr, "threshold": threshold, **settings.acceptance()}
+    accepted = settings.acceptance()
     if out is not None:
-        _verify_list(scorer, listed, out, json=json, **rule)
+        rule = scorer.match_rule(fmr=fmr, threshold=threshold, **accepted)
+        _verify_list(scorer, listed, out, rule, json=json)
         return
     assert first is not None
     assert second is not None
-    result = scorer.verify(first, second, **rule)
+    result = scorer.verify(first, second, fmr=fmr, threshold=threshold, **accepted)
     if json:
         print_json(asdict(result))
     elif result.error is None:
@@ -94,7 +95,7 @@ def verify(
     raise typer.Exit(STATUSES[result.decision or "inconclusive"])
 
 
-def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, json: bool, **rule: float | None) -> None:
+def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, rule: MatchRule, *, json: bool) -> None:
     """Write and count the rows, and compare them with labels."""
     from facerts.report.table import plain, share
     from facerts.scoring import Verification
@@ -103,7 +104,7 @@ def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, *, jso
     decisions: list[Decision | None] = []
 
     def results() -> Iterator[Verification]:
-        for result in verify_list(scorer, listed, **rule, progress="embedding"):
+        for result in verify_list(scorer, listed, rule, progress="embedding"):
             decisions.append(result.decision)
             yield result
 

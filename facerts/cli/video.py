@@ -11,7 +11,8 @@ import typer
 
 from facerts.cli.output import Column, number, print_result, warn
 from facerts.cli.settings import CommandSettings
-from facerts.cli.shared_options import Json, ScorerOptions
+from facerts.cli.shared_options import Json, NewFolder, ScorerOptions
+from facerts.io.console import say
 from facerts.io.progress import duration, progress_bar
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ def video(
         ),
     ],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR")],
+    out: NewFolder,
     models: ScorerOptions,
     fps: Annotated[float, typer.Option(min=0.01, max=1000)] = 5.0,
     best: Annotated[int, typer.Option(min=1)] = 3,
-    join_seconds: Annotated[float | None, typer.Option(min=0)] = None,
     gallery: Annotated[str | None, typer.Option(metavar="GALLERY")] = None,
     fpir: float = 0.01,
     annotate: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
@@ -64,12 +64,9 @@ def video(
     Example: facerts video clip.mp4 --out tracks/
 
     Args:
-        out: Folder to write to, which must be empty or new: tracks.csv, clips.csv, templates.npz, and the best shots
-            in crops/.
+        out: Folder to write to: tracks.csv, clips.csv, templates.npz, and the best shots in crops/.
         fps: Frames per second that are looked at.
         best: Maximum number of best shots of a track.
-        join_seconds: Longest absence over which tracks of one person are joined, 0 for none; by default any, and 60 for
-            streams and cameras.
         gallery: Gallery in which the person of each track is searched for: a file (.npz), or the address of one in a
             database, which is read into memory.
         fpir: Share of searches for people who are not in the gallery that may find somebody, above 0 and below 1.
@@ -81,7 +78,10 @@ def video(
     from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_paths
     from facerts.scoring.video_tracks import TrackOptions
 
-    scorer = models.open(settings)
+    if resume and VideoJob.is_finished(out):
+        say(f"{out} is finished; --overwrite looks at its clips again")
+        return
+    scorer, join_seconds = models.open(settings), settings.video.join_seconds
     acceptance = settings.acceptance()
     task = VideoTask(
         TrackOptions(fps, best, settings.video.min_faces, join_seconds != 0, join_seconds),
@@ -94,7 +94,8 @@ def video(
     # Settings that do not fit the model are better found now than with the first clip.
     scorer.track_row_builder(**acceptance)
     paths = video_paths(clips)
-    with VideoJob(out, paths, {**scorer.settings(), **task.settings()}, f".{table}") as job:
+    run_settings = {**scorer.settings(), **task.settings()}
+    with VideoJob(out, paths, run_settings, f".{table}", replace=not resume) as job:
         for damage in job.begin(resume=resume):
             warn(damage)
         with progress_bar() as bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from facerts.errors import Error, did_you_mean
 from facerts.hub.catalog import catalog_models
 from facerts.hub.fetch import find_file
 from facerts.onnx.model_pack import is_pack, read_signature
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "DETECTORS",
@@ -39,26 +42,30 @@ DEFAULT_DETECTOR = "yunet"
 EXPECTED = "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack"
 
 
-def open_detector(
-    detector: str | Path,
-    *,
-    threshold: float | None = None,
-    size: DetSize = "auto",
-    rotate: bool | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-) -> PhotoSearch:
+class DetectorOptions(TypedDict, total=False):
+    """How faces are searched for.
+
+    Attributes:
+        threshold: minimum score of a face; None for the detector's default.
+        size, rotate: see ``photo_search.PhotoSearch``.
+        providers, threads: see ``facerts.onnx.providers.Runtime``.
+    """
+
+    threshold: float | None
+    size: DetSize
+    rotate: bool | None
+    providers: Sequence[str] | None
+    threads: int | None
+
+
+def open_detector(detector: str | Path, **options: Unpack[DetectorOptions]) -> PhotoSearch:
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
         detector: "yunet", which ships with facerts, or the path of an .onnx file of YuNet or SCRFD, or of a model
             pack.
-        threshold: minimum score of a face; None for the detector's default.
-        size, rotate: see ``photo_search.PhotoSearch``.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
     """
-    _check_settings(threshold, size)
+    size = _checked_size(options)
     if detector == DEFAULT_DETECTOR:
         name, model = DEFAULT_DETECTOR, find_file(DEFAULT_DETECTOR)
     else:
@@ -67,9 +74,9 @@ def open_detector(
             hint = did_you_mean(str(detector), [DEFAULT_DETECTOR])
             raise Error(f"{detector}: no such detector or file{hint}; give yunet or {EXPECTED}")
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
-    options = {} if threshold is None else {"threshold": threshold}
-    network = DETECTORS[name](model, providers=providers, threads=threads, **options)
-    return PhotoSearch(network, size, rotate=rotate)
+    of_network = {name: options.get(name) for name in ("threshold", "providers", "threads")}
+    network = DETECTORS[name](model, **{name: value for name, value in of_network.items() if value is not None})
+    return PhotoSearch(network, size, rotate=options.get("rotate"))
 
 
 class Detector(LazyDetector):
@@ -77,10 +84,10 @@ class Detector(LazyDetector):
 
     Args:
         model: as for ``open_detector``.
-        options: as for ``open_detector``: threshold, size, rotate, providers, threads.
+        options: see ``DetectorOptions``.
     """
 
-    def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Any) -> None:
+    def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Unpack[DetectorOptions]) -> None:
         super().__init__(partial(open_detector, model, **options))
         self.model, self._options = model, options
 
@@ -100,50 +107,34 @@ class Detector(LazyDetector):
         return self.detector(image)
 
 
-def open_face_finder(
-    detector: str | Path = "auto",
-    *,
-    threshold: float | None = None,
-    size: DetSize = "auto",
-    rotate: bool | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-) -> FaceFinder | None:
+def open_face_finder(detector: str | Path = "auto", **options: Unpack[DetectorOptions]) -> FaceFinder | None:
     """Open what ``--detector`` names: a detector, or a choice between crops and photos.
 
     Args:
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
             which is opened when the first photo comes; "none" takes every image as an aligned crop; everything else
             finds faces in every image, see ``open_detector``.
-        threshold, size, rotate, providers, threads: as in ``open_detector``.
 
     Returns:
         None for "none".
     """
+    threshold, size, rotate = options.get("threshold"), _checked_size(options), options.get("rotate")
     if detector == "none":
         if (threshold, size, rotate) != (None, "auto", None):
             raise Error("det_threshold, det_size and rotate need a detector; set detector to auto, yunet or a file")
         return None
-    _check_settings(threshold, size)
-    name = DEFAULT_DETECTOR if detector == "auto" else detector
-    opening = partial(
-        open_detector,
-        name,
-        threshold=threshold,
-        size=size,
-        rotate=rotate,
-        providers=providers,
-        threads=threads,
-    )
     if detector != "auto":
-        return opening()
+        return open_detector(detector, **options)
+    opening = partial(open_detector, DEFAULT_DETECTOR, **options)
     (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
     return AutoDetector(
         opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, threshold {threshold}, size {size}, rotate {rotate}"
     )
 
 
-def _check_settings(threshold: float | None, size: DetSize) -> None:
+def _checked_size(options: DetectorOptions) -> DetSize:
+    size, threshold = options.get("size", "auto"), options.get("threshold")
     check_size(size)
     if threshold is not None and not 0 <= threshold <= 1:
         raise Error(f"det_threshold must be from 0 to 1, not {threshold:g}")
+    return size

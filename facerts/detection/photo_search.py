@@ -127,7 +127,7 @@ class PhotoSearch:
         faces = self._find(levels)
         if self.rotate is not False and not self._is_upright(image, faces):
             turned = [self._find(levels, turns) for turns in (1, 2, 3)]
-            faces = max([faces, *turned], key=_best_score)
+            faces = max([faces, *turned], key=lambda found: max((face.score for face in found), default=0.0))
         return largest_first(faces)
 
     def _levels(self, image: NDArray[np.uint8]) -> list[_Level]:
@@ -230,10 +230,6 @@ def check_size(size: DetSize) -> None:
     """Refuse a size at which no photo can be searched."""
     if size not in ("auto", "full") and not (isinstance(size, int) and size >= MIN_SIZE):
         raise Error(f"det_size must be auto, full or at least {MIN_SIZE} pixels, not {size!r}")
-
-
-def _best_score(faces: list[Detection]) -> float:
-    return max((face.score for face in faces), default=0.0)
 
 
 def _tiles(length: int, longest: int) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
-from facerts.io.files import read_file, scratch_folder
+from facerts.io.files import read_file, reading, scratch_folder
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of
 from facerts.onnx.session import open_session, run_session
 from facerts.onnx.wire import make_shape_dynamic
@@ -59,13 +59,11 @@ class SCRFD:
         self._threshold = threshold
         self._settings = partial(SCRFD, threshold=threshold, providers=providers, threads=threads)
         with scratch_folder() as scratch:
-            file = _find_in_pack(self._model, scratch) if is_pack(self._model) else self._model
-            try:
+            file = self._model
+            if is_pack(file):
+                file, _ = find_in_pack(file, scratch, is_scrfd, wanted="SCRFD detector with five points")
+            with reading(self._model, ModelError):
                 content = read_file(file)
-            except FileNotFoundError as error:
-                raise ModelError(f"{model}: no such detector model") from error
-            except OSError as error:
-                raise ModelError(f"{model}: cannot be read ({error.strerror})") from error
         signature = signature_of(open_session(self._model, content=content, inference=False))
         if not is_scrfd(signature):
             raise ModelError(f"{model}: not SCRFD, since its inputs and outputs are {signature}; {EXPECTED}")
@@ -170,7 +168,3 @@ def is_scrfd(signature: ModelSignature) -> bool:
 
 def _anchors_and_columns(output: NDArray[np.float32]) -> tuple[int, int]:
     return math.prod(output.shape[:-1]), output.shape[-1] if output.ndim else 0
-
-
-def _find_in_pack(path: Path, scratch: Path) -> Path:
-    return find_in_pack(path, scratch, is_scrfd, wanted="SCRFD detector with five points")[0]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.detection.detector import Detection, largest_first, nms
 from facerts.errors import ModelError
-from facerts.io.files import read_file
+from facerts.io.files import read_file, reading
 from facerts.onnx.model_pack import ModelSignature, signature_of
 from facerts.onnx.session import open_session, run_session
 from facerts.onnx.wire import make_shape_dynamic
@@ -60,12 +60,8 @@ class YuNet:
         self._model = Path(model)
         self._threshold = threshold
         self._settings = partial(YuNet, threshold=threshold, providers=providers, threads=threads)
-        try:
+        with reading(self._model, ModelError):
             content = read_file(self._model)
-        except FileNotFoundError as error:
-            raise ModelError(f"{model}: no such detector model") from error
-        except OSError as error:
-            raise ModelError(f"{model}: cannot be read ({error.strerror})") from error
         signature = signature_of(open_session(self._model, content=content, inference=False))
         if not is_yunet(signature):
             outputs = ", ".join(output.name for output in signature.outputs)

@@ -6,9 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -21,8 +20,11 @@ from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder, sha256_file
 from facerts.onnx.contract import Description, InputSpec, find_description, read_description
 from facerts.onnx.model_pack import find_recognizer, is_pack
-from facerts.onnx.providers import usual_batch_size
+from facerts.onnx.providers import Runtime, usual_batch_size
 from facerts.onnx.session import metadata_of, open_session, run_session
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Floats = NDArray[np.float32]
 
@@ -50,10 +52,7 @@ class OnnxModel:
         content: content of the file if it was changed; the path then only names it in errors.
         session: of the file, if it is open already.
         description: description to use instead of the model's own.
-        providers: ONNX Runtime's execution providers by name, in order of preference; ``auto`` for the fastest,
-            None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
-        batch_size: crops per forward pass, if the model accepts any number; None for the provider's usual one.
+        runtime: see ``Runtime``; by default batches of 64 on the CPU.
     """
 
     thread_safe = True
@@ -65,13 +64,14 @@ class OnnxModel:
         content: bytes | None = None,
         session: Any = None,
         description: Description | None = None,
-        providers: Sequence[str] | None = None,
-        threads: int | None = None,
-        batch_size: int | None = 64,
+        **runtime: Unpack[Runtime],
     ) -> None:
         path = Path(path)
         self.path = path
-        self.session = session or open_session(path, content=content, providers=providers, threads=threads)
+        self.threads = runtime.get("threads")
+        self.session = session or open_session(
+            path, content=content, providers=runtime.get("providers"), threads=self.threads
+        )
         self.description = _completed(
             description or find_description(path, metadata_of(self.session, path)), self.session, path
         )
@@ -79,8 +79,7 @@ class OnnxModel:
         self.method = self.description.method
         self.sha256 = sha256_file(path) if content is None else hashlib.sha256(content).hexdigest()
         self.providers: list[str] = self.session.get_providers()
-        self.batch_size = batch_size or usual_batch_size(self.providers[0])
-        self.threads = threads
+        self.batch_size = runtime.get("batch_size", 64) or usual_batch_size(self.providers[0])
         self._check_description()
         self._roles = self._check_tensors()
         if len(self.session.get_inputs()) > 1:
@@ -281,43 +280,31 @@ class OnnxQuality(OnnxModel):
 
 
 def load_embedder(
-    path: str | Path,
-    *,
-    description: Description | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int | None = 64,
+    path: str | Path, *, description: Description | None = None, **runtime: Unpack[Runtime]
 ) -> OnnxEmbedder:
     """Open an ONNX embedder: ours, a foreign one with a description beside it, or that of a pack (folder or .zip)."""
     path = Path(path)
-    open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
-        return open_model(path, description=description)
+        return OnnxEmbedder(path, description=description, **runtime)
     beside = path.with_suffix(".json")
     if description is None and beside.is_file():
         description = read_description(beside)
     with scratch_folder() as scratch:
         model, own_description = find_recognizer(path, scratch, description)
-        return open_model(model, description=own_description)
+        return OnnxEmbedder(model, description=own_description, **runtime)
 
 
 def load_model(
-    path: str | Path,
-    *,
-    description: Description | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int | None = 64,
+    path: str | Path, *, description: Description | None = None, **runtime: Unpack[Runtime]
 ) -> OnnxEmbedder | OnnxQuality:
     """Open an ONNX model as an embedder, or for its quality if it has no embedding."""
     path = Path(path)
-    options: dict[str, Any] = {"providers": providers, "threads": threads, "batch_size": batch_size}
     if is_pack(path):
-        return load_embedder(path, description=description, **options)
-    session = open_session(path, providers=providers, threads=threads)
+        return load_embedder(path, description=description, **runtime)
+    session = open_session(path, providers=runtime.get("providers"), threads=runtime.get("threads"))
     description = description or find_description(path, metadata_of(session, path))
     kind = OnnxEmbedder if "embedding" in description.outputs else OnnxQuality
-    return kind(path, session=session, description=description, **options)
+    return kind(path, session=session, description=description, **runtime)
 
 
 def outputs_of_crops(model: OnnxModel | Embedder, crops: NDArray[np.uint8]) -> FaceOutputs:

@@ -53,17 +53,11 @@ class FaceOutputs:
 
     def take(self, rows: NDArray[np.integer]) -> FaceOutputs:
         """Select rows in the given order; a row may be repeated."""
-
-        def of(values: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-            return None if values is None else values[rows]
-
-        return FaceOutputs(
-            self.embedding[rows],
-            of(self.norm),
-            of(self.quality),
-            of(self.uncertainty),
-            {name: values[rows] for name, values in self.extras.items()},
+        norm, quality, uncertainty = (
+            None if values is None else values[rows] for values in (self.norm, self.quality, self.uncertainty)
         )
+        extras = {name: values[rows] for name, values in self.extras.items()}
+        return FaceOutputs(self.embedding[rows], norm, quality, uncertainty, extras)
 
 
 class Embedder(Protocol):

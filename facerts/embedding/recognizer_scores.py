@@ -378,7 +378,9 @@ def norms_by_layer(embedder: OnnxEmbedder, model: ModelProto, crops: Crops) -> d
                     if value.ndim and len(value) == len(batch):
                         found[name].append(norms_of(value[:count]))
         joined = {name: np.concatenate([np.empty(0), *parts]) for name, parts in found.items()}
-        norms |= {name: every for name, every in joined.items() if len(every) == len(crops) and _varies(every)}
+        for name, every in joined.items():
+            if len(every) == len(crops) and np.isfinite(every).all() and np.ptp(every) > MIN_RANGE * every.max():
+                norms[name] = every
     return norms
 
 
@@ -410,10 +412,6 @@ def norms_of(values: NDArray[np.floating]) -> Norms:
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(vectors / np.maximum(norms_of(vectors), 1e-12)[:, None])
-
-
-def _varies(norms: Norms) -> bool:
-    return bool(np.isfinite(norms).all() and np.ptp(norms) > MIN_RANGE * norms.max())
 
 
 def _layers(graph: GraphProto, embedding: str) -> list[str]:

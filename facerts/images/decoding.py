@@ -11,7 +11,6 @@ by Pillow where it is installed.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -43,6 +42,8 @@ _BEGINNINGS = {
 }
 # Of ISO base media files.
 _BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
+# Hashes of the files without an end that were warned of: images are decoded again to be drawn in, and in each epoch.
+_without_end: set[int] = set()
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: bool = True) -> NDArray[np.uint8]:
@@ -65,11 +66,12 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: boo
         raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
     checked = _CHECKS[known](data, where, max_pixels)
     image = _decoded(checked.data, checked.height, checked.width, where)
-    if checked.other_end:
+    if checked.other_end and hash(data) not in _without_end:
         other = _decoded(checked.other_end, checked.height, checked.width, where)
         if cv2.norm(image, other, cv2.NORM_INF):
             raise ImageError(f"{where}: the {known} is truncated")
-        _warn_of_missing_end(where, known)
+        _without_end.add(hash(data))
+        warn(f"{where}: the end of the {known} is missing, but all of its pixels are there")
     return image
 
 
@@ -87,12 +89,6 @@ def _decoded(pixels: bytes, height: int, width: int, where: str) -> NDArray[np.u
             f"{width} x {height}"
         )
     return image.astype(np.uint8, copy=False)
-
-
-# Images are decoded more than once: to be drawn in, and in each epoch of training.
-@lru_cache(1000)
-def _warn_of_missing_end(where: str, known: str) -> None:
-    warn(f"{where}: the end of the {known} is missing, but all of its pixels are there")
 
 
 def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:

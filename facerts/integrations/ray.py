@@ -21,7 +21,7 @@ import cv2
 from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
 from facerts.scoring.prepare import storable
-from facerts.scoring.score_job import ScoreJob, Task, block_content, names_sha256, score_spans
+from facerts.scoring.score_job import BLOCK, ScoreJob, Task, names_sha256, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
 
@@ -146,7 +146,7 @@ class BlockScorer:
         except Error as error:
             message = f"{error} (in a worker on {socket.gethostname()})"
             return {"block": span["block"], "content": b"", "error": storable(message)}
-        return {"block": span["block"], "content": block_content(span["block"], block), "error": ""}
+        return {"block": span["block"], "content": BLOCK.dump_json(block), "error": ""}
 
     @cached_property
     def _opened(self) -> tuple[Scorer, Source]:

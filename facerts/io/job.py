@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, locked, refuse_link, remove_unfinished, writing
+from facerts.io.files import atomic_write, locked, read_file, reading, refuse_link, remove_unfinished, writing
 from facerts.io.json_file import read_json
 
 if TYPE_CHECKING:
@@ -116,6 +117,20 @@ class Job:
         files = (path for path in self.folder.glob(f"[0-9]*{self._suffix}") if path.is_file())
         return {int(path.stem) for path in files if path.stem.isdecimal()}
 
+    def put(self, number: int, content: bytes) -> None:
+        """Keep a part, with the SHA-256 of its number and content; when this returns it survives a power failure."""
+        with atomic_write(self.part(number)) as file:
+            file.write(content + b"\n" + _checksum(number, content))
+
+    def content(self, number: int) -> bytes:
+        """What was kept of a part; a ``DataError`` if it is damaged or missing."""
+        path = self.part(number)
+        with reading(path):
+            content, _, checksum = read_file(path).rpartition(b"\n")
+        if checksum != _checksum(number, content):
+            raise DataError(f"{path}: damaged, the checksum does not match")
+        return content
+
     def intact(self, read: Callable[[int], Part]) -> Iterator[tuple[int, Part]]:
         """Each finished part as ``read`` reads it; those that it finds damaged are removed."""
         for number in sorted(self.finished()):
@@ -134,6 +149,10 @@ class Job:
             os.replace(self.folder, _finished(self.folder))
             shutil.rmtree(_finished(self.folder))
         self.close()
+
+
+def _checksum(number: int, content: bytes) -> bytes:
+    return hashlib.sha256(b"%d\n%b" % (number, content)).hexdigest().encode()
 
 
 def remove_finished(folder: Path) -> None:

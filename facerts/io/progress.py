@@ -42,17 +42,9 @@ class ProgressBar(Progress):
         self._due: dict[TaskID, float] = {}
         self._said: dict[TaskID, str] = {}
 
-    def add_task(
-        self,
-        description: str,
-        start: bool = True,
-        total: float | None = 100.0,
-        completed: int = 0,
-        visible: bool = True,
-        **fields: Any,
-    ) -> TaskID:
-        fields = {"unit": "items", **fields, "restored": completed}
-        task = super().add_task(printable(description), start, total, completed, visible, **fields)
+    def add_task(self, description: str, *arguments: Any, **fields: Any) -> TaskID:
+        fields = {"unit": "items", "restored": fields.get("completed", 0), **fields}
+        task = super().add_task(printable(description), *arguments, **fields)
         self._due[task] = self.get_time() + FIRST_LINE_S
         return task
 

@@ -52,7 +52,7 @@ def all_tensors(message: Any) -> Iterator[TensorProto]:
                 yield from all_tensors(part)
 
 
-def constants(graph: GraphProto) -> dict[str, Any]:
+def constants(graph: GraphProto) -> dict[str, TensorProto]:
     """The tensors of initializers and of ``Constant`` nodes by name; changing one changes the graph."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,6 +40,23 @@ GPU_PROVIDERS = frozenset(PROVIDERS[name] for name in ("cuda", "tensorrt", "migr
 CPU_BATCH_SIZE, BATCH_SIZE = 16, 64
 
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Runtime(TypedDict, total=False):
+    """How a model computes.
+
+    Attributes:
+        providers: ONNX Runtime's execution providers by name (``["cuda"]``), which must start; ``["auto"]`` for the
+            fastest, as ``facerts doctor --bench`` measured it or by a fixed order; after "auto", the first of these
+            names that starts, or the CPU; None for the CPU.
+        threads: threads per forward pass; None leaves it to ONNX Runtime.
+        batch_size: crops per forward pass, if the model accepts any number; None for the best that was measured, or 16
+            on the CPU and 64 elsewhere.
+    """
+
+    providers: Sequence[str] | None
+    threads: int | None
+    batch_size: int | None
 
 
 class MeasuredProvider(BaseModel):

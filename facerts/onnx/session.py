@@ -51,6 +51,7 @@ def open_session(
         ) from error
     if content is None and not path.is_file():
         raise ModelError(f"{path}: no such model file")
+    refuse_arrays(path)
     options = onnxruntime.SessionOptions()
     # Some models of packs declare output shapes that they do not keep; ONNX Runtime would warn at every forward pass.
     options.log_severity_level = LOG_ERRORS if inference else LOG_FATAL
@@ -83,6 +84,15 @@ def open_session(
         said = "; ".join(str(problem) for provider, problem in problems.items() if provider in new)
         warn(f"{said}; running on {session.get_providers()[0]} instead")
     return session
+
+
+def refuse_arrays(path: Path) -> None:
+    """Refuse a gallery or a table of embeddings, of which ONNX Runtime only says that it is no protobuf."""
+    if path.suffix.lower() == ".npz":
+        raise ModelError(
+            f"{path} has the embeddings of a gallery or a table and is no model; give the name of a model or an .onnx "
+            "file"
+        )
 
 
 def _open(path: Path, model: str | bytes, options: Any, providers: Sequence[str]) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 from facerts.datasets.source import Source
 from facerts.images import decode, encode_jpeg, encode_png, image_suffix
 from facerts.io.file_names import safe_path
-from facerts.io.files import atomic_write, remove_unfinished, writing
+from facerts.io.files import atomic_write, read_file, remove_unfinished, writing
 from facerts.scoring.annotate import annotate
 from facerts.scoring.face import Face
 
@@ -79,8 +79,9 @@ def write_copy(folder: Path, name: Path, data: bytes) -> list[Path]:
     with writing(folder / name):
         target = folder
         for part in name.parent.parts:
-            target = _first_free(target / part, or_if=_is_folder)
-        target = _first_free(target / name.name, or_if=lambda path: _has_content(path, data))
+            # A link may lead elsewhere.
+            target = _first_free(target / part, or_if=lambda path: path.is_dir() and not path.is_symlink())
+        target = _first_free(target / name.name, or_if=lambda path: path.is_file() and read_file(path) == data)
         if target.exists():
             return []
         with atomic_write(target, sync_name=False) as file:
@@ -92,12 +93,3 @@ def _first_free(path: Path, *, or_if: Callable[[Path], bool]) -> Path:
     """A path, or the first of it with a number after its name, that does not exist or of which something is true."""
     numbered = (path.with_name(f"{path.stem} ({number}){path.suffix}") for number in count(2))
     return next(each for each in chain([path], numbered) if not os.path.lexists(each) or or_if(each))
-
-
-def _is_folder(path: Path) -> bool:
-    """Whether a path is a folder itself: a link may lead elsewhere."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def _has_content(path: Path, data: bytes) -> bool:
-    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

@@ -14,7 +14,7 @@ from facerts.metrics.intervals import Interval, wilson
 from facerts.metrics.pair_intervals import share_interval
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
-from facerts.scoring.verify import Decision, Verification
+from facerts.scoring.verify import Decision, MatchRule, Verification
 
 
 def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[ListedPair]:
@@ -37,12 +37,11 @@ def read_pair_list(path: str | Path, images: str | Path | None = None) -> list[L
 
 
 def verify_list(
-    scorer: Scorer, listed: Sequence[ListedPair], *, progress: str = "", **settings: float | None
+    scorer: Scorer, listed: Sequence[ListedPair], rule: MatchRule, *, progress: str = ""
 ) -> Iterator[Verification]:
-    """The result of each row of a list, in order; see ``Scorer.verify_pairs``, also for the settings of the rule."""
-    rule = scorer.match_rule(**settings)
+    """The result of each row of a list, in order; see ``Scorer.verify_pairs``."""
     pairs = [(row.first, row.second) for row in listed if row.error is None]
-    results = scorer.verify_pairs(pairs, **settings, progress=progress)
+    results = scorer.verify_pairs(pairs, rule, progress=progress)
     for row in listed:
         yield next(results) if row.error is None else rule.failed(row.first, row.second, row.error)
 

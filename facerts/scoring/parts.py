@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +15,14 @@ from numpy.typing import NDArray
 
 from facerts.embedding import Embedder, FaceOutputs, OnnxModel, OnnxQuality, load_embedder
 from facerts.embedding.onnx_embedder import load_model, outputs_of_crops
-from facerts.errors import Error, ModelError
+from facerts.errors import ModelError, check_kind
 from facerts.hub.find import check_name, default_quality, find_or_pull
 from facerts.onnx.contract import Calibration, Description, MatchThreshold
-from facerts.onnx.providers import AUTO, CORES
+from facerts.onnx.providers import AUTO, CORES, Runtime
+from facerts.onnx.session import refuse_arrays
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 # Shares of the faces used for calibration that are at least usable, and good.
 USABLE, GOOD = 0.95, 0.8
@@ -30,43 +30,22 @@ USABLE, GOOD = 0.95, 0.8
 DEFAULT_FMR = 1e-3
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """How models compute.
-
-    Attributes:
-        providers: ONNX Runtime execution providers by name (``["cuda"]``), which must start; None or ``["auto"]`` for
-            the fastest, as ``facerts doctor --bench`` measured it or by a fixed order; after "auto", the first of these
-            names that starts, or the CPU.
-        threads: threads per forward pass; None leaves it to ONNX Runtime.
-        batch_size: crops per batch; None for the best that was measured, or 16 on the CPU and 64 elsewhere.
-    """
-
-    providers: Sequence[str] | None = None
-    threads: int | None = None
-    batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if any(number is not None and number < 1 for number in (self.threads, self.batch_size)):
-            raise Error("threads and batch_size are numbers from 1 on, or None")
-
-    def keywords(self) -> dict[str, Any]:
-        """The arguments of functions that open a model."""
-        return {"providers": self.providers or [AUTO], "threads": self.threads, "batch_size": self.batch_size}
-
-
 class ModelPart:
     """A model that is found and opened when it is first used. It can be pickled, and is opened again elsewhere.
 
     Args:
         model: name of a model, or an .onnx file (a foreign one with its description beside it); None for the default.
+        runtime: see ``Runtime``; by default the fastest provider and its best batch size.
     """
 
-    def __init__(self, model: str | Path | None = None, runtime: Runtime | None = None) -> None:
+    def __init__(self, model: str | Path | None = None, **runtime: Unpack[Runtime]) -> None:
+        check_kind("a name or a path", model=model)
+        check_kind("a whole number from 1 on", threads=runtime.get("threads"), batch_size=runtime.get("batch_size"))
         if model is not None:
             check_name(model)
+            refuse_arrays(Path(model))
         self.model = model
-        self.runtime = runtime or Runtime()
+        self.runtime: Runtime = {"batch_size": None, **runtime, "providers": runtime.get("providers") or [AUTO]}
         # Where both parts are one file, it is opened by one of them.
         self._source: ModelPart | Embedder | None = None
         self._lock = RLock()
@@ -94,8 +73,9 @@ class ModelPart:
         return self.model, self.runtime, self._source
 
     def __setstate__(self, state: tuple[str | Path | None, Runtime, ModelPart | Embedder | None]) -> None:
-        ModelPart.__init__(self, *state[:2])
-        self._source = state[2]
+        model, runtime, source = state
+        ModelPart.__init__(self, model, **runtime)
+        self._source = source
 
     @property
     def path(self) -> Path:
@@ -137,7 +117,7 @@ class ModelPart:
         return find_or_pull(self.model)
 
     def _open(self, path: Path) -> OnnxModel:
-        return load_model(path, **self.runtime.keywords())
+        return load_model(path, **self.runtime)
 
     def _checked(self, source: ModelPart | Embedder) -> Any:
         return source.opened if isinstance(source, ModelPart) else source
@@ -232,20 +212,18 @@ class Recognizer(ModelPart):
         """Embeddings ``(N, d) float32``, of unit length, of aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         return self.outputs(crops).embedding
 
-    def match_threshold(self, fmr: float, *, flip: bool = False) -> MatchThreshold:
+    def match_threshold(self, fmr: float) -> MatchThreshold:
         """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
 
         Args:
             fmr: one of the false match rates that the model was calibrated for.
-            flip: the embeddings are sums over the crop and its mirror image.
         """
         calibration = self.description.calibration
         matching = None if calibration is None else calibration.matching
-        if matching is not None and matching.flip != flip:
-            kinds = ("only the crop", "the crop and its mirror image")
+        if matching is not None and matching.flip:
             raise ModelError(
-                f"{self.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
-                f"{kinds[flip]}; calibrate it again with flip={'true' if flip else 'false'}"
+                f"{self.name} has match thresholds for embeddings of the crop and its mirror image, not of only the "
+                "crop; calibrate it again with flip=false"
             )
         thresholds = {} if matching is None else matching.thresholds
         for rate, threshold in thresholds.items():
@@ -273,7 +251,7 @@ class Recognizer(ModelPart):
         return min(rates)
 
     def _open(self, path: Path) -> OnnxModel:
-        return load_embedder(path, **self.runtime.keywords())
+        return load_embedder(path, **self.runtime)
 
     def _checked(self, source: ModelPart | Embedder) -> Any:
         model = super()._checked(source)

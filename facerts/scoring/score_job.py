@@ -2,25 +2,21 @@
 
 The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
 loses only the blocks in progress. At the end the files are joined and the folder is removed.
-
-The file of a block has a line of JSON with its number, its rows, and the size and modification time of each file that
-the images were read from, and then the SHA-256 of that line.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, read_file, reading, sync_names
+from facerts.io.files import sync_names
 from facerts.io.job import FileState, Job, file_state, remove_finished
 from facerts.scoring.copies import Copies
 from facerts.scoring.inputs import lazy_images
@@ -34,15 +30,18 @@ BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5
 
-_STORED = TypeAdapter(tuple[int, list[Row], list[FileState]])
-
 
 @dataclass(frozen=True)
 class Block:
-    """A finished block of images."""
+    """A finished block of images: its rows, and the state of each file that the images were read from."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     rows: list[Row]
     states: list[FileState]
+
+
+BLOCK = TypeAdapter(Block)
 
 
 class ScoreJob(Job):
@@ -101,7 +100,11 @@ class ScoreJob(Job):
             )
 
     def _block(self, number: int) -> Block:
-        return read_block(self.part(number), number)
+        try:
+            return BLOCK.validate_json(self.content(number))
+        except ValueError as error:
+            # The checksum shows that a block is whole, not who wrote it.
+            raise DataError(f"{self.part(number)}: damaged, these are not rows of images") from error
 
     def span(self, number: int) -> range:
         """The images of a block, as indices into the source."""
@@ -111,11 +114,6 @@ class ScoreJob(Job):
         """The numbers of the unfinished blocks, in order."""
         done = self.finished()
         return [number for number in range(len(self)) if number not in done]
-
-    def put(self, number: int, content: bytes) -> None:
-        """Store the content of a block; when this returns it survives a power failure."""
-        with atomic_write(self.part(number)) as file:
-            file.write(content)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
@@ -143,28 +141,6 @@ def block_files(source: Source, span: range) -> list[Path]:
 def file_states(source: Source, span: range) -> list[FileState]:
     """The state of each of ``block_files``."""
     return [file_state(file) for file in block_files(source, span)]
-
-
-def block_content(number: int, block: Block) -> bytes:
-    """What the file of a block contains."""
-    line = json.dumps([number, [vars(row) for row in block.rows], block.states]).encode()
-    return line + b"\n" + hashlib.sha256(line).hexdigest().encode()
-
-
-def read_block(path: Path, number: int) -> Block:
-    """Read a block, and check that it is intact."""
-    with reading(path):
-        line, _, checksum = read_file(path).rpartition(b"\n")
-    if checksum.decode("latin-1") != hashlib.sha256(line).hexdigest():
-        raise DataError(f"{path}: damaged, the checksum does not match")
-    try:
-        stored, rows, states = _STORED.validate_python(json.loads(line))
-    except (ValueError, RecursionError) as error:
-        # The checksum shows that a block is whole, not who wrote it.
-        raise DataError(f"{path}: damaged, these are not rows of images") from error
-    if stored != number:
-        raise DataError(f"{path}: damaged, this is block {stored}")
-    return Block(rows, states)
 
 
 def names_sha256(source: Source) -> str:
@@ -254,4 +230,4 @@ def run_job(
     missing = job.missing()
     blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
     for number, block in zip(missing, blocks, strict=True):
-        job.put(number, block_content(number, block))
+        job.put(number, BLOCK.dump_json(block))

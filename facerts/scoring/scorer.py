@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from facerts.datasets.folder import Files
 from facerts.detection import AutoDetector, DetSize, FaceFinder, open_face_finder
 from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import Error, ImageError, ModelError
+from facerts.errors import Error, ImageError, ModelError, check_kind
 from facerts.hub.find import default_model
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
-from facerts.onnx.providers import AUTO
+from facerts.onnx.providers import AUTO, Runtime
 from facerts.scoring.face import Face, embedded
 from facerts.scoring.inputs import (
     Color,
@@ -30,7 +30,7 @@ from facerts.scoring.inputs import (
     lazy_input,
     lazy_inputs,
 )
-from facerts.scoring.parts import USABLE, FaceModel, Quality, Recognizer, Runtime
+from facerts.scoring.parts import USABLE, FaceModel, Quality, Recognizer
 from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import LazyImage, prepare
 from facerts.scoring.row import Row
@@ -64,6 +64,7 @@ class Scorer:
         *,
         min_face_size: float = 0,
     ) -> None:
+        check_kind("a number", min_face_size=min_face_size)
         if not min_face_size >= 0:
             raise Error(f"min_face_size must be 0 or more pixels, not {min_face_size:g}")
         self.quality = quality
@@ -135,8 +136,8 @@ class Scorer:
             >>> row.quality is None, row.error is None
             (True, False)
         """
-        options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
-        return [scored.row for scored in self.score_each(images, embed=False, **options)]  # type: ignore[arg-type]
+        faces = self.score_each(images, min_quality=min_quality, keep=keep, largest=largest, color=color, embed=False)
+        return [face.row for face in faces]
 
     def faces(
         self,
@@ -163,8 +164,8 @@ class Scorer:
             >>> face.crop.shape, face.embedding.shape
             ((112, 112, 3), (128,))
         """
-        options = {"min_quality": min_quality, "keep": keep, "largest": largest, "color": color}
-        return list(self.iter_faces(images, embed=embed, **options))
+        faces = self.iter_faces(images, min_quality=min_quality, keep=keep, largest=largest, color=color, embed=embed)
+        return list(faces)
 
     def iter_faces(self, images: ImageInputs, *, embed: bool = False, **options: Any) -> Iterator[Face]:
         """As ``faces``, one by one, for any number of images."""
@@ -258,7 +259,7 @@ class Scorer:
         source = open_frames(video, color=color, limits=limits, reconnect=reconnect)
         source.report = source.report if report is None else report
         options = TrackOptions(fps, best, min_faces, join, join_seconds)
-        tracks = self.track(source, options, min_quality=min_quality, keep=keep)
+        tracks = self.track(source, options, self.track_row_builder(min_quality=min_quality, keep=keep))
         for frame in tracks.frames():
             yield from frame.tracks
         yield from tracks.finish()
@@ -267,18 +268,18 @@ class Scorer:
         self,
         source: FrameSource,
         options: TrackOptions,
+        row_builder: RowBuilder,
         *,
-        min_quality: float | None = None,
-        keep: Keep = None,
         workers: int | None = None,
     ) -> VideoTracks:
         """What ``video`` does, frame by frame.
 
         Args:
+            row_builder: see ``track_row_builder``.
             workers: threads that find faces; None for one per core.
         """
         return VideoTracks(
-            self.track_row_builder(min_quality=min_quality, keep=keep),
+            row_builder,
             self.recognizer,
             video_detector(self.detector),
             source,
@@ -344,18 +345,15 @@ class Scorer:
     def verify_pairs(
         self,
         pairs: Sequence[tuple[str | Path, str | Path]],
+        rule: MatchRule | None = None,
         *,
-        fmr: float | None = None,
-        threshold: float | None = None,
-        keep: Keep = None,
-        min_quality: float | None = None,
         progress: str = "",
     ) -> Iterator[Verification]:
-        """As ``verify`` for many pairs of paths, in order; each image is read and embedded once.
+        """As ``verify`` for many pairs of paths, in order, by a ``match_rule``; each image is read and embedded once.
 
         Embeddings are kept in memory until the end, about 2 KB per image; images are not.
         """
-        rule = self.match_rule(fmr=fmr, threshold=threshold, keep=keep, min_quality=min_quality)
+        rule = rule or self.match_rule()
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self.score_lazy(
             lazy_images(Files("pairs", Path(), paths, None)), self.row_builder(rule.min_quality), largest=True
@@ -375,6 +373,7 @@ class Scorer:
         min_quality: float | None = None,
     ) -> MatchRule:
         """What ``verify`` decides by."""
+        check_kind("a number", fmr=fmr, threshold=threshold)
         recognizer = self.recognizer
         limit = self.min_quality(min_quality, keep)
         if threshold is not None:
@@ -415,6 +414,7 @@ class Scorer:
 
     def min_quality(self, min_quality: float | None = None, keep: Keep = None) -> float | None:
         """The quality from which faces are accepted, see ``score``; None for no decision."""
+        check_kind("a number", min_quality=min_quality, keep=None if keep == "none" else keep)
         if min_quality is not None and keep is not None:
             raise ModelError("min_quality and keep both set the threshold; give only one")
         if min_quality is not None or keep == "none":
@@ -537,6 +537,10 @@ def load(
         >>> round(scorer.threshold(0.95), 4)
         0.5127
     """
+    check_kind("a name or a path", model=model, quality=quality, recognizer=recognizer, detector=detector)
+    check_kind("a number", det_threshold=det_threshold)
+    check_kind("a list of names", providers=providers)
+    runtime: Runtime = {"providers": providers, "threads": threads, "batch_size": batch_size}
     finder = open_face_finder(
         detector,
         threshold=det_threshold,
@@ -545,10 +549,9 @@ def load(
         providers=providers or [AUTO],
         threads=threads or 1,
     )
-    runtime = Runtime(providers, threads, batch_size)
     recognizer = recognizer or model or (default_model() if quality == "own" else None)
-    recognizes = Recognizer(recognizer, runtime)
-    scores = None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, runtime)
+    recognizes = Recognizer(recognizer, **runtime)
+    scores = None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, **runtime)
     if scores is not None and scores.model == recognizes.model is not None:
         recognizes = Recognizer.of(scores)
     return Scorer(scores, recognizes, finder, min_face_size=min_face_size)

@@ -120,7 +120,7 @@ class TrackBuilder:
     poor_sum: Floats = field(default_factory=_zero)
     top: Row | None = None
     reasons: Counter[str] = field(default_factory=Counter)
-    shots: list[HeldShot] = field(default_factory=list)
+    shots: list[Shot] = field(default_factory=list)
 
     @property
     def start(self) -> float:
@@ -163,7 +163,7 @@ class TrackBuilder:
         else:
             self.good_sum = self.good_sum + weighted
             self.good_weight += weight
-            add_shot(self.shots, HeldShot(time, face), most)
+            add_shot(self.shots, Shot.of(face, time), most)
 
     def overlaps(self, other: TrackBuilder) -> bool:
         """Whether the two are on screen at the same time at least once."""
@@ -190,7 +190,7 @@ class TrackBuilder:
     def as_track(self, path: str, number: int, model_sha256: str) -> Track:
         """The finished track."""
         template = self.poor_sum if self.too_poor else self.good_sum
-        best = self.top if self.too_poor else self.shots[0].face.row
+        best = self.top if self.too_poor else self.shots[0].row
         parts = sorted(self.spans, key=self.spans.__getitem__)
         assert best is not None
         return Track(
@@ -199,7 +199,7 @@ class TrackBuilder:
             spans=tuple(self.spans[part] for part in parts),
             faces=self.faces,
             poor_faces=self.poor_faces,
-            best=tuple(shot.as_shot() for shot in self.shots),
+            best=tuple(shot.restored() for shot in self.shots),
             template=np.asarray(template / max(float(np.linalg.norm(template)), 1e-12), dtype=np.float32),
             percentile=best.percentile,
             quality=best.quality,
@@ -241,47 +241,40 @@ class Shot(Face):
 
     Attributes:
         time: when it was seen, in seconds since the video began.
+        png: its crop while the track waits to be joined, as a long video has many tracks.
     """
 
     time: float = 0.0
-
-
-@dataclass(eq=False)
-class HeldShot:
-    """A shot while its track is followed; afterwards its crop waits as PNG, as a long video has many tracks."""
-
-    time: float
-    face: Face
     png: bytes | None = None
+
+    @classmethod
+    def of(cls, face: Face, time: float) -> Shot:
+        """The shot of a face at a time."""
+        return cls(**{field.name: getattr(face, field.name) for field in fields(Face)}, time=time)
 
     @property
     def rank(self) -> tuple[float, float]:
         """Better shots have higher ranks; without a quality, those that the detector is sure of."""
-        row = self.face.row
-        return (-np.inf if row.quality is None else row.quality, row.det_score or 0.0)
+        return (-np.inf if self.row.quality is None else self.row.quality, self.row.det_score or 0.0)
 
-    def resembles(self, other: HeldShot) -> bool:
+    def resembles(self, other: Shot) -> bool:
         """Whether the two would be one shot to those who look at them."""
         if abs(self.time - other.time) >= MIN_SECONDS:
             return False
-        turned = np.subtract(self.face.pose or FRONTAL, other.face.pose or FRONTAL)[:2]
+        turned = np.subtract(self.pose or FRONTAL, other.pose or FRONTAL)[:2]
         return bool(np.abs(turned).max() < MIN_DEGREES)
 
-    def compress(self) -> None:
-        """Keep the crop as PNG."""
-        assert self.face.crop is not None
-        self.png = encode_png(self.face.crop)
-        self.face = replace(self.face, crop=None)
+    def compressed(self) -> Shot:
+        """The shot with its crop as PNG alone."""
+        assert self.crop is not None
+        return replace(self, crop=None, png=encode_png(self.crop))
 
-    def as_shot(self) -> Shot:
-        """The shot with everything that is known of it."""
-        known = {field.name: getattr(self.face, field.name) for field in fields(Face)}
-        if self.png is not None:
-            known["crop"] = decode(self.png, where="a best shot")
-        return Shot(**known, time=self.time)
+    def restored(self) -> Shot:
+        """The shot with its crop."""
+        return self if self.png is None else replace(self, crop=decode(self.png, where="a best shot"), png=None)
 
 
-def add_shot(shots: list[HeldShot], new: HeldShot, most: int) -> None:
+def add_shot(shots: list[Shot], new: Shot, most: int) -> None:
     """Add a shot to the best ones, in place, if it is one of them.
 
     A shot that resembles others takes their place if it is better than all of them, and is left out otherwise. So no

@@ -20,12 +20,12 @@ from pydantic import ConfigDict, TypeAdapter
 from facerts.errors import DataError, Error, VideoError
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
-from facerts.io.files import atomic_write, read_file, refuse_link, remove_unfinished, sync_names
+from facerts.io.files import atomic_write, refuse_link, remove_unfinished, sync_names
 from facerts.io.job import FileState, Job, file_state
 from facerts.scoring.annotated_video import BoxLog, DrawnTrack, write_annotated
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Keep, Scorer
-from facerts.scoring.sinks import check_sink, open_sink
+from facerts.scoring.sinks import SINKS, check_sink, open_sink
 from facerts.scoring.track import Track
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import open_frames
@@ -33,7 +33,7 @@ from facerts.video.open_frames import is_file_name, shown_name
 
 SCHEMA = "facerts.video-job/2"
 UNFINISHED = "unfinished"
-CROPS = "crops"
+CROPS, TEMPLATES = "crops", "templates.npz"
 # Called with the number of a clip, the time until which it was looked at, and its duration.
 Advance = Callable[[int, float, float | None], None]
 # Files of a folder that are taken for clips.
@@ -154,7 +154,7 @@ class FinishedClip:
     state: FileState = None
 
 
-_FINISHED = TypeAdapter(FinishedClip)
+FINISHED = TypeAdapter(FinishedClip)
 
 
 def video_paths(paths: Sequence[str]) -> list[str]:
@@ -180,14 +180,24 @@ class VideoJob(Job):
     Args:
         settings: everything that results depend on besides the clips; must be JSON serializable.
         table: suffix of the tables, .csv, .jsonl or .parquet.
+        replace: whether earlier results in the folder are removed, rather than refused.
 
     Attributes:
         shown: the clips, as tables and messages call them: addresses of streams are without passwords, and file names
             are text that can be stored.
     """
 
-    def __init__(self, out: str | Path, clips: Sequence[str], settings: dict[str, object], table: str = ".csv") -> None:
+    def __init__(
+        self,
+        out: str | Path,
+        clips: Sequence[str],
+        settings: dict[str, object],
+        table: str = ".csv",
+        *,
+        replace: bool = False,
+    ) -> None:
         self.out = Path(out)
+        self._replace = replace
         self.clips = list(clips)
         self.shown = [storable(shown_name(clip)) for clip in self.clips]
         self.tables = {name: self.out / f"{name}{table}" for name in ("tracks", "clips")}
@@ -197,12 +207,19 @@ class VideoJob(Job):
         settings = {"schema": SCHEMA, **settings, "clips": self.shown}
         super().__init__(self.out / UNFINISHED, settings, ".json", self.out)
 
+    @staticmethod
+    def is_finished(out: Path) -> bool:
+        """Whether a run has written all tables."""
+        return not (out / UNFINISHED).exists() and any((out / name).is_file() for name in _table_names())
+
     def _start(self) -> None:
-        if self._file.is_file():
-            # Of a run that was interrupted in its first clip.
-            shutil.rmtree(self.out / CROPS, ignore_errors=True)
-        elif self.out.is_dir() and any(path != self.folder for path in self.out.iterdir()):
-            raise Error(f"{self.out} is not empty; give another folder for --out, or delete it")
+        # A run that was interrupted in its first clip has only crops.
+        if not (self._replace or self._file.is_file()) and any(path != self.folder for path in self.out.glob("*")):
+            raise Error(f"{self.out} has other files than those of a run; --overwrite replaces what a run writes there")
+        refuse_link(self.out / CROPS)
+        shutil.rmtree(self.out / CROPS, ignore_errors=True)
+        for name in (*_table_names(), TEMPLATES):
+            (self.out / name).unlink(missing_ok=True)
         super()._start()
 
     def _check(self) -> None:
@@ -211,11 +228,10 @@ class VideoJob(Job):
             pass
 
     def _read(self, number: int) -> FinishedClip:
-        path = self.part(number)
         try:
-            return _FINISHED.validate_json(read_file(path))
-        except (ValueError, OSError) as error:
-            raise DataError(f"{path}: damaged, this is not a clip") from error
+            return FINISHED.validate_json(self.content(number))
+        except ValueError as error:
+            raise DataError(f"{self.part(number)}: damaged, this is not a clip") from error
 
     def done(self, number: int) -> FinishedClip | None:
         """What is kept of a clip; None if it was not done, or its file has changed since."""
@@ -223,15 +239,6 @@ class VideoJob(Job):
             return None
         clip = self._read(number)
         return clip if clip.state == _state(self.clips[number]) else None
-
-    def put(self, number: int, finished: FinishedClip) -> None:
-        """Keep a clip that is done; when this returns it survives a power failure."""
-        with atomic_write(self.part(number)) as file:
-            file.write(_FINISHED.dump_json(finished))
-
-    def remove_crops(self, number: int) -> None:
-        """Remove what an interrupted run saved of a clip that was not done."""
-        shutil.rmtree(self.out / CROPS / self.names[number], ignore_errors=True)
 
     def save_crops(self, number: int, track: Track) -> tuple[str, ...]:
         """Save the best shots of a track as PNG; returns their files, relative to the folder of results."""
@@ -260,7 +267,7 @@ class VideoJob(Job):
         with open_sink(self.tables["clips"], ClipRow) as put:
             for finished in clips:
                 put(finished.clip)
-        _write_templates(self.out / "templates.npz", clips)
+        _write_templates(self.out / TEMPLATES, clips)
         self.remove()
         return clips
 
@@ -278,14 +285,15 @@ def run_videos(
         finished = job.done(number)
         if finished is None:
             finished = _run_clip(scorer, job, task, number, advance)
-            job.put(number, finished)
+            job.put(number, FINISHED.dump_json(finished))
         yield finished
 
 
 def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advance: Advance) -> FinishedClip:
     clip, shown = job.clips[number], job.shown[number]
     file = _state(clip)
-    job.remove_crops(number)
+    # What an interrupted run saved of it.
+    shutil.rmtree(job.out / CROPS / job.names[number], ignore_errors=True)
     try:
         source = open_frames(clip, reconnect=task.reconnect)
         seconds = source.duration
@@ -307,7 +315,8 @@ def _run_clip(scorer: Scorer, job: VideoJob, task: VideoTask, number: int, advan
         person = row.person if row.decision == "match" else None
         drawn.update(dict.fromkeys(track.parts, DrawnTrack(track.number, not track.too_poor, person)))
 
-    tracks = scorer.track(source, task.options, min_quality=task.min_quality, keep=task.keep)
+    row_builder = scorer.track_row_builder(min_quality=task.min_quality, keep=task.keep)
+    tracks = scorer.track(source, task.options, row_builder)
     # Ctrl-C ends a source that has no end of its own.
     with suppress(KeyboardInterrupt) if source.live else nullcontext():
         try:
@@ -367,6 +376,11 @@ def _track_row(track: Track, clip: str, crops: tuple[str, ...], found: Mapping[s
 
 def _state(clip: str) -> FileState:
     return file_state(clip) if is_file_name(clip) else None
+
+
+def _table_names() -> list[str]:
+    """The names of tables of all formats."""
+    return [f"{table}{suffix}" for table in ("tracks", "clips") for suffix in SINKS]
 
 
 def _unique_names(clips: Sequence[str]) -> list[str]:

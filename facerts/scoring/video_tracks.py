@@ -173,8 +173,7 @@ class VideoTracks:
     def _end(self, number: int) -> None:
         """Put away a track that has ended, joined with those of the same person."""
         builder, longest = self.followed.pop(number), self._join_seconds
-        for shot in builder.shots:
-            shot.compress()
+        builder.shots = [shot.compressed() for shot in builder.shots]
         near = [each for each in self.ended if longest is None or builder.start - each.end <= longest]
         known = None if self._join_cosine is None else joined_best(near, builder, self._join_cosine)
         if known is None:

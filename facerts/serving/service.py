@@ -266,7 +266,7 @@ class Service:
         looked_at = TrackOptions(options.fps, options.best, options.min_faces, max_faces=settings.max_faces)
         try:
             seconds = source.duration
-            run = self.scorer.track(source, looked_at, min_quality=row_builder.min_quality, workers=1)
+            run = self.scorer.track(source, looked_at, row_builder, workers=1)
             for _ in run.frames():
                 if abandoned.is_set():
                     raise RequestError("timeout", "nobody waits for this response any more")

@@ -1,7 +1,5 @@
 """The commands that make data sets from data sets."""
 
-from __future__ import annotations
-
 import json
 
 from facerts.curation.rearrange import unpack

@@ -1,7 +1,5 @@
 """Exit statuses: whatever happens, a command ends with one message and a documented status."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -57,7 +55,7 @@ def test_every_extra_that_is_named_can_be_installed():
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_every_error_gives_one_line_and_its_own_status(error, status, message, monkeypatch, capsys):
-    def fail() -> None:
+    def fail():
         raise error
 
     monkeypatch.setattr(facerts.cli.doctor, "examine", fail)
@@ -113,7 +111,7 @@ def test_an_unwritable_path_gives_a_message(under, model, drawn_faces, tmp_path,
         home.write_bytes(b"")
     else:
 
-        def refuse(path: Path, *_: object, **__: object) -> None:
+        def refuse(path, *_, **__):
             raise OSError(errno.EROFS, "Read-only file system", str(path))
 
         monkeypatch.setattr(Path, "mkdir", refuse)

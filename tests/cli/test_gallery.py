@@ -1,12 +1,9 @@
 """``facerts gallery`` from the first command to the last."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from tests.command import printed_json, refused, run
 
 
 @pytest.fixture
-def people(tmp_path) -> Path:
+def people(tmp_path):
     write_synthetic_faces(tmp_path / "people", identities=3, images=3, seed=5)
     return tmp_path / "people"
 

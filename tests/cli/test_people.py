@@ -1,7 +1,5 @@
 """``facerts people`` from the first command to the last."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -37,7 +35,7 @@ def test_people_are_found_corrected_copied_and_enrolled(capsys, tmp_path, postgr
         assert [row["id"] for row in csv.DictReader(file)] == [face["id"] or "" for face in faces]
     ids = {number: [face["id"] for face in faces if face["person"] == number] for number in range(1, 5)}
 
-    steps: list[tuple[tuple[str, ...], int]] = [
+    steps = [
         (("merge", "1", "2"), 3),
         (("move", ids[1][0], ids[1][1], "--to", "new"), 2),
         (("move", ids[3][0], "--to", "4"), 1),

@@ -1,7 +1,5 @@
 """``facerts posthoc``: its two ways beside each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from tests.shipped import write_model
 
 
 @pytest.fixture
-def models(tmp_path) -> tuple[str, ...]:
+def models(tmp_path):
     """Options of a recognizer and of a quality."""
     theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
@@ -36,7 +34,6 @@ def test_graft_calibrates_both_on_the_same_faces(models, tmp_path, capsys):
     assert summary["quality_thresholds"] == ["0.99", "0.95", "0.9", "0.8"]
     assert "0.01" in summary["match_thresholds"]
     calibration = load_embedder(out).description.calibration
-    assert calibration is not None
     assert (calibration.faces, calibration.identities) == (100, 25)
     assert summary["bytes"] == out.stat().st_size
     assert summary["largest_quality_error"] == 0

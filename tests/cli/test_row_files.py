@@ -1,13 +1,8 @@
 """Every command that writes rows to a file writes the same ones to each kind of file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -20,7 +15,7 @@ from tests.command import run
 from tests.matching import write_matcher
 
 # Where a command takes them, what it is given besides --out.
-COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
+COMMANDS = {
     ("score",): ("faces", "--model", "model.onnx"),
     ("verify",): ("--pairs", "pairs.csv", "--model", "model.onnx"),
     ("gallery", "search"): ("people.npz", "faces", "--model", "model.onnx", "--fpir", "0.5"),
@@ -30,7 +25,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
-def commands_with_row_files(command: Any, *names: str) -> Iterator[tuple[str, ...]]:
+def commands_with_row_files(command, *names):
     """The names of the commands whose --out takes a table of rows."""
     for name, other in getattr(command, "commands", {}).items():
         yield from commands_with_row_files(other, *names, name)
@@ -43,7 +38,7 @@ def test_every_command_is_tested():
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> Path:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")
     write_matcher(folder / "model.onnx")
     write_synthetic_faces(folder / "faces", identities=2, images=3, seed=5)
@@ -82,14 +77,14 @@ def test_rows_are_the_same_in_every_kind_of_file(files, tmp_path, monkeypatch, c
     assert cells == [{name: _as_cell(value) for name, value in row.items()} for row in rows]
 
 
-def _from_parquet(value: Any) -> Any:
+def _from_parquet(value):
     """A value as JSON has it, where a pair is a list."""
     if isinstance(value, list):
         return [[*each.values()] if isinstance(each, dict) else each for each in value]
     return value
 
 
-def _as_cell(value: Any) -> str:
+def _as_cell(value):
     """A value of JSON as documented for CSV: numbers separated by spaces, names by semicolons."""
     if isinstance(value, list):
         texts = [f"{each[0]} {each[1]:.4f}" if isinstance(each, list) else each for each in value]

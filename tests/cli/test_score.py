@@ -1,7 +1,5 @@
 """What ``facerts score`` prints without a file to write to, and what it says to whoever gives it something else."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -19,7 +17,7 @@ from tests.command import printed_json, refused, run
 
 
 @pytest.fixture
-def crops(tmp_path) -> Path:
+def crops(tmp_path):
     """Three crops and a broken file."""
     folder = tmp_path / "crops"
     folder.mkdir()
@@ -29,7 +27,7 @@ def crops(tmp_path) -> Path:
     return folder
 
 
-def table_of(out: str) -> list[list[str]]:
+def table_of(out):
     """The filled cells of the header of a table and of its rows, which end with an empty line."""
     header, rows = re.split(r"\n ─+ *\n", out.rstrip(" "))
     lines = [header.strip(), *rows.split("\n  ")[0].splitlines()]
@@ -102,7 +100,6 @@ def test_standard_output_may_be_closed_early(model, crops):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.stdout is not None
     process.stdout.close()
     assert process.wait(60) == 141
 

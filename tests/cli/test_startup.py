@@ -1,7 +1,5 @@
 """What every command pays before it does anything: the modules imported to print a help text."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -25,7 +23,7 @@ main()
 """
 
 
-def imported(*arguments: str, **variables: str) -> tuple[str, set[str]]:
+def imported(*arguments, **variables):
     """What a command prints, and the modules that it imports."""
     ran = subprocess.run(
         [sys.executable, "-c", PROBE.format(arguments=arguments)],
@@ -37,7 +35,7 @@ def imported(*arguments: str, **variables: str) -> tuple[str, set[str]]:
     return ran.stdout, set(ran.stderr.partition("---\n")[2].split())
 
 
-def packages(modules: set[str]) -> set[str]:
+def packages(modules):
     return {module.split(".")[0] for module in modules}
 
 

@@ -1,12 +1,8 @@
 """``facerts verify``: the exit status says the decision, and so does the text; lists of pairs give rows."""
 
-from __future__ import annotations
-
 import csv
 import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +12,13 @@ from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.matching import blocks, cosine, write_matcher
 
-Captured = pytest.CaptureFixture[str]
-
-
 # Blocks that are unlike those of seed 0, and a mixture that is like them but no copy.
 OTHER = next(seed for seed in range(1, 99) if cosine(blocks(0), blocks(seed)) < 0.1)
 ALIKE = (0.7 * blocks(0) + 0.3 * blocks(OTHER)).round().astype(np.uint8)
 
 
 @pytest.fixture
-def images(tmp_path) -> Path:
+def images(tmp_path):
     """A model and images: a person, an image that is much like it, another person, a poor image, no image."""
     write_matcher(tmp_path / "model.onnx")
     for name, crop in {"a": blocks(0), "same": ALIKE, "other": blocks(OTHER), "poor": blocks(0) // 8}.items():
@@ -34,12 +27,12 @@ def images(tmp_path) -> Path:
     return tmp_path
 
 
-def verify(images: Path, first: str, second: str, *options: str) -> int:
+def verify(images, first, second, *options):
     model = images / "model.onnx"
     return run("verify", images / f"{first}.png", images / f"{second}.png", "--model", model, *options)
 
 
-def verify_list(images: Path, listing: Path, out: Path, *options: str | Path) -> int:
+def verify_list(images, listing, out, *options):
     return run("verify", "--pairs", listing, "--model", images / "model.onnx", "--out", out, *options)
 
 
@@ -141,21 +134,6 @@ def test_every_row_of_a_list_has_a_result(images, capsys, kind):
     assert rows[0]["fnmr_ci95"] == "0.115 0.135"
 
 
-def test_odd_files_of_a_list_are_rows_with_errors(images):
-    os.mkfifo(images / "pipe.png")
-    odd = ["a\0b.png", ".", "/dev/zero", "pipe.png", "a.png/b.png", "x" * 200_000, "a\u2028b.png"]
-    lines = "".join(f"a.png\t{name}\n" for name in odd) + "a.png\tsame.png\n"
-    (images / "list.tsv").write_text(lines, encoding="utf-8")
-    out = images / "rows.jsonl"
-    assert verify_list(images, images / "list.tsv", out) == 1
-    with out.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    assert [row["decision"] for row in rows] == [None] * len(odd) + ["same"]
-    assert all(row["error"] for row in rows[:-1])
-    assert "not a file" in rows[2]["error"]
-    assert "not a file" in rows[3]["error"]
-
-
 def test_the_paths_of_a_list_may_be_relative_to_another_folder(images, tmp_path):
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "list.csv").write_text("same,second,first\n1,same.png,a.png\n0,other.png,a.png\n")
@@ -196,30 +174,8 @@ def test_decisions_are_compared_with_labels(images, capsys, name):
     assert re.search(r"FNMR 50% \[[^]]*\] of 2 pairs", shown)
 
 
-def test_labels_that_say_nothing_or_contradict_names_are_errors_of_their_rows(images, capsys):
-    (images / "list.csv").write_text(
-        "first,second,same,first_subject,second_subject\n"
-        "a.png,same.png,maybe,A,A\na.png,other.png,1,A,B\na.png,other.png,0,,\n"
-    )
-    out = images / "rows.jsonl"
-    assert verify_list(images, images / "list.csv", out, "--json") == 1
-    labeled = json.loads(capsys.readouterr().out)["labeled"]
-    assert (labeled["pairs"], labeled["accuracy"]["value"], labeled["fnmr"]["value"]) == (1, 1, None)
-    errors = [json.loads(line)["error"] for line in out.read_text().splitlines()]
-    assert "this one has label 'maybe'" in errors[0]
-    assert "has label '1', which contradicts the people's names" in errors[1]
-    assert errors[2] is None
-
-
 def test_a_list_that_is_none_writes_nothing(images, capsys):
-    for name, content, message in (
-        ("list.xls", b"a\n", "'a' is neither PATH PATH, PATH PATH LABEL, "),
-        ("list.csv", b"\n\n", "the list has no pairs"),
-        ("list.csv", b"first,second\n", "the list has no pairs"),
-        ("list.csv", b"\xff\xfea\0,\0b\0", "not UTF-8 text"),
-    ):
-        (images / name).write_bytes(content)
-        out = images / "rows.csv"
-        assert verify_list(images, images / name, out) == 2
-        assert message in capsys.readouterr().err
-        assert not out.exists()
+    (images / "list.csv").write_bytes(b"first,second\n")
+    assert verify_list(images, images / "list.csv", images / "rows.csv") == 2
+    assert "the list has no pairs" in capsys.readouterr().err
+    assert not (images / "rows.csv").exists()

@@ -5,15 +5,13 @@ see the state before the command or the one after it, the next run must go on, a
 when that has ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,26 +47,16 @@ class Ended(NamedTuple):
 class Commands:
     """Runs commands in a folder, see ``server``."""
 
-    def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
+    def __init__(self, process, scratch):
         self._process = process
         self._streams = scratch / "out", scratch / "err"
 
-    def __call__(
-        self,
-        folder: Path,
-        *arguments: object,
-        setup: str = "",
-        environment: Mapping[str, str] | None = None,
-        at: int = -1,
-        mode: int = COUNT,
-    ) -> Ended:
+    def __call__(self, folder, *arguments, setup="", environment=None, at=-1, mode=COUNT):
         out, err = self._streams
         request = {
             "folder": str(folder), "arguments": [*map(str, arguments)], "setup": setup, "at": at, "mode": mode,
             "environment": dict(environment or {}), "out": str(out), "err": str(err),
         }  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         status, changes = json.loads(self._process.stdout.readline())
@@ -76,7 +64,7 @@ class Commands:
 
 
 @contextmanager
-def commands(*modules: str) -> Iterator[Commands]:
+def commands(*modules):
     """Commands whose changes can fail; modules that they need are loaded once."""
     compiler = shutil.which("cc")
     if sys.platform != "linux" or compiler is None:
@@ -96,7 +84,6 @@ def commands(*modules: str) -> Iterator[Commands]:
         try:
             yield Commands(process, Path(scratch))
         finally:
-            assert process.stdin is not None
             process.stdin.close()
             process.wait()
 
@@ -128,7 +115,7 @@ class Scene:
     most: int = 20
 
 
-def check(commands: Commands, name: str, scene: Scene, files: Path) -> None:
+def check(commands, name, scene, files):
     """Fail changes of a command, and check what each leaves.
 
     Args:
@@ -140,13 +127,13 @@ def check(commands: Commands, name: str, scene: Scene, files: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-def _failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> tuple[int, list[str]]:
+def _failures(commands, scene, files, scratch):
     """How many changes of a command were failed, and what was wrong after which."""
 
-    def run(folder: Path, *arguments: object, **fault: int) -> Ended:
+    def run(folder, *arguments, **fault):
         return commands(folder, *arguments, setup=scene.setup, environment=scene.environment, **fault)
 
-    def begun(name: str, source: Path) -> Path:
+    def begun(name, source):
         shutil.copytree(source, scratch / name, symlinks=True)
         return scratch / name
 
@@ -166,7 +153,7 @@ def _failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> t
     settled_state, left = scene.state(whole), _names(whole)
     count = done.changes if EVERY else min(done.changes, scene.most)
     points = np.unique(np.linspace(1, done.changes, count).round().astype(int)).tolist()
-    problems: list[str] = []
+    problems = []
     for mode, what in ((KILL, "killed"), (FULL, "disk full")):
         for point in points:
             folder = begun("now", before)
@@ -195,7 +182,7 @@ def _failures(commands: Commands, scene: Scene, files: Path, scratch: Path) -> t
     return 2 * len(points), problems
 
 
-def _wrong_end(ended: Ended, mode: int, says: str | None) -> list[str]:
+def _wrong_end(ended, mode, says):
     """What is wrong with the exit status and the message of a command that failed.
 
     Args:
@@ -210,6 +197,6 @@ def _wrong_end(ended: Ended, mode: int, says: str | None) -> list[str]:
     return []
 
 
-def _names(folder: Path) -> set[str]:
+def _names(folder):
     names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
     return {name for name in names if not any(each in name for each in IGNORED)}

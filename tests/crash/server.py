@@ -3,8 +3,6 @@
 A child ends as the command would: threads are joined, and what is registered for the end is run.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import gc
@@ -15,7 +13,6 @@ import sys
 import threading
 import time
 from importlib import import_module
-from typing import Any
 
 import typer
 
@@ -25,7 +22,7 @@ from facerts.cli import app
 PATIENCE_S = 120.0
 
 
-def main() -> None:
+def main():
     for module in sys.argv[1:]:
         import_module(module)
     # Built once, which takes longer than most commands.
@@ -44,7 +41,7 @@ def main() -> None:
             print(json.dumps([status, pipe.read()]), flush=True)
 
 
-def run(request: dict[str, Any], counted: int) -> None:
+def run(request, counted):
     """The command of a request, in a child."""
     os.setpgid(0, 0)
     os.environ |= request["environment"]
@@ -71,7 +68,7 @@ def run(request: dict[str, Any], counted: int) -> None:
     os._exit(status)
 
 
-def wait(child: int) -> int:
+def wait(child):
     """The exit status of a child; that of the signal, negative, which ended it; 1,000 if it had to be ended."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:

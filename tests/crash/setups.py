@@ -1,7 +1,5 @@
 """What commands are given in place of the models that ship; each runs in the child, in the scene's folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from facerts.hub import catalog
@@ -9,12 +7,12 @@ from facerts.scoring import score_job
 from tests.color_people import color_scorer
 
 
-def their_catalog() -> None:
+def their_catalog():
     """A catalog of one recognizer."""
     catalog.CATALOG = Path("catalog.json").resolve()
 
 
-def people_of_color() -> None:
+def people_of_color():
     """A scorer that knows squares of color, for videos."""
     import facerts.scoring
 
@@ -22,6 +20,6 @@ def people_of_color() -> None:
     facerts.scoring.load = lambda *_, **__: scorer
 
 
-def small_blocks() -> None:
+def small_blocks():
     """Scoring in blocks of two images."""
     score_job.BLOCK_SIZE = 2

@@ -1,12 +1,7 @@
 """Galleries, models, scores, clips, checkpoints and people, whatever kills a command or fills the disk."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -19,7 +14,7 @@ from facerts.hub.catalog import in_catalog
 from facerts.hub.installed import find_installed, used_model
 from facerts.people import read_people
 from tests.color_people import walk, write_clip
-from tests.crash.harness import Commands, Scene, check, commands
+from tests.crash.harness import Scene, check, commands
 from tests.foreign import write_embedder
 from tests.hub.test_installed import described
 from tests.people.photos import face, open_scorer, write_people, write_photo
@@ -38,7 +33,7 @@ FIND = ("people", "find", "photos", "--out", "people", "--model", "blocks.onnx",
 OTHERS = (*FIND[:2], "others", *FIND[3:])
 
 
-def decided(verb: str, *arguments: str) -> tuple[str, ...]:
+def decided(verb, *arguments):
     return ("people", verb, "people", *arguments)
 
 
@@ -48,12 +43,12 @@ NAME, NAMESAKE = decided("name", "1", "Anna"), decided("name", "2", "Anna")
 UNDO = decided("undo")
 
 
-def enrolled(folder: Path) -> Any:
+def enrolled(folder):
     path = folder / "gallery.npz"
     return Gallery(path).read().entries if path.exists() else None
 
 
-def installed(folder: Path) -> Any:
+def installed(folder):
     """Whether the recognizer can be used, and the default model."""
     with (
         patch.dict(os.environ, {"FACERTS_CACHE": str(folder / "cache")}),
@@ -62,25 +57,25 @@ def installed(folder: Path) -> Any:
         return find_installed("theirs") is not None, used_model()
 
 
-def rows(folder: Path) -> Any:
+def rows(folder):
     path = folder / "rows.csv"
     return path.read_text() if path.exists() else None
 
 
-def tracks(folder: Path) -> Any:
+def tracks(folder):
     out = folder / "tracks"
     done = (out / "clips.csv").exists() and not (out / "unfinished").exists()
     return [(out / f"{name}.csv").read_text() for name in ("tracks", "clips")] if done else None
 
 
-def step(folder: Path) -> Any:
+def step(folder):
     from facerts.training.checkpoint import FILE, load_checkpoint
 
     path = folder / "run" / FILE
     return load_checkpoint(path)[1]["step"] if path.exists() else None
 
 
-def decided_people(folder: Path) -> Any:
+def decided_people(folder):
     """Of each photo its person; None before a first run has ended."""
     people = folder / "people"
     if not (people / "groups.npz").exists():
@@ -131,7 +126,7 @@ SCENES = {
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Commands]:
+def run():
     with commands(
         "facerts.galleries", "tests.crash.setups", "facerts.training.loop", "facerts.report.people_page"
     ) as each:

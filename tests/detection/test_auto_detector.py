@@ -1,20 +1,16 @@
 """Crops and photos in one run: the choice for each image, and a detector that is opened when the first photo comes."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import AutoDetector, Detection
+from facerts.detection import AutoDetector
 from facerts.errors import ModelError
 from facerts.hub import catalog
 from facerts.images import encode_png
@@ -22,10 +18,8 @@ from tests.command import run
 from tests.detectors import write_yunet
 from tests.hub.test_fetch import write_downloads
 
-Pixels = NDArray[np.uint8]
 
-
-def photo(height: int = 96, width: int = 128) -> Pixels:
+def photo(height=96, width=128):
     """A photo in which the stub of YuNet finds one face."""
     image = np.zeros((height, width, 3), dtype=np.uint8)
     image[32:64, 32:64, 0] = 255
@@ -33,7 +27,7 @@ def photo(height: int = 96, width: int = 128) -> Pixels:
 
 
 @pytest.fixture
-def yunet(tmp_path, monkeypatch) -> Path:
+def yunet(tmp_path, monkeypatch):
     """A stub of YuNet in its place, which the catalog pins."""
     path = write_yunet(tmp_path / "yunet.onnx")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -97,14 +91,14 @@ def test_embeddings_of_crops_and_photos_share_a_file(model, yunet, tmp_path):
 
 
 def test_threads_share_one_attempt_to_open_a_detector():
-    attempts: list[int] = []
+    attempts = []
     meeting = threading.Barrier(4)
     may_end = threading.Event()
 
-    def found(image: Pixels) -> list[Detection]:
+    def found(image):
         return []
 
-    def open_detector() -> object:
+    def open_detector():
         attempts.append(1)
         may_end.wait(10)
         if len(attempts) == 1:
@@ -113,7 +107,7 @@ def test_threads_share_one_attempt_to_open_a_detector():
 
     lazy = AutoDetector(open_detector, "lazy")
 
-    def detect() -> str:
+    def detect():
         meeting.wait(10)
         threading.Timer(0.2, may_end.set).start()
         try:

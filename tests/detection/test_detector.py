@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.detection.detector import MODEL, head_pose, nms
 from facerts.images.align import TEMPLATE
@@ -13,7 +10,7 @@ from tests.detectors import iou
 HEAD = 63 * MODEL
 
 
-def project(axis: tuple[float, float, float], degrees: float) -> NDArray[np.float64]:
+def project(axis, degrees):
     """Landmarks of the head turned about an axis, in pixels."""
     turn, _ = cv2.Rodrigues(np.radians(degrees) * np.array(axis))
     return np.asarray((HEAD @ turn.T)[:, :2] * 1.7 + np.array([300, 200]))
@@ -47,7 +44,7 @@ def test_nms_matches_a_slow_reference(seed):
     corners = rng.integers(0, 40, (120, 2)).astype(np.float64)
     boxes = np.hstack([corners, corners + rng.integers(0, 20, (120, 2))])
     scores = rng.integers(0, 20, 120) / 20
-    kept: list[int] = []
+    kept = []
     for row in sorted(range(120), key=lambda number: (-scores[number], number)):
         if all(iou(boxes[row], boxes[better]) <= 0.4 for better in kept):
             kept.append(row)

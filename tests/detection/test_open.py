@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import skimage.data
-from numpy.typing import NDArray
 
 import facerts
 from facerts.detection import SCRFD, PhotoSearch, YuNet, open_detector, open_face_finder
@@ -24,7 +19,6 @@ from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
 YUNET = "face_detection_yunet_2023mar.onnx"
-Kind = Callable[..., SCRFD | YuNet]
 KINDS = pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
 
 
@@ -70,7 +64,7 @@ def test_threads_can_share_a_detector(tmp_path, kind, write):
     squares = np.random.default_rng(0).integers(0, 256, (24, 16, 24, 3), dtype=np.uint8)
     images = [squares[row].repeat(8, axis=0).repeat(8, axis=1)[: 128 - row] for row in range(24)]
 
-    def detect(image: NDArray[np.uint8]) -> list[tuple[float, ...]]:
+    def detect(image):
         return [(*face.box, *face.points.ravel(), face.score) for face in detector(image)]
 
     alone = [detect(image) for image in images]
@@ -86,7 +80,7 @@ def test_files_that_are_not_detectors_are_refused(tmp_path, kind, write):
     for name, message in (
         ("text.onnx", r"text\.onnx: ONNX Runtime cannot load it"),
         ("empty.onnx", r"empty\.onnx: ONNX Runtime cannot load it"),
-        ("gone.onnx", r"gone\.onnx: no such (model file|detector model)"),
+        ("gone.onnx", r"gone\.onnx: cannot be read \(No such file"),
     ):
         with pytest.raises(ModelError, match=message):
             kind(tmp_path / name)
@@ -129,7 +123,7 @@ def test_load_passes_the_providers_to_the_detector(tmp_path, monkeypatch):
     scrfd = write_scrfd(tmp_path / "scrfd.onnx")
     received = {}
 
-    def record(model: Path, **options: object) -> SCRFD:
+    def record(model, **options):
         received.update(options)
         return SCRFD(model)
 

@@ -1,19 +1,13 @@
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.detection import Detection, PhotoSearch
 from facerts.errors import Error
 from facerts.images.align import align
 
-Image = NDArray[np.uint8]
-Box = tuple[int, int, int, int]
 # Eyes, nose and corners of the mouth in a box of side 1.
 POINTS = np.array([[0.3, 0.35], [0.7, 0.35], [0.5, 0.55], [0.35, 0.75], [0.65, 0.75]])
 
@@ -26,13 +20,11 @@ class Squares:
 
     identity, size, max_iou, sure = "squares", 1024, 0.3, 0.9
 
-    def __init__(
-        self, *, enlarges: bool = False, tile: tuple[int, int] | None = None, part_score: float = 0.65
-    ) -> None:
+    def __init__(self, *, enlarges=False, tile=None, part_score=0.65):
         self.enlarges, self.tile, self.part_score = enlarges, tile, part_score
-        self.passes: list[tuple[int, ...]] = []
+        self.passes = []
 
-    def __call__(self, image: Image) -> list[Detection]:
+    def __call__(self, image):
         self.passes.append(image.shape[:2])
         assert self.tile is None or all(np.array(image.shape[:2]) <= self.tile)
         count, _, stats, _ = cv2.connectedComponentsWithStats((image[..., 0] > 128).astype(np.uint8))
@@ -51,12 +43,12 @@ class Squares:
         return faces
 
 
-def _detection(left: float, top: float, width: float, height: float, score: float = 1.0) -> Detection:
+def _detection(left, top, width, height, score=1.0):
     corner, side = np.array([left, top], dtype=float), np.array([width, height], dtype=float)
     return Detection(np.concatenate([corner, corner + side]), corner + POINTS * side, score)
 
 
-def draw(height: int, width: int, *boxes: Box) -> Image:
+def draw(height, width, *boxes):
     """A dark photo with upright faces at the boxes: left, top, width and height."""
     photo = np.zeros((height, width, 3), dtype=np.uint8)
     for left, top, across, down in boxes:
@@ -65,7 +57,7 @@ def draw(height: int, width: int, *boxes: Box) -> Image:
     return photo
 
 
-def assert_found(faces: list[Detection], boxes: list[Box], atol: float) -> None:
+def assert_found(faces, boxes, atol):
     expected = np.array([(left, top, left + across, top + down) for left, top, across, down in boxes])
     found = np.array([face.box for face in faces]).reshape(-1, 4)
     assert len(found) == len(expected)
@@ -168,7 +160,7 @@ def test_a_turned_face_is_where_the_photo_shows_it():
 
 
 def test_only_photos_without_a_sure_face_are_turned():
-    def passes(photo: Image, **options: Any) -> list[tuple[int, ...]]:
+    def passes(photo, **options):
         network = Squares()
         PhotoSearch(network, **options)(photo)
         return network.passes
@@ -185,7 +177,7 @@ def test_only_photos_without_a_sure_face_are_turned():
 
 def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the_photo():
     class Unsure(Squares):
-        def __call__(self, image: Image) -> list[Detection]:
+        def __call__(self, image):
             found = super().__call__(image)
             whole = image.shape[0] > 256
             return [Detection(face.box, face.points, face.score - 0.2 * whole) for face in found]
@@ -198,7 +190,7 @@ def test_an_upright_face_that_a_closer_look_confirms_is_kept_without_turning_the
 @pytest.mark.parametrize("corner", [(-500.0, -500.0), (900.0, 100.0), (1e30, 0.0)], ids=str)
 def test_a_box_beyond_the_photo_costs_nothing_but_the_turns(corner):
     class Lost(Squares):
-        def __call__(self, image: Image) -> list[Detection]:
+        def __call__(self, image):
             super().__call__(image)
             return [_detection(*corner, 80, 90, 0.7)]
 

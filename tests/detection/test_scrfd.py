@@ -1,30 +1,25 @@
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import SCRFD, Detection, PhotoSearch, open_detector
+from facerts.detection import SCRFD, PhotoSearch, open_detector
 from facerts.errors import ModelError
 from facerts.images import decode
 from tests.detectors import POINTS, SECOND, iou, reference_faces, write_scrfd
 from tests.foreign import write_embedder
 
-Image = NDArray[np.uint8]
 SIZE = 160
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
+def model(tmp_path_factory):
     return write_scrfd(tmp_path_factory.mktemp("scrfd") / "scrfd.onnx")
 
 
-def draw_squares(seed: int = 0, squares: int = 12, size: int = SIZE) -> Image:
+def draw_squares(seed=0, squares=12, size=SIZE):
     """A few bright cells of all strides, some of them adjacent, each of a different brightness."""
     rng = np.random.default_rng(seed)
     image = np.zeros((size, size, 3), dtype=np.uint8)
@@ -36,10 +31,10 @@ def draw_squares(seed: int = 0, squares: int = 12, size: int = SIZE) -> Image:
     return image
 
 
-def assert_same(found: list[Detection], expected: list[Any], atol: float = 1e-3) -> None:
+def assert_same(found, expected, atol=1e-3):
     """Check that both are the same faces, in any order."""
 
-    def order(face: Any) -> tuple[float, ...]:
+    def order(face):
         return (round(face.score, 4), *np.round(face.box, 1))
 
     assert len(found) == len(expected)
@@ -137,7 +132,7 @@ def test_a_fixed_input_determines_the_default_size(tmp_path, model, monkeypatch,
 
 
 @pytest.fixture
-def pack(tmp_path) -> Path:
+def pack(tmp_path):
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
     write_scrfd(folder / "det_500m.onnx")

@@ -1,29 +1,22 @@
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import skimage.data
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, save
 
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, YuNet
+from facerts.detection import YuNet
 from facerts.errors import ModelError
 from facerts.hub.fetch import find_file
 from facerts.images import decode
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_embedder
 
-Image = NDArray[np.uint8]
 
-
-def opencv_faces(model: Path, image: Image, threshold: float) -> NDArray[np.float32]:
+def opencv_faces(model, image, threshold):
     """``(F, 15)`` from OpenCV's own detector: left, top, width, height, five points, score."""
     height, width = image.shape[:2]
     detector = cv2.FaceDetectorYN.create(str(model), "", (width, height), threshold, 0.3, 5000)
@@ -31,7 +24,7 @@ def opencv_faces(model: Path, image: Image, threshold: float) -> NDArray[np.floa
     return np.empty((0, 15), np.float32) if found is None else found
 
 
-def assert_as_in_opencv(model: Path, found: list[Detection], image: Image, threshold: float) -> int:
+def assert_as_in_opencv(model, found, image, threshold):
     """Check that OpenCV finds the same faces, in any order, and return their number."""
     expected = opencv_faces(model, image, threshold)
     assert len(found) == len(expected)
@@ -49,11 +42,11 @@ def assert_as_in_opencv(model: Path, found: list[Detection], image: Image, thres
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
+def model(tmp_path_factory):
     return write_yunet(tmp_path_factory.mktemp("yunet") / "synthetic.onnx")
 
 
-def draw_squares(height: int, width: int, seed: int = 0) -> Image:
+def draw_squares(height, width, seed=0):
     """Squares of 8 pixels in random colors."""
     rng = np.random.default_rng(seed)
     small = rng.integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
@@ -99,7 +92,7 @@ def test_the_requested_threads_and_providers_are_used(model):
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
-def write_older(path: Path) -> Path:
+def write_older(path):
     """A network with the outputs of YuNet 2022mar."""
     input_info = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, 120, 160])
     names = {"loc": 14, "conf": 2, "iou": 1}
@@ -110,7 +103,7 @@ def write_older(path: Path) -> Path:
     return path
 
 
-OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
+OTHERS = {
     "2022mar": (write_older, "not YuNet, since its inputs and outputs are .* names loc, conf, iou"),
     "embedder": (write_embedder, "not YuNet, since its inputs and outputs are .* names vector"),
     "SCRFD": (write_scrfd, "not YuNet, since its inputs and outputs are .* names out_score0"),
@@ -127,7 +120,7 @@ def test_other_networks_are_refused_with_the_expected_interface(tmp_path, name):
         YuNet(write(tmp_path / "m.onnx"))
 
 
-def sample_images() -> Iterator[tuple[str, Image, int]]:
+def sample_images():
     """Name, image, and the minimum number of faces in it."""
     photo = skimage.data.astronaut()
     face = photo[20:220, 130:330]

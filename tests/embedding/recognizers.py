@@ -1,17 +1,10 @@
 """Small recognizers whose last layers are built in different ways, for the tests."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding import load_embedder
 from tests.foreign import SIZE, weights, write_description
 
 POOLED = helper.make_node("AveragePool", ["face"], ["pooled"], kernel_shape=[16, 16], strides=[16, 16])
@@ -23,7 +16,7 @@ EPSILON = 1e-5
 BLUR = np.random.default_rng(3).normal(size=(3, 3, 5, 5)).astype(np.float32)
 
 
-def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> NodeProto:
+def node(kind, inputs, output, **attributes):
     return helper.make_node(kind, inputs, [output], **attributes)
 
 
@@ -56,7 +49,7 @@ GEMM = node("Gemm", ["flat", "transposed", "bias"], "linear", transB=1)
 BATCH_NORM = node("BatchNormalization", ["linear", "scale", "shift", "mean", "variance"], "vector", epsilon=EPSILON)
 BEFORE = node("Conv", ["face", "kernel"], "filtered", pads=[2, 2, 2, 2])
 AFTER = node("AveragePool", ["filtered"], "pooled", kernel_shape=[16, 16], strides=[16, 16])
-MODELS: dict[str, list[NodeProto]] = {
+MODELS = {
     "matmul": [POOLED, FLAT, LINEAR],
     "conv and matmul": [BEFORE, AFTER, FLAT, LINEAR],
     "gemm and batch norm": [POOLED, FLAT, GEMM, BATCH_NORM],
@@ -137,13 +130,7 @@ MODELS: dict[str, list[NodeProto]] = {
 }
 
 
-def write_recognizer(
-    path: Path,
-    nodes: list[NodeProto],
-    tensors: Mapping[str, NDArray[Any]],
-    batch: int | str = "N",
-    **described: Any,
-) -> OnnxEmbedder:
+def write_recognizer(path, nodes, tensors, batch="N", **described):
     read = {name for each in nodes for name in each.input}
     graph = helper.make_graph(
         nodes,
@@ -161,21 +148,20 @@ def write_recognizer(
     return load_embedder(path)
 
 
-def open_model(folder: Path, name: str, **options: Any) -> OnnxEmbedder:
+def open_model(folder, name, **options):
     path = folder / "m.onnx"
     write_recognizer(path, MODELS[name], TENSORS, 1 if name == "one image" else "N")
     return load_embedder(path, **options)
 
 
-def flat_pixels(crops: NDArray[np.uint8]) -> NDArray[np.float64]:
+def flat_pixels(crops):
     """The tensor "flat" of the models without a convolution before it."""
     x = (crops.astype(np.float64) - 127.5) / 127.5
     pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4))
-    flat: NDArray[np.float64] = pooled.transpose(0, 3, 1, 2).reshape(len(x), -1)
-    return flat
+    return pooled.transpose(0, 3, 1, 2).reshape(len(x), -1)
 
 
-def drawn_crops(count: int, seed: int) -> NDArray[np.uint8]:
+def drawn_crops(count, seed):
     """Crops of 7 x 7 squares of any color and contrast."""
     random = np.random.default_rng(seed)
     squares = random.integers(0, 256, (count, 7, 7, 3)) * random.random((count, 1, 1, 1))

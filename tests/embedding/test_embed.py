@@ -1,12 +1,9 @@
 """Embedding a source: batches in order, several at a time where the embedder allows it."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
@@ -19,12 +16,12 @@ class Means:
 
     name, method, sha256 = "means", "unknown", ""
 
-    def __init__(self, *, thread_safe: bool) -> None:
+    def __init__(self, *, thread_safe):
         self.thread_safe = thread_safe
-        self.threads: set[int] = set()
+        self.threads = set()
         self._two = threading.Barrier(2)
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         self.threads.add(threading.get_ident())
         if self.thread_safe:
             self._two.wait(timeout=30)
@@ -48,7 +45,7 @@ def test_a_thread_safe_embedder_works_on_two_batches_and_the_order_stays(drawn_f
 @pytest.mark.parametrize("thread_safe", [False, True])
 def test_an_error_of_the_embedder_ends_the_embedding(drawn_faces, thread_safe):
     class Broken(Means):
-        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        def __call__(self, crops):
             raise Error("no")
 
     with pytest.raises(Error, match="no"):

@@ -1,10 +1,7 @@
 """FROQ of a recognizer, against its network, labels and greedy choice written out in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.embedding import load_embedder, recognizer_scores
 from facerts.embedding.recognizer_scores import LayerNorms, choose_layers, norms_by_layer
@@ -21,9 +18,6 @@ from tests.embedding.recognizers import (
 )
 from tests.evaluation.conftest import Images
 from tests.foreign import write_description, write_embedder
-
-Crops = NDArray[np.uint8]
-Floats = NDArray[np.floating]
 
 BRANCHES = 12
 WIDTH = 6
@@ -52,7 +46,7 @@ BRANCHED_TENSORS = {
 }
 
 
-def layers_of(pixels: Floats, mean: float, std: float, bgr: bool) -> dict[str, Floats]:
+def layers_of(pixels, mean, std, bgr):
     """All layers of the branched network, in the order of its graph, of pixels ``(N, 112, 112, 3)``."""
     x = ((pixels[..., ::-1] if bgr else pixels).astype(np.float64) - mean) / std
     pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4)).transpose(0, 3, 1, 2)
@@ -65,7 +59,7 @@ def layers_of(pixels: Floats, mean: float, std: float, bgr: bool) -> dict[str, F
     return layers
 
 
-def slow_label(crop: Crops, mean: float, std: float, bgr: bool) -> float:
+def slow_label(crop, mean, std, bgr):
     """The mean of three mean cosines; noise is mixed into pixels, whose range is −1 to 1 for the authors."""
     masks = np.random.default_rng(0).standard_normal((3, 3, 112, 112), dtype=np.float32)
     masks = masks.transpose(0, 2, 3, 1)[..., :: -1 if bgr else 1]
@@ -85,11 +79,11 @@ def slow_label(crop: Crops, mean: float, std: float, bgr: bool) -> float:
     return sum(means) / 3
 
 
-def slow_choice(norms: dict[str, Floats], labels: Floats) -> list[str]:
+def slow_choice(norms, labels):
     """The greedy choice by SciPy's correlations; rounded, so that equal ones are equal."""
     stats = pytest.importorskip("scipy.stats")
 
-    def rho(names: list[str]) -> float:
+    def rho(names):
         return round(float(stats.spearmanr(sum(norms[name] for name in names), labels)[0]), 9)
 
     best_first = [name for _, _, name in sorted((-rho([name]), i, name) for i, name in enumerate(norms))]
@@ -222,7 +216,7 @@ def test_faces_that_cannot_order_layers_are_refused(tmp_path):
 
 def test_the_layers_are_chosen_when_they_are_needed(tmp_path, monkeypatch):
     embedder, crops = open_model(tmp_path, "matmul"), drawn_crops(10, seed=7)
-    asked: list[Crops] = []
+    asked = []
     label = recognizer_scores.pseudo_quality
     monkeypatch.setattr(
         recognizer_scores,

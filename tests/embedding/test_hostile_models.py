@@ -1,15 +1,10 @@
 """Models that contradict their descriptions: refused with a clear error, in bounded memory and time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.errors import ModelError
-from facerts.images import encode_png
-from tests.command import run
 from tests.foreign import write_description, write_embedder
 from tests.hostile import onnx_files
 from tests.hostile.bounded import read_bounded
@@ -31,16 +26,6 @@ def test_hostile_models_are_refused_within_bounds(tmp_path):
     messages = read_bounded("model", paths)
     for what, (path, message) in zip(onnx_files.MODELS, messages.items(), strict=True):
         assert message.startswith(str(path)), what
-
-
-def test_a_command_reports_what_is_wrong_with_its_model(tmp_path, capfd):
-    (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
-    onnx_files.MODELS["it fails at run time"](tmp_path / "m.onnx")
-    command = ("score", tmp_path / "face.png", "--model", tmp_path / "m.onnx", "--out", tmp_path / "rows.csv")
-    assert run(*command) == 2
-    stderr = capfd.readouterr().err
-    assert f"error: {tmp_path / 'm.onnx'}" in stderr
-    assert "Traceback" not in stderr
 
 
 def test_an_error_on_the_embedding_size_names_both_numbers(tmp_path):

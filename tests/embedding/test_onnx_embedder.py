@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from onnx import TensorProto
 
 from facerts.datasets import open_benchmark
@@ -11,7 +8,6 @@ from facerts.errors import ModelError
 from facerts.evaluation import evaluate_verification
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
-Crops = NDArray[np.uint8]
 IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12, 57.375]}
 
 
@@ -84,19 +80,11 @@ def test_a_model_that_contradicts_its_description_is_refused(tmp_path, model, de
         load_embedder(path)
 
 
-def test_missing_and_broken_files_are_named(tmp_path):
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
-        load_embedder(tmp_path / "gone.onnx")
-    (tmp_path / "text.onnx").write_text("hello")
-    with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it"):
-        load_embedder(tmp_path / "text.onnx")
+def test_a_broken_description_is_named(tmp_path):
     model = write_embedder(tmp_path / "m.onnx")
     model.with_suffix(".json").write_text("{")
     with pytest.raises(ModelError, match=r"m\.json: not valid JSON"):
         load_embedder(model)
-    write_description(model)
-    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
-        load_embedder(model, providers=["NoSuchProvider"])
 
 
 def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path, crops):

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import json
 import re
 
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.embedding import OnnxQuality, load_embedder
@@ -14,8 +11,6 @@ from facerts.embedding.embed import score_source
 from facerts.errors import ModelError
 from facerts.onnx.contract import Description, parse_description
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
-
-Crops = NDArray[np.uint8]
 
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])

@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from facerts.embedding import load_embedder
@@ -17,11 +13,10 @@ from facerts.io.files import sha256_file
 from facerts.onnx.contract import parse_description
 from tests.foreign import slow_embedding, write_description, write_embedder
 
-Crops = NDArray[np.uint8]
 COLUMNS = 128
 
 
-def write_detector(path: Path) -> Path:
+def write_detector(path):
     """A model with the interface of a detector: images of any size in, boxes and scores out."""
     nodes = [
         helper.make_node("GlobalAveragePool", ["image"], ["pooled"]),
@@ -38,7 +33,7 @@ def write_detector(path: Path) -> Path:
     return path
 
 
-def normalize_inside(path: Path) -> None:
+def normalize_inside(path):
     """Add (x − 127.5) / 127.5 at the beginning of a model's graph."""
     model = onnx.load(str(path))
     model.graph.initializer.extend(
@@ -51,7 +46,7 @@ def normalize_inside(path: Path) -> None:
 
 
 @pytest.fixture
-def pack(tmp_path) -> Path:
+def pack(tmp_path):
     """A folder with a detector, a network with too few outputs, a broken file, and a recognizer."""
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
@@ -62,7 +57,7 @@ def pack(tmp_path) -> Path:
     return folder
 
 
-def expected(crops: Crops) -> NDArray[Any]:
+def expected(crops):
     return slow_embedding(crops, size=COLUMNS)
 
 

@@ -1,15 +1,11 @@
 """The scores of a recognizer: by name, what holds for all of them, and each but FROQ against a slow loop."""
 
-from __future__ import annotations
-
 import math
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import onnx
 import pytest
-from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from facerts.datasets import open_source
@@ -26,12 +22,9 @@ from tests.embedding.recognizers import BIAS, EPSILON, NORM, drawn_crops, flat_p
 from tests.evaluation.conftest import Images
 from tests.foreign import slow_embedding, weights, write_description, write_embedder
 
-Crops = NDArray[np.uint8]
-Floats = NDArray[np.floating]
-
 SCALE, SHIFT, MEAN, VARIANCE = NORM
 # The embedding of each model for the weight of its linear layer.
-EMBED: dict[str, Callable[[Floats, Floats], Floats]] = {
+EMBED = {
     "matmul": lambda flat, matrix: flat @ matrix,
     "half": lambda flat, matrix: flat @ matrix.astype(np.float16).astype(np.float32),
     "constant": lambda flat, matrix: flat @ matrix,
@@ -128,7 +121,7 @@ def test_the_mirror_is_the_cosine_with_the_mirrored_crop(tmp_path, crops, layout
     assert scores.dtype == np.float32
 
 
-def slowly_pruned(values: Floats, sparsity: float) -> Floats:
+def slowly_pruned(values, sparsity):
     """Without the values below the quantile of the magnitudes, which lies between two of them."""
     magnitudes = sorted(abs(float(value)) for value in values.flat)
     whole, part = divmod(sparsity * (len(magnitudes) - 1), 1)
@@ -181,7 +174,7 @@ def test_a_share_that_is_none_is_refused(tmp_path, sparsity):
         pruning_stability(open_model(tmp_path, "matmul"), sparsity)
 
 
-def slow_stability(embeddings: list[Floats]) -> float:
+def slow_stability(embeddings):
     units = [vector / math.sqrt(math.fsum(vector**2)) for vector in embeddings]
     distances = [math.sqrt(math.fsum((units[i] - units[j]) ** 2)) for i in range(len(units)) for j in range(i)]
     return 2 / (1 + math.exp(math.fsum(distances) / len(distances)))

@@ -1,16 +1,12 @@
 """Images that threads decode at the same time."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from facerts.detection import Detection
 from facerts.images import decode, encode_png, in_flight
 from facerts.images.limits import reserve
 from facerts.io.map_ahead import ByteBudget
@@ -22,7 +18,7 @@ def test_decoded_images_together_hold_few_bytes(monkeypatch, side):
     monkeypatch.setattr("facerts.images.limits._budget", ByteBudget(2 * 3 * 100 * 100))
     working, most = [], [0]
 
-    def detect(image: NDArray[np.uint8]) -> list[Detection]:
+    def detect(image):
         working.append(image)
         most[0] = max(most[0], len(working))
         time.sleep(0.005)

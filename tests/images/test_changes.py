@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from facerts.images.changes import CHANGES, apply_change, gaussian_blur
 def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind):
     faces = [draw_face(identity, 0) for identity in range(6)]
 
-    def change(severity: float) -> float:
+    def change(severity):
         degraded = [apply_change(face, kind, severity, seed) for seed, face in enumerate(faces)]
         return float(np.mean([np.abs(d.astype(float) - f).mean() for d, f in zip(degraded, faces, strict=True)]))
 

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import io
 import struct
 import zlib
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from facerts.datasets.synthetic import draw_face
@@ -26,15 +23,13 @@ from facerts.images import (
 from facerts.images.limits import CheckedImage
 from tests.hostile import images as hostile
 
-Image8 = NDArray[np.uint8]
-
 
 @pytest.fixture(scope="module")
-def face() -> Image8:
+def face():
     return draw_face(1, 0)
 
 
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+def encoded(image, kind, **options):
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
@@ -149,14 +144,15 @@ def test_a_jpeg_may_lack_its_end_marker_but_nothing_else(face, options, capsys):
         except ImageError:
             continue
         assert np.array_equal(cut, decode(data, where="x"))
+        # Warned of once, however often it is decoded.
+        decode(data[: len(data) - missing], where="x.jpg")
         read_without.append(missing)
     assert read_without == ([0] if "progressive" in options else [0, 1, 2])
     for broken in (data[:-9], data[:-9] + bytes(500)):
         with pytest.raises(ImageError, match=r"x\.jpg: the JPEG is truncated"):
             decode(broken, where="x.jpg")
     warning = "warning: x.jpg: the end of the JPEG is missing, but all of its pixels are there\n"
-    assert capsys.readouterr().err == warning * (len(read_without) > 1)
-    decoding._warn_of_missing_end.cache_clear()
+    assert capsys.readouterr().err == warning * (len(read_without) - 1)
 
 
 def test_broken_pixels_are_refused(face):
@@ -245,7 +241,7 @@ def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(face, l
     exif[0x0112] = 3
     alpha = np.arange(112, dtype=np.uint8).repeat(112).reshape(112, 112, 1)
     with_alpha = Image.fromarray(np.concatenate([face, alpha], axis=2))
-    options: dict[str, object] = {"lossless": lossless, "quality": 90, "exact": True}
+    options = {"lossless": lossless, "quality": 90, "exact": True}
     data = encoded(with_alpha, "WEBP", **options, exif=exif, icc_profile=bytes(300), xmp=b"<x/>")
     assert b"VP8X" in data
     upright = encoded(with_alpha, "WEBP", **options)

@@ -1,14 +1,11 @@
 """Formats that only Pillow reads: what is decoded, and what is said without Pillow or of broken files."""
 
-from __future__ import annotations
-
 import sys
 from io import BytesIO
 
 import numpy as np
 import pillow_heif
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from facerts.datasets.synthetic import draw_face
@@ -18,7 +15,7 @@ from facerts.images import decode
 KNOWN = ["HEIC", "AVIF", "TIFF", "GIF"]
 
 
-def encoded(known: str, image: Image.Image, **options: object) -> bytes:
+def encoded(known, image, **options):
     pillow_heif.register_heif_opener()
     file = BytesIO()
     image.save(file, format={"HEIC": "HEIF"}.get(known, known), **options)
@@ -26,7 +23,7 @@ def encoded(known: str, image: Image.Image, **options: object) -> bytes:
 
 
 @pytest.fixture
-def face() -> NDArray[np.uint8]:
+def face():
     return draw_face(0, 0)
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -26,7 +24,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "file"
     target.write_bytes(b"old")
 
-    def fail() -> None:
+    def fail():
         with atomic_write(target) as file:
             file.write(b"half")
             raise RuntimeError
@@ -60,16 +58,16 @@ def test_a_folder_is_not_a_file_to_write(tmp_path):
     assert list(tmp_path.parent.glob(".*.part")) == []
 
 
-def record_disk_events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+def record_disk_events(monkeypatch):
     """Disk events from now on, in order: files that appear, and files and folders that are synced."""
-    events: list[tuple[str, Path]] = []
+    events = []
     fsync, replace = os.fsync, os.replace
 
-    def sync(handle: int) -> None:
+    def sync(handle):
         events.append(("synced", Path(os.readlink(f"/proc/self/fd/{handle}"))))
         fsync(handle)
 
-    def appear(source: str | Path, target: str | Path) -> None:
+    def appear(source, target):
         replace(source, target)
         events.append(("appeared", Path(target)))
 
@@ -128,7 +126,6 @@ def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        assert process.stdout is not None
         parent, child = map(int, process.stdout.readline().split())
         try:
             with pytest.raises(Error, match=f"process {parent} on"), locked(path):
@@ -145,7 +142,7 @@ def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(
 def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(tmp_path, monkeypatch):
     path, flock, removed = tmp_path / "rows.csv", fcntl.flock, []
 
-    def removed_first(handle: int, operation: int) -> None:
+    def removed_first(handle, operation):
         if not removed:
             removed.append(handle)
             (tmp_path / ".rows.csv.lock").unlink()
@@ -157,7 +154,7 @@ def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(tmp_path,
 
 
 def test_a_path_that_cannot_be_locked_is_named(tmp_path, monkeypatch):
-    def refuse(handle: int, operation: int) -> None:
+    def refuse(handle, operation):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)

@@ -1,7 +1,5 @@
 """New files appear whole or not at all, and never in the place of others."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -28,7 +26,7 @@ def test_places_appear_together_at_the_end(tmp_path):
 
 
 def test_an_error_leaves_nothing(tmp_path):
-    def fail() -> None:
+    def fail():
         with staged([tmp_path / "a"]) as temporary:
             temporary[tmp_path / "a"].write_text("half")
             raise RuntimeError

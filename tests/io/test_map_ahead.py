@@ -1,11 +1,8 @@
 """What is computed ahead, and that it holds few bytes."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -19,7 +16,7 @@ class Item:
 def test_items_are_drawn_while_those_ahead_hold_few_bytes():
     drawn = []
 
-    def items() -> Iterator[Item]:
+    def items():
         for _ in range(9):
             item = Item()
             drawn.append(weakref.ref(item))
@@ -42,7 +39,7 @@ def test_items_are_drawn_while_those_ahead_hold_few_bytes():
 def test_nothing_is_begun_while_results_hold_many_bytes():
     begun = []
 
-    def work(item: bytes) -> bytes:
+    def work(item):
         begun.append(item)
         return bytes(60)
 

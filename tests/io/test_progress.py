@@ -1,7 +1,5 @@
 """Progress: bars on a terminal, plain lines elsewhere, rates and times that a person can believe."""
 
-from __future__ import annotations
-
 import io
 import sys
 from itertools import pairwise
@@ -15,22 +13,14 @@ from facerts.io.progress import ProgressBar, StateColumn, parse_duration, progre
 class Clock:
     """A clock that only the test moves."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
-def lines_of(
-    capsys: pytest.CaptureFixture[str],
-    *,
-    steps: int,
-    seconds: float,
-    total: int | None = None,
-    advance: int = 1,
-    completed: int = 0,
-) -> list[str]:
+def lines_of(capsys, *, steps, seconds, total=None, advance=1, completed=0):
     """The lines of a task that takes so many seconds for each step."""
     clock = Clock()
     with ProgressBar(lines=True, disable=True, get_time=clock, speed_estimate_period=60) as bar:
@@ -82,7 +72,7 @@ def test_names_with_control_characters_are_printed_without_them(capsys):
 class Terminal(io.StringIO):
     """Standard error as a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 

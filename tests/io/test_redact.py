@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +7,7 @@ from facerts.io.redact import redacted_argument, redacted_command, redacted_path
 
 
 @pytest.fixture
-def work(tmp_path, monkeypatch) -> Path:
+def work(tmp_path, monkeypatch):
     """The working folder."""
     folder = tmp_path / "home" / "work"
     folder.mkdir(parents=True)

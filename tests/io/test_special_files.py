@@ -1,12 +1,8 @@
 """Pipes in the place of files: refused at once, by every reader and command, where they could wait for ever."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -50,10 +46,10 @@ COMMANDS = (
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting() -> Iterator[None]:
+def _no_waiting():
     """Whoever waits for a writer fails."""
 
-    def fail(number: int, frame: FrameType | None) -> None:
+    def fail(number, frame):
         raise AssertionError("it waits for somebody to write to the pipe")
 
     before = signal.signal(signal.SIGALRM, fail)

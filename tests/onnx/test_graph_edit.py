@@ -1,18 +1,16 @@
 """Models whose weights are in other files, wherever the graph keeps them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
-from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from facerts.errors import ModelError
 from facerts.onnx.graph_edit import all_tensors, load_graph
 from tests.foreign import write_embedder
 
 
-def bias(*, external: bool) -> TensorProto:
+def bias(*, external):
     tensor = numpy_helper.from_array(np.ones(8, np.float32), "bias")
     if external:
         tensor.ClearField("raw_data")
@@ -21,7 +19,7 @@ def bias(*, external: bool) -> TensorProto:
     return tensor
 
 
-def add_bias(model: ModelProto, place: str, tensor: TensorProto) -> None:
+def add_bias(model, place, tensor):
     graph = model.graph
     constant = helper.make_node("Constant", [], ["b"], value=tensor)
     inner = helper.make_graph([], "inner", [], [])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path
@@ -8,16 +6,16 @@ import pytest
 
 from facerts.errors import ModelError
 from facerts.onnx import model_pack
-from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack
+from facerts.onnx.model_pack import find_in_pack, is_pack
 from tests.foreign import SIZE, write_embedder
 
 
-def has_two_outputs(network: ModelSignature) -> bool:
+def has_two_outputs(network):
     return len(network.outputs) == 2
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """Two networks, one of which has two outputs, a broken one, and a text file."""
     folder = tmp_path / "buffalo"
     folder.mkdir()

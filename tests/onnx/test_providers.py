@@ -1,15 +1,11 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
-from facerts.detection import OpenDetector, open_detector
-from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.detection import open_detector
+from facerts.embedding import load_embedder
 from facerts.errors import ModelError
 from facerts.onnx.providers import (
     CPU,
@@ -31,25 +27,25 @@ CUDA, OPENVINO, COREML, ROCM = (f"{name}ExecutionProvider" for name in ("CUDA", 
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("facerts.onnx.session._passed_over", set())
 
 
 @pytest.fixture
-def accelerators(monkeypatch) -> None:
+def accelerators(monkeypatch):
     """An ONNX Runtime with three more providers, none of which starts."""
     names = [OPENVINO, COREML, CUDA, "AzureExecutionProvider", CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     real = onnxruntime.InferenceSession
 
-    def without_accelerators(model: str | bytes, options: object, **_: object) -> object:
+    def without_accelerators(model, options, **_):
         return real(model, options, providers=[CPU])
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", without_accelerators)
 
 
-def _measured(provider: str, crop: float, photo: float | None = None, *, exact: bool = True) -> MeasuredProvider:
+def _measured(provider, crop, photo=None, *, exact=True):
     times = {1: 3 * crop, 16: crop, 64: 2 * crop}
     return MeasuredProvider(provider=provider, ms_per_crop=times, ms_per_photo=photo, cosine=1, exact=exact)
 
@@ -132,12 +128,12 @@ def test_a_provider_that_computes_something_else_is_not_chosen(tmp_path, monkeyp
     yunet, deaf = write_yunet(tmp_path / "yunet.onnx"), write_yunet(tmp_path / "deaf.onnx", level=-9)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [OPENVINO, COREML, CUDA, ROCM, CPU])
 
-    def load_for(model: Path, *, providers: list[str], **options: Any) -> OnnxEmbedder:
+    def load_for(model, *, providers, **options):
         if providers == [CUDA]:
             raise ModelError("out of memory")
         return load_embedder(tmp_path / "wrong.onnx" if providers == [OPENVINO] else model, **options)
 
-    def detector_for(model: Path, *, providers: list[str], **options: Any) -> OpenDetector:
+    def detector_for(model, *, providers, **options):
         return open_detector(deaf if providers == [ROCM] else model, threshold=0.1, **options)
 
     monkeypatch.setattr(provider_times, "load_embedder", load_for)

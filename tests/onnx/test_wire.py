@@ -1,10 +1,7 @@
 """Changes of ONNX files, checked against the onnx package and ONNX Runtime."""
 
-from __future__ import annotations
-
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -21,7 +18,7 @@ from tests.foreign import write_embedder
 
 KEY = "facerts"
 VALUE = '{"name": "Gesichter, 顔", "long": "' + "x" * 20_000 + '"}'
-ENTRIES: list[list[tuple[str, str]]] = [
+ENTRIES = [
     [],
     [(KEY, "old")],
     [("author", "somebody"), (KEY, "old"), ("facerts2", "another"), ("", "no key"), ("empty", "")],
@@ -29,7 +26,7 @@ ENTRIES: list[list[tuple[str, str]]] = [
 ]
 
 
-def write_model(path: Path, entries: list[tuple[str, str]]) -> Path:
+def write_model(path, entries):
     """A model with fields before and after its metadata."""
     model = onnx.load(str(write_embedder(path)))
     model.producer_name, model.model_version, model.doc_string = "tests", -3, "ä" * 300
@@ -42,11 +39,11 @@ def write_model(path: Path, entries: list[tuple[str, str]]) -> Path:
     return path
 
 
-def properties(path: Path) -> list[tuple[str, str]]:
+def properties(path):
     return [(entry.key, entry.value) for entry in onnx.load(str(path)).metadata_props]
 
 
-def rest(path: Path) -> bytes:
+def rest(path):
     """The model without its metadata, as protobuf serializes it."""
     model = onnx.load(str(path))
     del model.metadata_props[:]
@@ -109,7 +106,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     model = write_model(tmp_path / "m.onnx", ENTRIES[1])
     before = model.read_bytes()
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("facerts.io.files.os.fsync", interrupted)
@@ -161,7 +158,7 @@ def test_a_file_cannot_make_the_reader_exceed_its_limits(tmp_path, monkeypatch):
 OPSET = helper.make_opsetid("", 17)
 
 
-def model(*sides: int | str) -> bytes:
+def model(*sides):
     """A model with a node, the shapes of its input and output, and one between them."""
     shapes = {"input": (1, 3, *sides), "output": (1, 6400, 4), "between": (1, 16, 80, 80)}
     image, output, between = (
@@ -169,8 +166,7 @@ def model(*sides: int | str) -> bytes:
     )
     node = helper.make_node("Relu", ["input"], ["output"])
     graph = helper.make_graph([node], "graph", [image], [output], value_info=[between])
-    content: bytes = helper.make_model(graph, opset_imports=[OPSET], ir_version=8).SerializeToString()
-    return content
+    return helper.make_model(graph, opset_imports=[OPSET], ir_version=8).SerializeToString()
 
 
 def test_only_the_sides_and_the_shapes_that_depend_on_them_are_removed():

@@ -1,13 +1,9 @@
 """Images with their faces drawn in: where, in which color, with what beside them, and under which names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
@@ -17,7 +13,6 @@ from facerts.scoring import Row
 from facerts.scoring.annotate import label
 from tests.command import run
 
-Pixels = NDArray[np.uint8]
 GREEN, RED, BLUE = (0, 158, 115), (213, 94, 0), (0, 114, 178)
 FACE = Row(
     "a.jpg",
@@ -28,11 +23,11 @@ FACE = Row(
 )
 
 
-def gray(height: int = 600, width: int = 800) -> Pixels:
+def gray(height=600, width=800):
     return np.full((height, width, 3), 128, dtype=np.uint8)
 
 
-def drawn_in(image: Pixels, color: tuple[int, int, int]) -> Pixels:
+def drawn_in(image, color):
     """Rows and columns of the pixels of exactly a color."""
     return np.argwhere((image == color).all(axis=2))
 
@@ -124,7 +119,7 @@ def test_every_kind_of_input_gives_the_same(tmp_path):
         facerts.annotate("nope.jpg", [FACE])
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 

@@ -1,10 +1,7 @@
 """Faces as objects, the inputs that every function takes, and faces that are left out for their size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import facerts
@@ -15,16 +12,14 @@ from facerts.images.align import align
 from facerts.scoring import Scorer
 from tests.detectors import Finds, face_at
 
-Pixels = NDArray[np.uint8]
-
 
 @pytest.fixture
-def photo() -> Pixels:
+def photo():
     return np.concatenate([draw_face(0, 0), draw_face(1, 0)], axis=1)
 
 
 @pytest.fixture
-def scorer(model) -> Scorer:
+def scorer(model):
     return Scorer.of(facerts.load(model).recognizer.opened, Finds(face_at(0, 0, 112, 0.8), face_at(112, 0, 56, 0.8)))
 
 
@@ -33,8 +28,6 @@ def test_a_face_has_everything_that_is_known_of_it(scorer, photo):
     rows = scorer.score(photo, min_quality=-1e9)
     assert [face.index for face in faces] == [0, 1]
     for face, row in zip(faces, rows, strict=True):
-        assert face.box is not None
-        assert face.points is not None
         assert face.box.tolist() == row.box
         assert face.points.shape == (5, 2)
         # Rows round points to hundredths of a pixel.
@@ -97,7 +90,6 @@ def test_any_share_of_the_faces_can_be_kept():
     """Between the quantiles at whole percents the threshold is linear; listed shares are exact."""
     scorer = facerts.load()
     calibration = facerts.Quality().description.calibration
-    assert calibration is not None
     quantiles = np.array(calibration.quantiles)
     for keep in (0.999, 0.93, 0.5, 0.3333, 0.0, 1.0):
         expected = np.interp(100 * (1 - keep), np.arange(101), quantiles)

@@ -1,13 +1,9 @@
 """A folder with every kind of file found on users' disks: each is accounted for, and none ends the run."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import tarfile
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +35,7 @@ FILES = [
 ]
 
 
-def scored(model: Path, out: Path, *paths: Path) -> dict[str, str | None]:
+def scored(model, out, *paths):
     """The error of each image, by name."""
     assert run("score", *paths, "--model", model, "--out", out) in {0, 1}
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
@@ -123,7 +119,7 @@ def test_a_tar_cannot_write_outside_the_folder_for_copies(model, tmp_path):
     assert all(copies in path.parents for path in new)
 
 
-def tar_of(path: Path, names: Sequence[str]) -> Path:
+def tar_of(path, names):
     """A tar file of faces with these names, each of other contents."""
     with tarfile.open(path, "w") as archive:
         for number, name in enumerate(names):

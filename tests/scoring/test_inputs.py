@@ -1,29 +1,24 @@
 """Images as Python programs have them: paths, bytes, arrays of either order of colors, PIL images."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import fields
 
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, ImageError
 from facerts.images import encode_png, fit_crop
-from facerts.scoring import Row, Scorer
+from facerts.scoring import Row
 from tests.command import refused
 from tests.foreign import write_description, write_embedder
 
-Crops = NDArray[np.uint8]
-
 
 @pytest.fixture
-def scorer(tmp_path) -> Scorer:
+def scorer(tmp_path):
     path = write_embedder(tmp_path / "m.onnx", quality=True)
     thresholds = {"0.9": {"quality": 0.0, "data_sha256": "0" * 64}}
     write_description(path, quality="output:bright", thresholds=thresholds)

@@ -1,15 +1,12 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
 from facerts.images.changes import apply_change
 from facerts.scoring.reasons import FACE_REGION, measure_crop
 
 
-def gray(level: float) -> NDArray[np.uint8]:
+def gray(level):
     return np.full((112, 112, 3), level, dtype=np.uint8)
 
 
@@ -31,7 +28,7 @@ def test_color_counts_as_the_eye_sees_it():
     assert measure_crop(blue).luminance == pytest.approx(0.114 * 200, abs=1)
 
 
-def smooth(image: NDArray[np.float64], sigma: float, radius: int) -> NDArray[np.float64]:
+def smooth(image, sigma, radius):
     """A Gaussian, one direction after the other; the image is mirrored at its border."""
     taps = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
     taps /= taps.sum()

@@ -1,7 +1,5 @@
 """A quality and a recognizer side by side: which of them a command runs, how often, and what each is asked for."""
 
-from __future__ import annotations
-
 import multiprocessing
 import pickle
 from collections import Counter
@@ -134,7 +132,7 @@ def test_the_quality_decides_and_says_in_a_word_what_it_means():
     assert {row.accepted for row in scorer.score(CROPS, keep=1.0)} <= {True, False}
 
 
-def faces_of(work: tuple[Scorer, facerts.Face]) -> tuple[list[float], float]:
+def faces_of(work):
     """In another process."""
     scorer, face = work
     again = scorer.faces(CROPS)
@@ -153,8 +151,28 @@ def test_a_scorer_and_a_face_can_be_sent_to_another_process():
     assert len(pickle.loads(pickle.dumps(own)).model().models) == 1
 
 
-@pytest.mark.parametrize("option", ["threads", "batch_size"])
-@pytest.mark.parametrize("number", [0, -1])
-def test_numbers_of_nothing_are_refused(option, number):
-    with pytest.raises(Error, match="threads and batch_size are numbers from 1"):
-        facerts.load(detector="none", **{option: number})
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        *(({name: 5}, f"{name} must be a name or a path, not 5") for name in ("model", "quality", "recognizer")),
+        ({"detector": b"x"}, "detector must be a name or a path, not bytes"),
+        ({"providers": 3}, "providers must be a list of names, not 3"),
+        ({"det_threshold": "x"}, "det_threshold must be a number, not str"),
+        ({"min_face_size": "x"}, "min_face_size must be a number, not str"),
+        *(({"threads": value}, f"threads must be a whole number from 1 on, not {value}") for value in (0, -1, 2.5)),
+        ({"batch_size": "4"}, "batch_size must be a whole number from 1 on, not str"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(arguments, sentence):
+    with pytest.raises(Error, match=f"^{sentence}$"):
+        facerts.load(**arguments)
+
+
+def test_arguments_of_a_decision_of_another_kind_are_named():
+    scorer = facerts.load(detector="none")
+    for name in ("min_quality", "keep"):
+        with pytest.raises(Error, match=f"^{name} must be a number, not list$"):
+            scorer.score(CROPS, **{name: [1]})
+    for name in ("fmr", "threshold"):
+        with pytest.raises(Error, match=f"^{name} must be a number, not str$"):
+            scorer.verify(*CROPS[:2], **{name: "0.1"})

@@ -1,7 +1,5 @@
 """Reasons: what crosses which limit, and how rows and files show it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -18,9 +16,8 @@ from facerts.images import fit_crop
 from facerts.images.align import TEMPLATE, align
 from facerts.images.changes import apply_change
 from facerts.onnx.contract import store_description
-from facerts.scoring import Row, Scorer, reasons
+from facerts.scoring import Scorer, reasons
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
-from facerts.scoring.score_job import Block, block_content, read_block
 from tests.detectors import Finds
 from tests.shipped import write_model
 
@@ -30,11 +27,11 @@ ASTRONAUT = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [23
 
 
 @pytest.fixture
-def scorer(model) -> Scorer:
+def scorer(model):
     return facerts.load(model)
 
 
-def detection(scale: float = 1.0, left: float = 0.0, top: float = 0.0, nose: float = 0.0) -> Detection:
+def detection(scale=1.0, left=0.0, top=0.0, nose=0.0):
     """A face whose crop begins at a position, some pixels of the photo wide per pixel of the crop."""
     points = scale * (TEMPLATE + np.array([[0, 0], [0, 0], [nose, 0], [0, 0], [0, 0]])) + np.array([left, top])
     return Detection(np.array([left, top, left + 112 * scale, top + 112 * scale]), points, 0.9)
@@ -93,7 +90,7 @@ def test_rows_list_what_crop_and_detection_show(scorer):
     assert clean.reasons == broken.reasons == ()
 
 
-def with_non_face_output(path: Path) -> Path:
+def with_non_face_output(path):
     """A small model that takes bright images for non-faces."""
     return write_model(path, outputs={"embedding": "vector", "quality": "bright", "not_a_face": "bright"})
 
@@ -176,13 +173,3 @@ def test_the_models_that_ship_know_what_is_not_a_face(name, tmp_path):
     assert face.accepted
     assert "not_a_face" in pet.reasons
     assert not pet.accepted
-
-
-def test_an_unfinished_run_keeps_the_reasons(tmp_path):
-    rows = [
-        Row("a.jpg", face=0, reasons=("cut_off", "blurred")),
-        Row("b.jpg", face=0),
-        Row("c.jpg", error="no"),
-    ]
-    (tmp_path / "0").write_bytes(block_content(0, Block(rows, [None] * 3)))
-    assert read_block(tmp_path / "0", 0).rows == rows

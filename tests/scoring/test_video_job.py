@@ -1,7 +1,5 @@
 """Clips to folders of results, by the command and in Python."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -13,11 +11,10 @@ import av
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
 from facerts.galleries import Gallery, TrackSearch
-from facerts.scoring import Face, Row, Scorer
+from facerts.scoring import Face, Row
 from facerts.scoring.annotate import ACCEPTED, REJECTED
 from facerts.scoring.annotated_video import BoxLog, DrawnTrack, draw_tracks
 from facerts.scoring.sinks import from_cell
@@ -28,7 +25,7 @@ from tests.command import refused, run
 
 
 @pytest.fixture
-def scorer(monkeypatch) -> Scorer:
+def scorer(monkeypatch):
     """What every command loads."""
     scorer = color_scorer()
     monkeypatch.setattr("facerts.scoring.load", lambda *_, **__: scorer)
@@ -36,7 +33,7 @@ def scorer(monkeypatch) -> Scorer:
 
 
 @pytest.fixture
-def clips(tmp_path) -> Path:
+def clips(tmp_path):
     """A folder of a whole clip, one that is cut off, one without a face, one that is no video, and another file."""
     folder = tmp_path / "clips"
     folder.mkdir()
@@ -49,12 +46,12 @@ def clips(tmp_path) -> Path:
     return folder
 
 
-def decoded(path: Path) -> NDArray[np.uint8]:
+def decoded(path):
     with av.open(str(path)) as container:
         return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
-def read_table(path: Path) -> list[dict[str, str]]:
+def read_table(path):
     with path.open(newline="") as file:
         return [{name: from_cell(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
 
@@ -176,12 +173,12 @@ def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_g
     # Tracks end, and their crops are saved, long before the last clip does.
     long = [(time, draw([(RED, 20, 20)] if time % 3 < 1 else [])) for time in np.arange(200) / 25]
     write_clip(tmp_path / "long.mkv", long)
-    paths = [clips / "a.mp4", clips / "c.mp4", tmp_path / "long.mkv", "--join-seconds", 0.5]
+    paths = [clips / "a.mp4", clips / "c.mp4", tmp_path / "long.mkv", "--set", "video.join_seconds=0.5"]
     assert run("video", *paths, "--out", whole, "--annotate", tmp_path / "drawn whole") == 0
-    seen: list[float] = []
+    seen = []
     real = BoxLog.add
 
-    def killed(log: BoxLog, frame: TrackedFrame) -> None:
+    def killed(log, frame):
         seen.append(frame.time)
         if len(seen) == 20 + 10 + 27:
             raise KeyboardInterrupt
@@ -193,7 +190,8 @@ def test_a_killed_run_starts_its_clip_again_and_gives_what_one_without_a_break_g
     saved = list((out / "crops" / "long.mkv").iterdir())
     assert saved
     saved[0].with_name("track0009_1.png").write_bytes(b"of another video that had this name")
-    assert "continue it with --resume" in refused(capsys, "video", *paths, *options)
+    assert "--resume continues it" in refused(capsys, "video", *paths, *options)
+    assert "continue it with --resume" in refused(capsys, "video", *paths, *options, "--overwrite")
     assert "different settings (fps)" in refused(capsys, "video", *paths, *options, "--fps", 2, "--resume")
     seen.clear()
     assert run("video", *paths, *options, "--resume") == 0
@@ -226,7 +224,7 @@ def test_a_clip_that_has_changed_is_looked_at_again(scorer, clips, tmp_path):
 def test_damaged_files_of_an_unfinished_run_are_named(scorer, clips, tmp_path):
     paths = [str(clips / "c.mp4"), str(clips / "a.mp4")]
 
-    def damaged(name: str) -> list[str]:
+    def damaged(name):
         (tmp_path / "tracks" / "unfinished" / name).write_text('{"broken": ')
         with VideoJob(tmp_path / "tracks", paths, {}) as job:
             return job.begin(resume=True)
@@ -253,10 +251,24 @@ def test_a_run_that_was_stopped_in_its_first_clip_begins_anew(tmp_path):
 
 
 def test_folders_that_are_not_empty_are_refused(scorer, clips, tmp_path, capsys):
-    assert "is not empty" in refused(capsys, "video", clips / "a.mp4", "--out", clips)
+    there = "is there already: --overwrite replaces it, --resume continues it"
+    assert there in refused(capsys, "video", clips / "a.mp4", "--out", clips)
+    assert "has other files" in refused(capsys, "video", clips / "a.mp4", "--out", clips, "--resume")
     assert run("video", clips / "a.mp4", "--out", tmp_path / "x", "--best", 0) == 2
     assert run("video", tmp_path / "none.mp4", "--out", tmp_path / "y") == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_finished_results_are_kept_or_replaced(scorer, clips, tmp_path, capsys):
+    out = tmp_path / "tracks"
+    assert run("video", clips / "a.mp4", "--out", out) == 0
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert run("video", clips / "c.mp4", "--out", out, "--resume") == 0
+    assert "tracks is finished; --overwrite looks at" in " ".join(capsys.readouterr().err.split())
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    (out / "notes.txt").write_text("mine")
+    assert run("video", clips / "c.mp4", "--out", out, "--overwrite", "--table", "jsonl") == 0
+    assert sorted(path.name for path in out.rglob("*")) == ["clips.jsonl", "notes.txt", "tracks.jsonl"]
 
 
 def test_a_name_that_is_not_valid_text_is_stored_escaped(scorer, tmp_path):

@@ -1,9 +1,6 @@
 """Frames to tracks: who, when, the best shots, the template, and how little is kept in memory."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Iterator
 from time import sleep
 
 import numpy as np
@@ -15,8 +12,8 @@ from numpy.typing import NDArray
 from facerts.errors import Error, ModelError
 from facerts.galleries import Decision, Gallery
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring import Face, Row, Scorer, Track
-from facerts.scoring.track import HeldShot, TrackBuilder, add_shot, joined_best
+from facerts.scoring import Face, Row, Scorer, Shot
+from facerts.scoring.track import TrackBuilder, add_shot, joined_best
 from facerts.scoring.video_tracks import TrackOptions
 from facerts.video import ReadReport, open_frames
 from facerts.video.frames import Frame
@@ -25,7 +22,6 @@ from tests.color_people import (
     GREEN,
     RED,
     ColorDetector,
-    Scene,
     color_gallery,
     color_scorer,
     draw,
@@ -37,11 +33,11 @@ DARK_RED = (0.31, 0, 0)
 Frames = list[tuple[float, NDArray[np.uint8]]]
 
 
-def at(*scenes: Scene, start: float = 0.0, fps: float = 5.0) -> Frames:
+def at(*scenes, start=0.0, fps=5.0):
     return [(start + number / fps, draw(scene)) for number, scene in enumerate(scenes)]
 
 
-def who(track: Track) -> str:
+def who(track):
     return "rgb"[int(track.template.argmax())]
 
 
@@ -137,11 +133,11 @@ def test_the_weight_of_a_face(percentile, weight):
     st.integers(1, 4),
 )
 def test_best_shots_differ_and_include_the_best(seen, most):
-    shots: list[HeldShot] = []
+    shots = []
     for time, quality, yaw in sorted(seen):
         points = [30.0 + yaw / 10, 40, 70 + yaw / 10, 40, 50 + yaw / 2, 60, 35, 80, 65, 80]
         row = Row("clip", face=0, quality=quality, points=points)
-        add_shot(shots, HeldShot(time, Face(row)), most)
+        add_shot(shots, Shot(row, time=time), most)
     assert 1 <= len(shots) <= most
     assert shots[0].rank[0] == max(quality for _, quality, _ in seen)
     assert shots == sorted(shots, key=lambda shot: shot.rank, reverse=True)
@@ -159,7 +155,7 @@ def test_best_shots_are_the_brightest_of_every_two_seconds():
 def test_a_camera_gives_tracks_as_they_end_and_forgets_them():
     drawn = []
 
-    def camera() -> Iterator[NDArray[np.uint8]]:
+    def camera():
         for step in range(400):
             drawn.append(step)
             scene = [(BLUE, 150, 60)] + ([(RED, 20, 20)] if step % 100 < 10 else [])
@@ -180,11 +176,11 @@ def test_memory_does_not_grow_with_the_length_of_a_video():
     people = RED, GREEN, BLUE
     source = open_frames(draw([(people[step // 20 % 3], 20, 20)]) for step in range(600))
     sizes = []
-    tracks = scorer.track(source, options := TrackOptions())
+    tracks = scorer.track(source, options := TrackOptions(), scorer.track_row_builder())
     for frame in tracks.frames():
         held = [shot for builder in tracks.followed.values() for shot in builder.shots]
         held += [shot for builder in tracks.ended for shot in builder.shots]
-        sizes.append(sum(shot.face.crop is not None for shot in held))
+        sizes.append(sum(shot.crop is not None for shot in held))
         assert len(frame.faces) == 1
     assert max(sizes) <= 2 * options.best
     assert len(tracks.ended) + len(tracks.followed) <= 4
@@ -195,7 +191,7 @@ def test_memory_does_not_grow_with_the_length_of_a_video():
 
 
 def test_few_large_frames_are_in_memory():
-    alive: weakref.WeakSet[Frame] = weakref.WeakSet()
+    alive = weakref.WeakSet()
     most = []
 
     class Large:
@@ -203,7 +199,7 @@ def test_few_large_frames_are_in_memory():
 
         name, live, duration, report = "large", False, None, ReadReport()
 
-        def frames(self, fps: float) -> Iterator[Frame]:
+        def frames(self, fps):
             for number in range(20):
                 most.append(len(alive))
                 frame = Frame(number / fps, np.broadcast_to(np.uint8(90), (2160, 4096, 3)))
@@ -257,7 +253,7 @@ def test_unsure_detections_continue_tracks():
     assert (who(track), track.faces) == ("r", 20)
 
 
-def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> TrackBuilder:
+def track(embeddings, start, percentiles):
     builder = TrackBuilder()
     for at, (embedding, percentile) in enumerate(zip(embeddings, percentiles, strict=True)):
         row = Row("clip.mp4", face=0, percentile=percentile, quality=percentile)
@@ -265,7 +261,7 @@ def track(embeddings: np.ndarray, start: float, percentiles: list[float]) -> Tra
     return builder
 
 
-def unit(rows: np.ndarray) -> np.ndarray:
+def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 

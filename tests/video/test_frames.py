@@ -1,7 +1,5 @@
 """Frames of files: their times, their orientation, and what is said of broken and hostile ones."""
 
-from __future__ import annotations
-
 import os
 from fractions import Fraction
 from io import BytesIO
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from facerts.errors import VideoError, WriteError
 from facerts.scoring.annotated_video import write_video
@@ -24,7 +21,7 @@ from tests.color_people import GREEN, RED, draw, turn, walk, write_clip
 from tests.command import no_larger_files
 
 
-def corners(pixels: NDArray[np.uint8]) -> list[str]:
+def corners(pixels):
     """The strongest color of each quarter of an image: top left, top right, bottom left, bottom right."""
     height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
     quarters = [
@@ -36,7 +33,7 @@ def corners(pixels: NDArray[np.uint8]) -> list[str]:
     return ["rgb-"[int(np.argmax([*quarter.mean(axis=(0, 1)), 60]))] for quarter in quarters]
 
 
-def quarters() -> NDArray[np.uint8]:
+def quarters():
     """Red at the top left, green at the top right, blue at the bottom left."""
     frame = np.zeros((64, 96, 3), np.uint8)
     frame[:32, :48, 0] = frame[:32, 48:, 1] = frame[32:, :48, 2] = 250

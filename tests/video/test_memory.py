@@ -1,13 +1,9 @@
 """Videos take the memory of a few frames, whatever they say."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from fractions import Fraction
 from io import BytesIO
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import av
 import numpy as np
@@ -25,7 +21,7 @@ from tests.hostile.videos import gif
 from tests.video.test_frames import corners, quarters
 
 
-def write_jpegs(path: Path, images: list[PIL.Image.Image], **options: Any) -> None:
+def write_jpegs(path, images, **options):
     """A video of JPEGs, which the container says to be as large as the first."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mjpeg", rate=5)
@@ -109,17 +105,17 @@ def test_no_written_frame_waits_for_a_later_one(tmp_path, monkeypatch):
     class Counted:
         """A container whose packets are counted, frame by frame."""
 
-        def __init__(self, *values: Any, **options: Any) -> None:
+        def __init__(self, *values, **options):
             self.real = av.open(*values, **options)
             self.add_stream = self.real.add_stream
 
-        def __enter__(self) -> Any:
+        def __enter__(self):
             return self
 
-        def __exit__(self, *_: object) -> None:
+        def __exit__(self, *_):
             self.real.close()
 
-        def mux(self, written: list[Any]) -> None:
+        def mux(self, written):
             packets.append(len(written))
             self.real.mux(written)
 

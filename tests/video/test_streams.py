@@ -1,15 +1,11 @@
 """Streams from a server of this machine, that drop and come back."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import Any
 
 import cv2
 import numpy as np
@@ -32,21 +28,21 @@ class Server(ThreadingHTTPServer):
         requests: paths that were asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", free_port()), Handler)
-        self.content: dict[str, bytes] = {}
-        self.drops: dict[str, list[int]] = {}
+        self.content = {}
+        self.drops = {}
         self.ranges = True
-        self.requests: list[str] = []
+        self.requests = []
 
-    def url(self, path: str) -> str:
+    def url(self, path):
         return f"http://127.0.0.1:{self.server_port}{path}"
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.server.requests.append(self.path)
         content = self.server.content.get(self.path)
         if content is None:
@@ -64,12 +60,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[start : max(start, until)])
         self.close_connection = True
 
-    def log_message(self, format: str, *values: Any) -> None:
+    def log_message(self, format, *values):
         pass
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving():
     server = Server()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -82,9 +78,9 @@ def serving() -> Iterator[Server]:
 
 
 @pytest.fixture
-def no_waiting(monkeypatch) -> list[float]:
+def no_waiting(monkeypatch):
     """Waits between attempts, which are only noted."""
-    waits: list[float] = []
+    waits = []
     now = time.monotonic
 
     clock = SimpleNamespace(monotonic=lambda: now() + sum(waits), sleep=waits.append)
@@ -178,19 +174,19 @@ def test_a_camera_that_is_unplugged_for_a_moment_goes_on(monkeypatch):
     class Capture:
         """Three frames, one each half a second; of the second and the fourth opening none."""
 
-        def __init__(self, number: int) -> None:
+        def __init__(self, number):
             opened.append(number)
             self._left = 3 if len(opened) in (1, 3) else 0
 
-        def isOpened(self) -> bool:  # noqa: N802
+        def isOpened(self):  # noqa: N802
             return True
 
-        def read(self) -> tuple[bool, Any]:
+        def read(self):
             self._left -= 1
             passed.extend([0.5] * (self._left >= 0))
             return self._left >= 0, image[..., ::-1]
 
-        def release(self) -> None:
+        def release(self):
             pass
 
     clock = SimpleNamespace(monotonic=lambda: sum(passed), sleep=passed.append)

@@ -1,7 +1,5 @@
 """Boxes to tracks: association, and the motion that it predicts."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np
@@ -9,20 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from facerts.video.tracker import BoxMotion, SeenBox, Tracker, best_pairs, enlarged_iou
 from tests.detectors import iou
 
-Floats = NDArray[np.float64]
 ANNA, BEN = np.eye(2, dtype=np.float32)
 
 
-def box(left: float, top: float = 0.0, side: float = 40.0) -> Floats:
+def box(left, top=0.0, side=40.0):
     return np.array([left, top, left + side, top + side])
 
 
-def seen(left: float, top: float = 0.0, score: float = 0.9, who: NDArray[np.float32] | None = None) -> SeenBox:
+def seen(left, top=0.0, score=0.9, who=None):
     return SeenBox(box(left, top), score, who)
 
 
