@@ -81,10 +81,10 @@ def video(
     if resume and VideoJob.is_finished(out):
         say(f"{out} is finished; --overwrite looks at its clips again")
         return
-    scorer, join_seconds = models.open(settings), settings.video.join_seconds
+    scorer = models.open(settings)
     acceptance = settings.acceptance()
     task = VideoTask(
-        TrackOptions(fps, best, settings.video.min_faces, join_seconds != 0, join_seconds),
+        TrackOptions(fps, best, settings.video.min_faces, settings.video.join_seconds),
         **acceptance,
         seconds=seconds,
         reconnect=settings.video.reconnect,

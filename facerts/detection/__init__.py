@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.detector import AutoDetector, Detection, FaceFinder, LazyDetector, OpenDetector
+from facerts.detection.detector import Detection, FaceFinder, OpenDetector
 from facerts.detection.photo_search import DetSize, Network, PhotoSearch, check_size
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, did_you_mean
 from facerts.hub.catalog import catalog_models
 from facerts.hub.fetch import find_file
+from facerts.images import CROP_SIZE
 from facerts.onnx.model_pack import is_pack, read_signature
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DETECTORS",
     "SCRFD",
-    "AutoDetector",
     "DetSize",
     "Detection",
     "Detector",
@@ -79,32 +81,56 @@ def open_detector(detector: str | Path, **options: Unpack[DetectorOptions]) -> P
     return PhotoSearch(network, size, rotate=options.get("rotate"))
 
 
-class Detector(LazyDetector):
+class Detector:
     """Finds the faces in photos, by a detector that is opened when it is first used. It can be pickled.
 
     Args:
         model: as for ``open_detector``.
+        crops: whether images of 112 x 112 are taken as aligned crops, in which no face is searched for.
         options: see ``DetectorOptions``.
     """
 
-    def __init__(self, model: str | Path = DEFAULT_DETECTOR, **options: Unpack[DetectorOptions]) -> None:
-        super().__init__(partial(open_detector, model, **options))
-        self.model, self._options = model, options
+    def __init__(
+        self, model: str | Path = DEFAULT_DETECTOR, *, crops: bool = False, **options: Unpack[DetectorOptions]
+    ) -> None:
+        self.model, self.crops, self._options = model, crops, options
+        self._opening: Future[PhotoSearch] | None = None
+        self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"<Detector {self.model}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Detector, self.model, **self._options), ()
+        return partial(Detector, self.model, crops=self.crops, **self._options), ()
+
+    @property
+    def detector(self) -> PhotoSearch:
+        """The detector, opened if it is not. Threads share one attempt; after a failure the next call tries again."""
+        with self._lock:
+            first = self._opening is None
+            opening = self._opening = self._opening or Future()
+        if first:
+            try:
+                opening.set_result(open_detector(self.model, **self._options))
+            except BaseException as error:
+                self._opening = None
+                opening.set_exception(error)
+        return opening.result()
 
     @property
     def identity(self) -> str:
         """Everything that the detections depend on: kind, hash of the model, settings."""
-        return self.detector.identity
+        if not self.crops:
+            return self.detector.identity
+        # Known before it is open.
+        (pinned,) = [model for model in catalog_models() if model.name == self.model]
+        settings = {"threshold": None, "size": "auto", "rotate": None, **self._options}
+        shown = ", ".join(f"{name} {settings[name]}" for name in ("threshold", "size", "rotate"))
+        return f"auto, {self.model} {pinned.sha256}, {shown}"
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first, in pixels of the image."""
-        return self.detector(image)
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first, in pixels of the image; None in a crop."""
+        return None if self.crops and image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
 
 def open_face_finder(detector: str | Path = "auto", **options: Unpack[DetectorOptions]) -> FaceFinder | None:
@@ -125,11 +151,7 @@ def open_face_finder(detector: str | Path = "auto", **options: Unpack[DetectorOp
         return None
     if detector != "auto":
         return open_detector(detector, **options)
-    opening = partial(open_detector, DEFAULT_DETECTOR, **options)
-    (pinned,) = [model for model in catalog_models() if model.name == DEFAULT_DETECTOR]
-    return AutoDetector(
-        opening, f"{DEFAULT_DETECTOR} {pinned.sha256}, threshold {threshold}, size {size}, rotate {rotate}"
-    )
+    return Detector(DEFAULT_DETECTOR, crops=True, **options)
 
 
 def _checked_size(options: DetectorOptions) -> DetSize:

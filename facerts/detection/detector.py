@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from facerts.images import CROP_SIZE
 
 # Eyes, nose and corners of the mouth of a mean head, in eye distances: x to the right, y down, z towards the camera.
 # x and y are YuNet's medians on held-out people; the depths are those of common generic head models.
@@ -82,7 +78,7 @@ class Detection:
 
 
 class FaceFinder(Protocol):
-    """Finds the faces in images; may be shared by threads. Every ``OpenDetector`` is one, as is ``AutoDetector``."""
+    """Finds the faces in images; may be shared by threads. Every ``OpenDetector`` is one."""
 
     @property
     def identity(self) -> str:
@@ -108,47 +104,6 @@ def largest_first(faces: Iterable[Detection]) -> list[Detection]:
     ``docs/decisions/index.md`` says why the largest.
     """
     return sorted(faces, key=lambda face: face.area, reverse=True)
-
-
-class LazyDetector:
-    """A detector that is opened when it is first used."""
-
-    def __init__(self, open_detector: Callable[[], OpenDetector]) -> None:
-        self._open_detector = open_detector
-        self._opening: Future[OpenDetector] | None = None
-        self._lock = Lock()
-
-    @property
-    def detector(self) -> OpenDetector:
-        """The detector, opened if it is not. Threads share one attempt; after a failure the next call tries again."""
-        with self._lock:
-            first = self._opening is None
-            opening = self._opening = self._opening or Future()
-        if first:
-            try:
-                opening.set_result(self._open_detector())
-            except BaseException as error:
-                self._opening = None
-                opening.set_exception(error)
-        return opening.result()
-
-
-class AutoDetector(LazyDetector):
-    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
-
-    The detector's ``identity``, everything that the detections depend on, is known before it is open.
-    """
-
-    def __init__(self, open_detector: Callable[[], OpenDetector], identity: str) -> None:
-        super().__init__(open_detector)
-        self.identity = f"auto, {identity}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AutoDetector, (self._open_detector, self.identity.removeprefix("auto, "))
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
-        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
-        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
 
 def nms(

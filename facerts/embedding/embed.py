@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ AnyEmbedder = Embedder | EmbeddingTable
 AHEAD, IN_FLIGHT = 3, 2
 
 Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
+Result = TypeVar("Result")
 
 
 def outputs_of(
@@ -71,19 +74,15 @@ def embed_source(
             extras come from the crop alone.
         also: further scores to compute from the crops; they become extras, by name.
     """
-    chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
-    batches = _batches(source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None)
 
     def embed(batch: Batch) -> FaceOutputs:
         crops, scores = batch
         outputs = embed_crops(embedder, crops, flip=flip)
         return replace(outputs, extras={**outputs.extras, **scores}) if scores else outputs
 
-    if not getattr(embedder, "thread_safe", False):
-        return concatenate([embed(batch) for batch in batches])
-    # While one batch is in the network, the next one becomes its input and the last one its outputs.
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        return concatenate(list(map_ahead(pool, embed, batches, IN_FLIGHT + 1)))
+    parallel = getattr(embedder, "thread_safe", False)
+    text = f"embedding {source.name}" if progress else ""
+    return concatenate(_of_batches(source, indices, batch_size, also or {}, embed, text, parallel=parallel))
 
 
 def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> FaceOutputs:
@@ -111,8 +110,7 @@ def score_source(
     """Scores ``(N,)``, by name, of aligned images that need no embedding, such as those of ``OnnxQuality``."""
     if not scores:
         return {}
-    chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
-    text = f"scoring {source.name}" if progress else None
+    text = f"scoring {source.name}" if progress else ""
     together = {name: score for name, score in scores.items() if getattr(score, "thread_safe", False)}
     in_turn = {name: score for name, score in scores.items() if name not in together}
 
@@ -120,9 +118,7 @@ def score_source(
         crops, in_turn_scores = batch
         return {**in_turn_scores, **{name: score(crops) for name, score in together.items()}}
 
-    batches = _batches(source, chosen, batch_size, in_turn, text)
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        parts = list(map_ahead(pool, score_batch, batches, IN_FLIGHT + 1 if together else 1))
+    parts = _of_batches(source, indices, batch_size, in_turn, score_batch, text, parallel=bool(together))
     return {name: np.concatenate([part[name] for part in parts]) for name in scores}
 
 
@@ -142,22 +138,29 @@ def concatenate(parts: Sequence[FaceOutputs]) -> FaceOutputs:
     )
 
 
-def _batches(
+def _of_batches(
     source: Source,
-    chosen: NDArray[np.integer],
+    indices: Sequence[int] | NDArray[np.integer] | None,
     batch_size: int,
     also: Mapping[str, CropScore],
-    progress: str | None,
-) -> Iterator[Batch]:
-    """Batches of crops and their scores, prepared in another thread while the embedder works."""
+    compute: Callable[[Batch], Result],
+    text: str,
+    *,
+    parallel: bool,
+) -> list[Result]:
+    """What a function makes of each batch of crops with scores, which are prepared in another thread meanwhile."""
+    chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
     starts = range(0, len(chosen), batch_size)
 
     def prepare(start: int) -> Batch:
         crops = np.stack([source.crop(int(row)) for row in chosen[start : start + batch_size]])
         return crops, {name: score(crops) for name, score in also.items()}
 
-    def prepared() -> Iterator[Batch]:
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            yield from map_ahead(pool, prepare, starts, AHEAD + 1)
-
-    return prepared() if progress is None else track(prepared(), progress, total=len(starts), unit="batches")
+    with (
+        ThreadPoolExecutor(1) as loader,
+        ThreadPoolExecutor(IN_FLIGHT) as pool,
+        closing(map_ahead(loader, prepare, starts, AHEAD + 1)) as prepared,  # type: ignore[type-var]
+    ):
+        batches = track(prepared, text, total=len(starts), unit="batches")
+        # While one batch is in the network, the next one becomes its input and the last one its outputs.
+        return list(map_ahead(pool, compute, batches, IN_FLIGHT + 1) if parallel else map(compute, batches))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
-from facerts.detection import AutoDetector, DetSize, FaceFinder, open_face_finder
+from facerts.detection import Detector, DetSize, FaceFinder, open_face_finder
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ImageError, ModelError, check_kind
 from facerts.hub.find import default_model
@@ -207,7 +207,6 @@ class Scorer:
         fps: float = 5.0,
         best: int = 3,
         min_faces: int = 2,
-        join: bool = True,
         join_seconds: float | None = None,
         min_quality: float | None = None,
         keep: Keep = None,
@@ -228,10 +227,9 @@ class Scorer:
             fps: frames per second that are looked at.
             best: maximum number of best shots of a track.
             min_faces: leave out tracks with fewer faces, which are mostly errors of the detector.
-            join: join tracks of one person over cuts and absences, by the model's strictest match threshold; a model
-                without match thresholds joins none.
-            join_seconds: longest absence over which tracks are joined; None for any, and for 60 seconds where the
-                video may have no end.
+            join_seconds: longest absence over which tracks of one person are joined, by the model's strictest match
+                threshold, if it has any; 0 joins none, None joins over any absence, and over 60 seconds where the video
+                may have no end.
             min_quality: faces below this quality are poor, as is what is not a face: they are no best shots, and count
                 in the template only if there are no others.
             keep: likewise by the model's threshold that keeps this share of its calibration faces; by default 0.99 if
@@ -258,7 +256,7 @@ class Scorer:
         """
         source = open_frames(video, color=color, limits=limits, reconnect=reconnect)
         source.report = source.report if report is None else report
-        options = TrackOptions(fps, best, min_faces, join, join_seconds)
+        options = TrackOptions(fps, best, min_faces, join_seconds)
         tracks = self.track(source, options, self.track_row_builder(min_quality=min_quality, keep=keep))
         for frame in tracks.frames():
             yield from frame.tracks
@@ -439,7 +437,7 @@ class Scorer:
         """The kind of the detector: "none", "auto", "YuNet", "SCRFD"."""
         if self.detector is None:
             return "none"
-        if isinstance(self.detector, AutoDetector):
+        if isinstance(self.detector, Detector) and self.detector.crops:
             return "auto"
         return type(getattr(self.detector, "network", self.detector)).__name__
 
@@ -467,7 +465,7 @@ class Scorer:
         """
         color = check_color(color)
         model = self.model()
-        takes_crops = self.detector is None or isinstance(self.detector, AutoDetector)
+        takes_crops = self.detector_name in ("none", "auto")
         if takes_crops and isinstance(images, np.ndarray) and images.shape[1:] == (CROP_SIZE, CROP_SIZE, 3):
             return model(images if color == "RGB" else np.ascontiguousarray(images[..., ::-1]))
         crops = [self._only_crop(image) for image in lazy_inputs(images, color)]

@@ -10,8 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from facerts.detection import FaceFinder, PhotoSearch
-from facerts.detection.detector import LazyDetector
+from facerts.detection import Detector, FaceFinder, PhotoSearch
 from facerts.errors import Error, ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
@@ -32,22 +31,11 @@ LIVE_JOIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TrackOptions:
-    """How a video is looked at.
-
-    Attributes:
-        fps: frames per second that are looked at.
-        best: maximum number of best shots of a track.
-        min_faces: leave out tracks with fewer faces, which are mostly errors of the detector.
-        join: join tracks of one person, by the model's strictest match threshold.
-        join_seconds: longest absence over which tracks are joined; None for any, and for 60 seconds in a video that may
-            have no end.
-        max_faces: maximum number of faces that are scored in a frame, largest first; None for all.
-    """
+    """How a video is looked at, see ``Scorer.video``; ``max_faces`` is the maximum that are scored in a frame."""
 
     fps: float = 5.0
     best: int = 3
     min_faces: int = 2
-    join: bool = True
     join_seconds: float | None = None
     max_faces: int | None = None
 
@@ -81,18 +69,14 @@ class VideoTracks:
 
     Args:
         row_builder: scores faces; those that it rejects are poor.
-        min_face_size: leave out faces whose box has a side below this number of pixels.
-        workers: threads that find faces; None for one per core.
-        parallel_batches: how many batches are scored at the same time.
+        min_face_size, workers, parallel_batches: see ``score_images``.
 
     Attributes:
         time: of the last frame that was looked at; None before the first.
-        frame_count: number of frames that were looked at.
-        face_count: number of faces in them.
+        frame_count, face_count: number of frames that were looked at, and of the faces in them.
         followed: the tracks on screen, by number.
         ended: those that were, joined.
-        given: number of tracks that were given out.
-        left_out: number of tracks with too few faces.
+        given, left_out: number of tracks that were given out, and of those with too few faces.
     """
 
     def __init__(
@@ -124,7 +108,7 @@ class VideoTracks:
         )
         cosines = match_cosines(recognizer.description.calibration)
         # Joining compares each track with all others, so errors must be rare.
-        self._join_cosine = cosines[0] if cosines and options.join else None
+        self._join_cosine = cosines[0] if cosines and options.join_seconds != 0 else None
         live = options.join_seconds is None and source.live
         self._join_seconds = LIVE_JOIN_SECONDS if live else options.join_seconds
         # Two faces are not of one track if their cosine lies as far below the most permissive threshold as the
@@ -209,7 +193,7 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
     """What finds the faces in frames, which are never aligned crops."""
     if detector is None:
         raise ModelError("faces in videos have to be found; the detector must not be none")
-    found = detector.detector if isinstance(detector, LazyDetector) else detector
+    found = detector.detector if isinstance(detector, Detector) else detector
     return found.of_frames() if isinstance(found, PhotoSearch) else found
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import AutoDetector, FaceFinder
+from facerts.detection import Detector, FaceFinder
 from facerts.errors import Error, ModelError, VideoError
 from facerts.galleries import Gallery
 from facerts.galleries.enroll import PROBE_KEEP, default_threshold
@@ -328,7 +328,7 @@ class Service:
     def _photo_detector(self) -> FaceFinder | None:
         """What finds the faces in an image that is certainly a photo."""
         detector = self.scorer.detector
-        return detector.detector if isinstance(detector, AutoDetector) else detector
+        return detector.detector if isinstance(detector, Detector) else detector
 
     def _row_builder(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         row_builder = self.scorer.row_builder(self.scorer.min_quality(min_quality, keep))

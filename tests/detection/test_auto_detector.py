@@ -10,7 +10,7 @@ import pytest
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import AutoDetector
+from facerts.detection import Detector
 from facerts.errors import ModelError
 from facerts.hub import catalog
 from facerts.images import encode_png
@@ -90,7 +90,7 @@ def test_embeddings_of_crops_and_photos_share_a_file(model, yunet, tmp_path):
         assert np.isnan(arrays["face_size"]).tolist() == [True, False]
 
 
-def test_threads_share_one_attempt_to_open_a_detector():
+def test_threads_share_one_attempt_to_open_a_detector(monkeypatch):
     attempts = []
     meeting = threading.Barrier(4)
     may_end = threading.Event()
@@ -98,14 +98,15 @@ def test_threads_share_one_attempt_to_open_a_detector():
     def found(image):
         return []
 
-    def open_detector():
+    def open_detector(model):
         attempts.append(1)
         may_end.wait(10)
         if len(attempts) == 1:
             raise ModelError("no network")
         return found
 
-    lazy = AutoDetector(open_detector, "lazy")
+    monkeypatch.setattr("facerts.detection.open_detector", open_detector)
+    lazy = Detector()
 
     def detect():
         meeting.wait(10)

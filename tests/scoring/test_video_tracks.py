@@ -67,7 +67,7 @@ def test_someone_who_leaves_and_returns_is_one_track_and_so_is_one_before_and_af
     assert red.faces == 15
     assert len(red.parts) == 3
     assert red.seconds == pytest.approx(2.4)
-    assert [who(track) for track in color_scorer().video(frames, join=False)] == ["r", "r", "b", "r"]
+    assert [who(track) for track in color_scorer().video(frames, join_seconds=0)] == ["r", "r", "b", "r"]
     assert [who(track) for track in color_scorer().video(frames, join_seconds=2)] == ["r", "r", "b"]
 
 
@@ -90,7 +90,7 @@ def test_poor_faces_are_no_best_shots_and_weigh_nothing_beside_good_ones():
 
 def test_a_track_of_poor_faces_says_so_and_is_too_poor_to_search_for():
     frames = at(*[[(DARK_RED, 20, 20), (RED, 150, 20)]] * 4)
-    poor, good = color_scorer().video(frames, join=False)
+    poor, good = color_scorer().video(frames, join_seconds=0)
     if who(poor) == who(good) and not poor.too_poor:
         poor, good = good, poor
     assert poor.too_poor

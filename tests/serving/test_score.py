@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts.detection.detector import AutoDetector
+from facerts.detection import Detector
 from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
@@ -115,9 +115,9 @@ def test_a_service_without_a_detector_does_not_pretend(client):
     assert wide.json()["images"][0]["width"] == 400
 
 
-def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer):
-    auto = AutoDetector(lambda: photo_scorer.detector, "stub")
-    chooses = Scorer(photo_scorer.quality, photo_scorer.recognizer, auto)
+def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer, monkeypatch):
+    monkeypatch.setattr("facerts.detection.open_detector", lambda *_: photo_scorer.detector)
+    chooses = Scorer(photo_scorer.quality, photo_scorer.recognizer, Detector(crops=True))
     with running(chooses, Settings(max_faces=2)) as client:
         assert client.get("/v1/model").json()["detector"] == "auto"
         bright = crop(250)
