@@ -48,7 +48,7 @@ def graft_quality(
     faces: str | Path | Sequence[str | Path] | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> JoinedModel:
     """Write one ONNX file with the embedding of a recognizer and the quality of another model.
 

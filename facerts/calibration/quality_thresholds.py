@@ -71,7 +71,7 @@ def calibrate(
     detector: FaceFinder | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> CalibrationResult:
     """Choose thresholds on faces, measure their error rates, and write both into the model's description.
 

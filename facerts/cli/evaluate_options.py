@@ -141,7 +141,7 @@ def evaluation_options(out: Path, settings: CommandSettings, **more: Any) -> Eva
     from facerts.evaluation.evaluation_options import EvaluationOptions
 
     return EvaluationOptions(
-        batch_size=settings.runtime()["batch_size"],
+        batch_size=settings.batch_size or 64,
         detector=settings.face_finder(),
         cache=OutputCache(settings.output_cache or out / "cache"),
         **more,

@@ -42,6 +42,7 @@ else:
 
 if TYPE_CHECKING:
     from facerts.detection import FaceFinder
+    from facerts.onnx.providers import Runtime
     from facerts.scoring import Scorer
 
 FILE_NAME = "facerts.toml"
@@ -115,14 +116,6 @@ class Acceptance(TypedDict):
 
     min_quality: float | None
     keep: Keep
-
-
-class Runtime(TypedDict):
-    """Arguments of functions that load a model."""
-
-    providers: Sequence[str]
-    threads: int | None
-    batch_size: int
 
 
 @dataclass(frozen=True)

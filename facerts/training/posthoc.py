@@ -138,7 +138,7 @@ def add_quality(
     terms: str = "",
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = 64,
 ) -> GraftResult:
     """Train a quality head on a frozen embedder and write both as one ONNX file.
 
