@@ -66,7 +66,7 @@ def report_error(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print_error("interrupted")
         return EXIT_INTERRUPTED
-    if debugging():
+    if os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n"))
     if isinstance(error, Error):
         print_error(error)
@@ -86,11 +86,6 @@ def report_error(error: BaseException) -> int:
         f"output of {DEBUG_VARIABLE}=1"
     )
     return EXIT_UNEXPECTED
-
-
-def debugging() -> bool:
-    """Whether errors are shown with a traceback."""
-    return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
 def install_command(module: str) -> str:

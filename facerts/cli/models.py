@@ -258,7 +258,10 @@ def _facts(entry: Entry) -> dict[str, object]:
         if key in shown:
             shown[key] = ", ".join(f"{benchmark} {value:g}" for benchmark, value in shown[key].items())
     if "description" in shown:
-        shown["input"] = _contract(shown.pop("description"))
+        spec = shown.pop("description")["input"]
+        height, width = spec["size"]
+        normalized = f"(x - {spec['mean'][0]:g}) / {spec['std'][0]:g}"
+        shown["input"] = f"{height} x {width} {spec['color']}, {normalized}, {spec['layout']}"
     if "urls" in shown:
         shown["urls"] = " or ".join(shown["urls"])
     return shown
@@ -269,9 +272,3 @@ def _accuracy(entry: Entry, benchmark: str) -> Text:
         return number(f"{entry['published'][benchmark]:.2f}")
     measured = entry["measured"].get(benchmark)
     return number("" if measured is None else f"{100 * measured:.2f}†")
-
-
-def _contract(description: Entry) -> str:
-    spec = description["input"]
-    height, width = spec["size"]
-    return f"{height} x {width} {spec['color']}, (x - {spec['mean'][0]:g}) / {spec['std'][0]:g}, {spec['layout']}"

@@ -36,7 +36,9 @@ class AlignedPhotos(WrappedSource):
             return fit_crop(image, where=self.location(index))
         if not faces:
             self._sizes[index] = None
-            return _center_crop(image, self.location(index))
+            side = min(image.shape[:2])
+            top, left = ((length - side) // 2 for length in image.shape[:2])
+            return fit_crop(image[top : top + side, left : left + side], where=self.location(index))
         points = faces[0].points
         self._sizes[index] = float(np.linalg.norm(points[1] - points[0]))
         return align(image, points)
@@ -87,9 +89,3 @@ def _first_size(source: Source) -> tuple[int, int] | None:
             continue
         return image.shape[0], image.shape[1]
     return None
-
-
-def _center_crop(image: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
-    side = min(image.shape[:2])
-    top, left = ((length - side) // 2 for length in image.shape[:2])
-    return fit_crop(image[top : top + side, left : left + side], where=where)

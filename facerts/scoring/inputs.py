@@ -101,7 +101,7 @@ def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
         return LazyImage(name, partial(decode, bytes(image), where=name))
     if is_pil(image):
         return LazyImage(name, partial(_from_pil, image, name))
-    return LazyImage(name, partial(_from_array, image, name, color), color)
+    return LazyImage(name, partial(_from_array, image, name, color))
 
 
 def _content(image: Any) -> Any:

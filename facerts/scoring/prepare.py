@@ -28,13 +28,11 @@ class LazyImage:
 
     Attributes:
         load: returns ``(H, W, 3) uint8`` RGB or raises ``Error``; called in a worker thread.
-        color: the order of the channels that was said of an array; None for encoded images, which say it themselves.
         nbytes: bytes of the pixels that it keeps in memory until then.
     """
 
     path: str
     load: Callable[[], NDArray[np.uint8]]
-    color: str | None = None
     nbytes: int = 0
 
 

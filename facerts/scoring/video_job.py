@@ -21,7 +21,7 @@ from facerts.errors import DataError, Error, VideoError
 from facerts.images import encode_png
 from facerts.io.file_names import safe_name
 from facerts.io.files import atomic_write, refuse_link, remove_unfinished, sync_names
-from facerts.io.job import FileState, Job, file_state
+from facerts.io.job import FileState, Job, file_state, remove_finished
 from facerts.scoring.annotated_video import BoxLog, DrawnTrack, write_annotated
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Keep, Scorer
@@ -209,8 +209,11 @@ class VideoJob(Job):
 
     @staticmethod
     def is_finished(out: Path) -> bool:
-        """Whether a run has written all tables."""
-        return not (out / UNFINISHED).exists() and any((out / name).is_file() for name in _table_names())
+        """Whether a run has written all tables; what it was killed in removing is removed."""
+        if (out / UNFINISHED).exists() or not any((out / name).is_file() for name in _table_names()):
+            return False
+        remove_finished(out / UNFINISHED)
+        return True
 
     def _start(self) -> None:
         # A run that was interrupted in its first clip has only crops.

@@ -7,9 +7,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -37,28 +35,13 @@ SHOWN = r"\x1b[2J\x9b31m\x07\x7f\u202e\u2066\u200f\u061c\u2028[red]:key:<b>|$\fr
 FILE = f"{NAME}\udcff"
 
 
-class World(NamedTuple):
-    """Files with hostile names."""
-
-    model: Path
-    people: Path
-    flat: Path
-    pairs: Path
-    gallery: Path
-    result: Path
-    out: Path
-    matcher: Path
-    groups: Path
-    known: Path
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, few_replicates, few_changes):
-    """People, each in a folder; a folder with an image that cannot be read; a model, a gallery and a result."""
+    """People, each in a folder; a folder with an image that cannot be read; models, a gallery and results, by name."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
-    names = (".onnx", "people", "flat", f"people/{NAME}pairs.csv", "gallery.npz", "result", "out")
-    names += ("matcher.onnx", "groups", "known")
-    world = World(*(folder / f"{NAME}{name}" for name in names))
+    files = {"model": ".onnx", "matcher": "matcher.onnx", "gallery": "gallery.npz", "pairs": f"people/{NAME}pairs.csv"}
+    files |= {name: name for name in ("people", "flat", "result", "groups", "known")}
+    world = SimpleNamespace(name=NAME, **{name: folder / f"{NAME}{file}" for name, file in files.items()})
     write_synthetic_faces(world.people, identities=3, images=2, seed=5)
     # Of those who are enrolled, only the paths are hostile.
     shutil.copytree(world.people, world.known)
@@ -73,6 +56,7 @@ def world(tmp_path_factory, few_replicates, few_changes):
     world.flat.mkdir()
     for number, image in enumerate(images):
         shutil.copy(image, world.flat / f"{FILE}{number}.jpg")
+    world.first, world.second, *_ = sorted(world.flat.iterdir())
     (world.flat / f"{FILE}broken.jpg").write_bytes(b"no image")
     model = ("--model", world.model)
     assert run("gallery", "build", world.known, *model, "--out", world.gallery) == 0
@@ -82,78 +66,59 @@ def world(tmp_path_factory, few_replicates, few_changes):
     return world
 
 
-Arguments = Callable[[World], tuple[str | Path, ...]]
-
-
-def evaluated(world):
-    return "--model", world.model, "--out", world.out, "--data", world.people
-
-
-def packed(world):
-    return world.people, "--out", world.out
-
-
 # Arguments of each command with which it prints names.
 COMMANDS = {
-    "calibrate": lambda world: ("--model", world.model, "--data", world.people),
-    "compare": lambda world: (f"{NAME}={world.result}", f"2={world.result}", "--out", world.out),
-    "data bin": lambda world: (world.flat, "--out", world.out),
-    "data dedup": packed,
-    "data exclude-overlap": lambda world: (
-        *packed(world),
-        *("--benchmark", world.people, "--model", world.model),
-    ),
-    "data generate": lambda world: (*("--out", world.out, "--identities", "2", "--images", "1", "--people", "2"),),
-    "data inspect": lambda world: (world.flat,),
-    "data pack": packed,
-    "data split": lambda world: (*packed(world), "--held-out", f"{world.out}2", "--share", "0.4"),
-    "data unpack": packed,
-    "embed": lambda world: (world.flat, "--model", world.model, "--out", f"{world.out}.npz"),
-    "evaluate corruptions": lambda world: (*evaluated(world), "--images", "2"),
-    "evaluate fiqa": lambda world: (
-        *("--data", world.people, "--model", world.model, "--quality", f"{NAME}={world.model}"),
-        *("--out", world.out),
-    ),
-    "evaluate identification": evaluated,
-    "evaluate ood": lambda world: (
-        *("--model", world.model, "--in", world.people, "--out-of", world.flat, "--out", world.out),
-    ),
-    "evaluate reject": lambda world: (*evaluated(world)[:-1], world.pairs, "--fmr", "0.1"),
-    "evaluate verification": lambda world: (*evaluated(world)[:-1], world.pairs),
-    "export": lambda world: (world.flat, "--out", world.out),
-    "gallery add": lambda world: (world.gallery, world.flat, "--model", world.model, "--person", NAME),
-    "gallery best": lambda world: (world.gallery,),
-    "gallery build": lambda world: (world.known, "--model", world.model, "--out", f"{world.out}.npz"),
-    "gallery check": lambda world: (world.gallery,),
-    "gallery list": lambda world: (world.gallery,),
-    "gallery remove": lambda world: (world.gallery, NAME),
-    "gallery search": lambda world: (world.gallery, world.flat, "--model", world.model, "--fpir", "0.5"),
-    "models path": lambda world: (NAME,),
-    "models pull": lambda world: (NAME,),
-    "config get": lambda world: (NAME,),
-    "config set": lambda world: (NAME, NAME),
-    "config unset": lambda world: (NAME,),
-    "models remove": lambda world: (NAME,),
-    "models show": lambda world: (NAME,),
-    "models use": lambda world: (NAME,),
-    "people copy": lambda world: (world.groups, world.out),
-    "people find": lambda world: (world.flat, "--model", world.matcher, "--out", world.out),
-    "people list": lambda world: (world.groups, "--out", world.out),
-    "people merge": lambda world: (world.groups, "1", NAME),
-    "people move": lambda world: (world.groups, NAME, "--to", "1"),
-    "people name": lambda world: (world.groups, "1", NAME),
-    "people show": lambda world: (world.groups, "1"),
-    "people to-gallery": lambda world: (world.groups, "--out", f"{world.out}.npz"),
-    "people undo": lambda world: (world.groups,),
-    "posthoc METHOD": lambda world: ("--model", world.model, "--data", world.flat, "--out", world.out),
-    "posthoc graft": lambda world: (*("--model", world.model, "--quality", world.flat, "--out", f"{world.out}.onnx"),),
-    "report": lambda world: (world.result, "--out", world.out),
-    "score": lambda world: (world.flat, "--model", world.model),
-    "serve": lambda world: ("--model", world.flat),
-    "web": lambda world: ("--out", world.out / "site", "--recognizer", world.matcher),
-    "train": lambda world: (world.flat,),
-    "video": lambda world: (world.flat, "--model", world.matcher, "--out", world.out),
-    "verify": lambda world: (*sorted(world.flat.iterdir())[:2], "--model", world.model),
+    "calibrate": "--model {model} --data {people}",
+    "compare": "{name}={result} 2={result} --out {out}",
+    "config get": "{name}",
+    "config set": "{name} {name}",
+    "config unset": "{name}",
+    "data bin": "{flat} --out {out}",
+    "data dedup": "{people} --out {out}",
+    "data exclude-overlap": "{people} --out {out} --benchmark {people} --model {model}",
+    "data generate": "--out {out} --identities 2 --images 1 --people 2",
+    "data inspect": "{flat}",
+    "data pack": "{people} --out {out}",
+    "data split": "{people} --out {out} --held-out {out}2 --share 0.4",
+    "data unpack": "{people} --out {out}",
+    "embed": "{flat} --model {model} --out {out}.npz",
+    "evaluate corruptions": "--model {model} --out {out} --data {people} --images 2",
+    "evaluate fiqa": "--model {model} --out {out} --data {people} --quality {name}={model}",
+    "evaluate identification": "--model {model} --out {out} --data {people}",
+    "evaluate ood": "--model {model} --out {out} --in {people} --out-of {flat}",
+    "evaluate reject": "--model {model} --out {out} --data {pairs} --fmr 0.1",
+    "evaluate verification": "--model {model} --out {out} --data {pairs}",
+    "export": "{flat} --out {out}",
+    "gallery add": "{gallery} {flat} --model {model} --person {name}",
+    "gallery best": "{gallery}",
+    "gallery build": "{known} --model {model} --out {out}.npz",
+    "gallery check": "{gallery}",
+    "gallery list": "{gallery}",
+    "gallery remove": "{gallery} {name}",
+    "gallery search": "{gallery} {flat} --model {model} --fpir 0.5",
+    "models path": "{name}",
+    "models pull": "{name}",
+    "models remove": "{name}",
+    "models show": "{name}",
+    "models use": "{name}",
+    "people copy": "{groups} {out}",
+    "people find": "{flat} --model {matcher} --out {out}",
+    "people list": "{groups} --out {out}",
+    "people merge": "{groups} 1 {name}",
+    "people move": "{groups} {name} --to 1",
+    "people name": "{groups} 1 {name}",
+    "people show": "{groups} 1",
+    "people to-gallery": "{groups} --out {out}.npz",
+    "people undo": "{groups}",
+    "posthoc METHOD": "--model {model} --data {flat} --out {out}",
+    "posthoc graft": "--model {model} --quality {flat} --out {out}.onnx",
+    "report": "{result} --out {out}",
+    "score": "{flat} --model {model}",
+    "serve": "--model {flat}",
+    "train": "{flat}",
+    "verify": "{first} {second} --model {model}",
+    "video": "{flat} --model {matcher} --out {out}",
+    "web": "--out {out}/site --recognizer {matcher}",
 }
 # These print no names but the package's own.
 NAMELESS = {"config list", "doctor", "models list", "models verify"}
@@ -172,7 +137,8 @@ def check_printable(text):
 def test_a_command_prints_no_control_characters(world, tmp_path, capsys, command):
     out = tmp_path / NAME / "out"
     out.parent.mkdir()
-    status = run(*command.replace("METHOD", "rts").split(), *COMMANDS[command](world._replace(out=out)))
+    arguments = [word.format(**vars(world), out=out) for word in COMMANDS[command].split()]
+    status = run(*command.replace("METHOD", "rts").split(), *arguments)
     shown = capsys.readouterr()
     assert status in (0, 1, 2)
     check_printable(shown.out + shown.err)

@@ -16,28 +16,8 @@ from facerts.embedding.embedding_only import keep_embedding
 from facerts.errors import Error, ModelError
 from tests.command import run
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
+from tests.matching import HASH, write_matcher
 from tests.shipped import write_model
-
-CALIBRATED = {
-    "thresholds": {"0.95": {"quality": 3.5, "data_sha256": "0" * 64}},
-    "calibration": {
-        "data": "faces",
-        "data_sha256": "0" * 64,
-        "faces": 200,
-        "identities": 20,
-        "quantiles": list(range(101)),
-        "matching": {
-            "data": "faces",
-            "data_sha256": "0" * 64,
-            "pairs": "all",
-            "images": 200,
-            "identities": 20,
-            "flip": False,
-            "interval": "bootstrap",
-            "thresholds": {},
-        },
-    },
-}
 
 
 def outputs(path):
@@ -76,7 +56,7 @@ def test_the_heads_of_our_own_exports_are_removed(exported, tmp_path, crops):
 
 
 def test_quality_is_removed_from_the_description(tmp_path):
-    model = write_model(tmp_path / "model.onnx", license="ours", **CALIBRATED)
+    model = write_matcher(tmp_path / "model.onnx")
     keep_embedding(model, tmp_path / "small.onnx")
     description = load_embedder(tmp_path / "small.onnx").description
     assert (description.outputs, description.quality, description.thresholds) == (
@@ -92,7 +72,9 @@ def test_quality_is_removed_from_the_description(tmp_path):
 
 
 def test_quality_from_the_embeddings_length_is_kept(tmp_path, crops):
-    model = write_model(tmp_path / "model.onnx", quality="norm", thresholds=CALIBRATED["thresholds"])
+    model = write_model(
+        tmp_path / "model.onnx", quality="norm", thresholds={"0.95": {"quality": 3.5, "data_sha256": HASH}}
+    )
     keep_embedding(model, tmp_path / "small.onnx")
     embedder = load_embedder(tmp_path / "small.onnx")
     np.testing.assert_allclose(embedder(crops).quality, np.linalg.norm(slow_embedding(crops), axis=1), rtol=1e-5)

@@ -5,32 +5,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from facerts.embedding import load_embedder
 from facerts.errors import MissingExtraError, ModelError
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import parse_description
+from tests.detectors import write_scrfd
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 COLUMNS = 128
-
-
-def write_detector(path):
-    """A model with the interface of a detector: images of any size in, boxes and scores out."""
-    nodes = [
-        helper.make_node("GlobalAveragePool", ["image"], ["pooled"]),
-        helper.make_node("Flatten", ["pooled"], ["boxes"]),
-        helper.make_node("ReduceMean", ["boxes"], ["scores"], axes=[1], keepdims=0),
-    ]
-    inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, "?", "?"])]
-    outputs = [
-        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 3]),
-        helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1]),
-    ]
-    graph = helper.make_graph(nodes, "detector", inputs, outputs)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
-    return path
 
 
 def normalize_inside(path):
@@ -50,7 +34,7 @@ def pack(tmp_path):
     """A folder with a detector, a network with too few outputs, a broken file, and a recognizer."""
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
-    write_detector(folder / "det_500m.onnx")
+    write_scrfd(folder / "det_500m.onnx")
     write_embedder(folder / "genderage.onnx")
     (folder / "notes.onnx").write_text("no network")
     write_embedder(folder / "w600k_mbf.onnx", size=COLUMNS)

@@ -24,7 +24,6 @@ from tests.serving.conftest import post, running
 
 QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
 CROPS = np.stack([draw_face(person, 0) for person in range(3)])
-# Not arrays, whose order of channels is checked with a second forward pass.
 FILES = [encode_png(crop) for crop in CROPS]
 
 
