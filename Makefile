@@ -104,9 +104,9 @@ out/demo/demo.onnx: $(READY)
 
 bench: $(READY) out/demo/demo.onnx
 	$(BIN)/python tools/bench_train.py
-	$(BIN)/python tools/bench_data.py
-	$(BIN)/python tools/bench_evaluate.py --model out/demo/demo.onnx
-	$(BIN)/python tools/bench_metrics.py
+	$(BIN)/python tools/bench.py reading
+	$(BIN)/python tools/bench.py evaluate out/demo/demo.onnx
+	$(BIN)/python tools/bench_scale.py metrics
 
 clean:
 	rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) out build *.egg-info .coverage .coverage.*

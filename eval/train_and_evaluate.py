@@ -1,8 +1,9 @@
-"""Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
+r"""Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
 
-python eval/train_and_evaluate.py rts=faces_small_rts arcface=faces_small_arcface --set data.train=people/ \\
-    --seeds 1 2 3 --out out/methods --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
-python eval/train_and_evaluate.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
+python eval/train_and_evaluate.py rts=faces_small_rts arcface=faces_small_arcface --set data.train=people/ \
+    --seeds 1 2 3 --out out/methods --evaluate "verification --data lfw/" --evaluate "ood --in lfw/ --out-of pets/"
+python eval/train_and_evaluate.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --out out/table4 \
+    --evaluate "verification --data lfw.bin"
 
 Each run has a folder OUT/LABEL_seedN with recipe, log, checkpoint, model and results, which `facerts compare`,
 `facerts report` and the other scripts of this folder accept. Its `commands.log` has the output of all commands.
@@ -29,15 +30,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import typer
 from common import parser_of, run
 
+from facerts.cli.app import build_app
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_SOME_FAILED, print_error
 from facerts.errors import Error, LockedError
 from facerts.io.console import stderr
@@ -84,19 +87,17 @@ class Run:
             Step("train", training, recipe, folder / CHECKPOINT),
             Step("export", export, folder / CHECKPOINT, self.model),
             *(
-                Step(
-                    name,
-                    ["evaluate", name, *self._judged(name), *arguments, "--out", str(folder)],
-                    self.model,
-                    folder / RESULT,
-                )
-                for name, arguments in evaluations(options).items()
+                Step(name, ["evaluate", name, *arguments, "--out", str(folder)], self.model, folder / RESULT)
+                for name, *arguments in self._evaluations(options)
             ),
         ]
 
-    def _judged(self, name: str) -> list[str]:
-        """The option with the model: the quality league has it as a quality, under one name for all runs."""
-        return ["--quality", f"quality={self.model}"] if name == "fiqa" else ["--model", str(self.model)]
+    def _evaluations(self, options: argparse.Namespace) -> Iterator[list[str]]:
+        """Name and arguments of each `facerts evaluate` command."""
+        for text in options.evaluate:
+            text = text if "{model}" in text else f"{text} --model {{model}}"
+            words = shlex.split(text)
+            yield [word.replace("{model}", str(self.model)).replace("{out}", str(options.out)) for word in words]
 
 
 def main() -> None:
@@ -159,77 +160,27 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--budget", metavar="TIME", help="Time of each training, such as 10m; see facerts train --help."
     )
-    parser.add_argument("--data", nargs="+", default=[], help="Benchmarks for verification and reject.")
-    parser.add_argument("--fmr", type=float, help="False match rate of reject (default: 0.001).")
-    parser.add_argument("--all-pairs", action="store_true", help="Also measure every pair of the benchmarks' images.")
-    parser.add_argument("--in", dest="faces", nargs="+", default=[], help="Faces for out-of-distribution evaluation.")
     parser.add_argument(
-        "--out-of",
-        dest="non_faces",
-        nargs="+",
+        "--evaluate",
+        action="append",
         default=[],
-        help="Non-faces for out-of-distribution evaluation.",
+        metavar="COMMAND",
+        help="Arguments of facerts evaluate for each run, such as 'verification --data lfw/'; repeatable. {out} is "
+        "replaced by OUT and {model} by the model of the run, which is the one of --model if {model} does not occur.",
     )
-    parser.add_argument("--exclude-in", help="Pattern of file names to leave out of the faces.")
-    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
-    parser.add_argument(
-        "--corruptions",
-        nargs="+",
-        default=[],
-        help="Held-out faces for the corruption benchmark.",
-    )
-    parser.add_argument(
-        "--corrupted-images",
-        type=int,
-        help="Number of images of the corruption benchmark (default: 500).",
-    )
-    parser.add_argument(
-        "--league",
-        nargs="+",
-        default=[],
-        metavar="FACES",
-        help="Faces of the quality league, for networks with or without an embedding; needs --recognizers.",
-    )
-    parser.add_argument(
-        "--recognizers",
-        nargs="+",
-        default=[],
-        metavar="[LABEL=]MODEL",
-        help="Recognizers of the league, whose errors the quality is to predict.",
-    )
-    parser.add_argument("--threads", type=int, help="CPU threads of the evaluations.")
     return parser.parse_args()
 
 
-def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
-    """Arguments of the `facerts evaluate` commands, by command."""
-    threads = _option("--set", options.threads and f"threads={options.threads}")
-    all_pairs = ["--all-pairs"] if options.all_pairs else []
-    commands = {}
-    if options.data:
-        commands["verification"] = [*_repeated("--data", options.data), *all_pairs, *threads]
-        commands["reject"] = [*commands["verification"], *_option("--fmr", options.fmr)]
-    if options.league:
-        commands["fiqa"] = [
-            *_repeated("--model", options.recognizers),
-            *_repeated("--data", options.league),
-            *_repeated("--out-of", options.non_faces),
-            *_option("--exclude-out-of", options.exclude_out_of),
-            *("--degraded", "--set", "evaluate.cost=false", "--set", f"output_cache={options.out / 'cache'}"),
-            *threads,
-        ]
-    if options.faces:
-        commands["ood"] = [
-            *_repeated("--in", options.faces),
-            *_repeated("--out-of", options.non_faces),
-            *_option("--exclude-in", options.exclude_in),
-            *_option("--exclude-out-of", options.exclude_out_of),
-            *threads,
-        ]
-    if options.corruptions:
-        images = _option("--images", options.corrupted_images)
-        commands["corruptions"] = [*_repeated("--data", options.corruptions), *images, *threads]
-    return commands
+def check_evaluation(text: str) -> None:
+    """Raise an error if `facerts evaluate` would not take these arguments."""
+    command: Any = typer.main.get_command(build_app()).commands["evaluate"]
+    name, *arguments = shlex.split(text) or [""]
+    if name not in command.commands:
+        raise Error(f"--evaluate {text}: must start with one of {', '.join(command.commands)}")
+    try:
+        command.commands[name].make_context(name, [*arguments, "--model", "m", "--out", "o"])
+    except typer.BadParameter.__base__ as error:
+        raise Error(f"--evaluate {text}: {error}") from error
 
 
 def plan(options: argparse.Namespace) -> list[Run]:
@@ -238,10 +189,8 @@ def plan(options: argparse.Namespace) -> list[Run]:
     Raises:
         Error: a recipe, a field or an option is wrong; nothing was started.
     """
-    if bool(options.non_faces) != bool(options.faces) and not (options.non_faces and options.league):
-        raise Error("--in and --out-of must be used together: faces are compared with non-faces")
-    if bool(options.league) != bool(options.recognizers):
-        raise Error("--league and --recognizers must be used together: a quality predicts a recognizer's errors")
+    for text in options.evaluate:
+        check_evaluation(text)
     recipes = dict(map(_labeled, options.recipes))
     if len(recipes) < len(options.recipes):
         raise Error("two recipes have the same label; give each its own, LABEL=RECIPE")
@@ -312,18 +261,18 @@ def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
         file.write(planned.recipe.to_yaml())
     executed = False
     for step in planned.steps(options):
-        key: dict[str, Any] = {"command": step.command, "reads": sha256_file(step.reads)}
-        if done.get(step.name) == key and step.writes.exists():
+        key, content = " ".join(step.command), sha256_file(step.reads)
+        if done.get(key) == content and step.writes.exists():
             continue
         executed = True
         _print(f"{prefix}: {step.name}")
         if step.name == "export":
             # The results of the previous model are not those of the new one.
-            done = {name: entry for name, entry in done.items() if name == "train"}
+            done = {command: entry for command, entry in done.items() if command.startswith("train ")}
             for stale in (RESULT, ARRAYS):
                 (planned.folder / stale).unlink(missing_ok=True)
         _run_command(step, planned.folder / LOG)
-        done[step.name] = key
+        done[key] = content
         with atomic_write(record, "w") as file:
             json.dump(done, file, indent=1)
     return executed
@@ -380,14 +329,6 @@ def _parse_sweep(text: str) -> list[tuple[str, str]]:
 def _file_name(text: str) -> str:
     """The text with everything replaced that names of recipes and folders may not contain."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).strip("_")
-
-
-def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    return [text for value in values for text in (option, value)]
-
-
-def _option(option: str, value: object) -> list[str]:
-    return [] if value is None else [option, str(value)]
 
 
 def _clock(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     assert code == 2, error
     assert "Traceback" not in error
     return " ".join(error.split())
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -49,14 +49,6 @@ class Finds:
 
 # Two faces in wide images and none in others.
 TWO_FACES = Finds(face_at(0, 0), face_at(112, 0), where=lambda image: image.shape[1] >= 224)
-
-
-class ReferenceFace(NamedTuple):
-    """A detected face, in pixels of the input."""
-
-    box: NDArray[np.float64]
-    points: NDArray[np.float64]
-    score: float
 
 
 def cells(stride: int) -> dict[str, Any]:
@@ -184,7 +176,7 @@ def write_yunet(
     return path
 
 
-def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float = 0.4) -> list[ReferenceFace]:
+def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float = 0.4) -> list[Detection]:
     """The faces that the SCRFD network must detect in an image of the input's size, best first."""
     candidates = []
     for level, stride in enumerate(STRIDES):
@@ -198,9 +190,9 @@ def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float 
                         continue
                     distance = DISTANCES[level, anchor].astype(np.float64) * stride
                     box = np.array([left, top, left, top]) + distance * [-1, -1, 1, 1]
-                    candidates.append(ReferenceFace(box, np.array([left, top]) + POINTS * stride, score))
+                    candidates.append(Detection(box, np.array([left, top]) + POINTS * stride, score))
     candidates.sort(key=lambda face: -face.score)
-    kept: list[ReferenceFace] = []
+    kept: list[Detection] = []
     for face in candidates:
         if all(iou(face.box, better.box) <= max_iou for better in kept):
             kept.append(face)

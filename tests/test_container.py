@@ -16,7 +16,7 @@ import pytest
 import skimage.data
 
 from facerts.images import encode_png
-from tests.ports import free_port
+from tests.command import free_port
 
 ROOT = Path(__file__).parents[1]
 LINES = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()

@@ -32,10 +32,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench import alternate, in_process, machine, parser_of, peak_mib, ratios
-from plain_loop import PlainLearner
+from measuring import alternate, in_process, machine, parser_of, peak_mib, ratios
+from torch.nn import functional as F
 
-from facerts.nn.device import AUTOCAST, choose_precision
+from facerts.losses.margin import additive_angular
+from facerts.nn import build_network
+from facerts.nn.device import AUTOCAST, choose_device, choose_precision
 from facerts.nn.flops import count_multiply_adds
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
@@ -130,6 +132,52 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5.")
     return parser.parse_args()
+
+
+class PlainLearner:
+    """A conventional step to compare with, like ``Learner``: eager, NCHW, autocast, all B x C logits at once.
+
+    Network, precision and optimizer are those of the recipe; nothing is compiled, chunked or fused.
+    """
+
+    def __init__(self, recipe: Recipe, identities: int) -> None:
+        torch.manual_seed(recipe.seed)
+        self.recipe = recipe
+        self.device = choose_device(recipe.compute.device)
+        self.precision = choose_precision(recipe.compute.precision, self.device)
+        backbone, optim = recipe.backbone, recipe.optim
+        self.network = build_network(
+            backbone.name,
+            embedding_size=backbone.embedding_size,
+            heads={},
+            width=backbone.width,
+            dropout=backbone.dropout,
+        ).to(self.device)
+        self.weight = torch.nn.Parameter(torch.empty(identities, backbone.embedding_size, device=self.device))
+        torch.nn.init.normal_(self.weight, std=0.01)
+        parameters = [p for p in (*self.network.parameters(), self.weight) if p.requires_grad]
+        self.optimizer = torch.optim.SGD(
+            parameters, lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+
+    def step(self, batch: Batch, step: int, learning_rate: float) -> torch.Tensor:
+        self.network.train()
+        images = batch.crops.to(self.device).permute(0, 3, 1, 2).contiguous().float().sub_(127.5).div_(127.5)
+        dtype = AUTOCAST[self.precision]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            embedding = self.network(images)["embedding"]
+        cosine = F.linear(F.normalize(embedding), F.normalize(self.weight)).clamp(-1, 1)
+        index = batch.labels.unsqueeze(1)
+        target = additive_angular(cosine.gather(1, index).squeeze(1), 0.5)
+        loss = F.cross_entropy(cosine.scatter(1, index, target.unsqueeze(1)) * 64, batch.labels)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.zero_grad()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
 
 
 def build_learner(plain: bool, recipe: str, overrides: list[str], identities: int) -> Any:

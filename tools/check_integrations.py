@@ -27,7 +27,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from bench import parser_of
+from measuring import parser_of
 from numpy.typing import NDArray
 
 import facerts

@@ -24,7 +24,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from bench import seconds_of
+from measuring import seconds_of
 
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.losses import LOSSES

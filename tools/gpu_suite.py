@@ -1,13 +1,12 @@
 """Everything that a GPU can tell about training, in one command that ends in time and goes on where it stopped.
 
-    python tools/gpu_suite.py --budget 25m --out out/gpu --report docs/results/training.md
+    python tools/gpu_suite.py --budget 25m --out out/gpu
 
 The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and scores
 are the same on GPU and CPU; whether a step waits for the host; speed and memory of training steps by network, batch and
 number of identities; a run that is resumed; two processes; reading images. Those whose networks are compiled first, the
-slowest, come last but for IResNet-100. After each, OUT has suite.json and summary.md, and the section "On a GPU" of the
-page given by --report has what was measured. The same command again runs the items that did not fit, failed, or were
-measured with other code.
+slowest, come last but for IResNet-100. After each, OUT has suite.json and summary.md. The same command again runs the
+items that did not fit, failed, or were measured with other code.
 
 An item that needs a package that is not installed says so, and the others run. With --rehearse all run with tiny sizes
 on the CPU, to see that they work; their numbers mean nothing.
@@ -32,9 +31,6 @@ TOOLS = Path(__file__).resolve().parent
 # An item with a compiled IResNet-50 took more than 168 s beside an H100 and 16 cores.
 COMPILED_S = 200.0
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
-HEADING = "### On a GPU"
-# To the next heading.
-SECTION = re.compile(rf"^{HEADING}\n.*?(?=^#|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Item(NamedTuple):
@@ -152,21 +148,10 @@ def items() -> Iterator[Item]:
         )  # fmt: skip
 
     def classes(identities: int) -> Item:
-        common = [
-            "bench_classes.py",
-            "--momentum",
-            "0.9",
-            "--implementations",
-            "in chunks",
-            "a tenth in chunks",
-        ]
-        return Item(
-            f"classes, {identities:,} identities",
-            [*common, "B x C", "--identities", str(identities), "--device", "cuda", "--steps", "10"],
-            [
-                *common, "--identities", "64", "--size", "16", "--batch", "4", "--device", "cpu", "--steps", "1",
-            ],
-        )  # fmt: skip
+        ours = ["--momentum", "0.9", "--implementations", "in chunks", "a tenth in chunks"]
+        command = ["bench_scale.py", "classes", str(identities), *ours, "B x C", "--device", "cuda", "--steps", "10"]
+        tiny = ["bench_scale.py", "classes", "64", *ours, "--size", "16", "--batch", "4", "--steps", "1"]
+        return Item(f"classes, {identities:,} identities", command, tiny)
 
     yield own("machine")
     yield own("same as on the CPU", 60.0)
@@ -185,8 +170,8 @@ def items() -> Iterator[Item]:
     workers = sorted({1, max(1, cores // 4), max(1, cores // 2), cores})
     yield Item(
         "reading images",
-        ["bench_data.py", "--processes", str(cores), "--workers", *map(str, workers), "--rounds", "3"],
-        ["bench_data.py", "--processes", "1", "--workers", "0", "--rounds", "1", "--images", "256"],
+        ["bench.py", "reading", "--processes", str(cores), "--workers", *map(str, workers), "--rounds", "3"],
+        ["bench.py", "reading", "--processes", "1", "--workers", "0", "--rounds", "1", "--images", "256"],
         60.0,
     )
     yield steps("ArcFace", "iresnet50", 128, 10_000)
@@ -218,8 +203,6 @@ def main() -> None:
         print(outcome["status"], f"in {outcome['seconds']:.0f} s" if "seconds" in outcome else "", flush=True)
         write(options.out / "suite.json", json.dumps(suite, indent=1))
         write(options.out / "summary.md", summary(suite))
-    if options.report is not None:
-        write(options.report, reported(suite, options.report))
     print(options.out / "summary.md")
     sys.exit(1 if any(item["status"] == "failed" for item in suite["items"].values()) else 0)
 
@@ -228,19 +211,11 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--budget", type=duration, required=True, help="Time for everything, such as 25m or 1h.")
     parser.add_argument("--out", type=Path, required=True, help="Folder for suite.json and summary.md.")
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="PAGE",
-        help=f"Page whose section {HEADING!r} gets the goals and speeds.",
-    )
     parser.add_argument("--rehearse", action="store_true", help="Tiny sizes on the CPU.")
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="PREFIX", help="Only items whose names start like this."
     )
     options = parser.parse_args()
-    if options.report is not None and not (options.report.is_file() and SECTION.search(options.report.read_text())):
-        parser.error(f"--report {options.report}: no page with the heading {HEADING!r}")
     names = [item.name for item in items()]
     for prefix in options.only:
         if not any(name.startswith(prefix) for name in names):
@@ -321,46 +296,25 @@ def write(path: Path, text: str) -> None:
 def summary(suite: dict[str, Any]) -> str:
     """The results as a page of Markdown."""
     results = done(suite)
-    sections = measurements(suite)
+    steps = {name: result for name, result in results.items() if "ratio" in result}
+    rows = [row for result in results.values() for row in result.get("rows", ())]
+    sections = {} if suite["rehearsal"] else {"goals": goal_table(results)}
+    if steps:
+        sections["training steps"] = step_table(steps)
+    if rows:
+        sections["softmax over all identities"] = class_table(rows)
     for name, result in results.items():
-        if "ratio" not in result and "rows" not in result and name not in sections:
+        if "ratio" not in result and "rows" not in result:
             sections[name] = value_table(result)
     sections["items"] = table(["item", "", "seconds"], [item_row(*pair) for pair in suite["items"].items()])
     titled = [[f"## {name[:1].upper()}{name[1:]}", "", *section, ""] for name, section in sections.items()]
-    return "\n".join(["# GPU suite", "", origin(suite), "", *itertools.chain(*titled)])
-
-
-def reported(suite: dict[str, Any], page: Path) -> str:
-    """The page, with what is published of the results in its section."""
-    machine = done(suite).get("machine", {})
-    of = ", ".join(f"{name} {machine[name]}" for name in ("device", "torch", "cuda", "cores") if name in machine)
-    tables = [line for section in measurements(suite).values() for line in (*section, "")]
-    text = "\n".join([HEADING, "", f"`python tools/gpu_suite.py`: {of}.", origin(suite), "", *tables, ""])
-    return SECTION.sub(lambda _: text, page.read_text())
+    rehearsed = "A rehearsal with tiny sizes on a CPU: the numbers mean nothing. " * suite["rehearsal"]
+    origin = f"{rehearsed}Code: {suite['code'] or 'unknown'}."
+    return "\n".join(["# GPU suite", "", origin, "", *itertools.chain(*titled)])
 
 
 def done(suite: dict[str, Any]) -> dict[str, Any]:
     return {name: item["result"] for name, item in suite["items"].items() if item["status"] == "done"}
-
-
-def origin(suite: dict[str, Any]) -> str:
-    rehearsed = "A rehearsal with tiny sizes on a CPU: the numbers mean nothing. " * suite["rehearsal"]
-    return f"{rehearsed}Code: {suite['code'] or 'unknown'}."
-
-
-def measurements(suite: dict[str, Any]) -> dict[str, list[str]]:
-    """The tables of goals, training steps, the softmax over all identities and ONNX Runtime."""
-    results = done(suite)
-    steps = {name: result for name, result in results.items() if "ratio" in result}
-    rows = [row for result in results.values() for row in result.get("rows", ())]
-    tables = {} if suite["rehearsal"] else {"goals": goal_table(results)}
-    if steps:
-        tables["training steps"] = step_table(steps)
-    if rows:
-        tables["softmax over all identities"] = class_table(rows)
-    if "ONNX Runtime" in results:
-        tables["ONNX Runtime"] = value_table(results["ONNX Runtime"])
-    return tables
 
 
 def goal_table(results: dict[str, Any]) -> list[str]:
@@ -389,15 +343,10 @@ def step_table(steps: dict[str, Any]) -> list[str]:
 
 
 def class_table(rows: list[dict[str, Any]]) -> list[str]:
-    cells = [
-        [
-            f"{row['identities']:,}",
-            row["implementation"],
-            f"{(row['mib'] + row['base_mib']) * 2**20 / 1e9:.2f}",
-            f"{row['ms']:,.1f}",
-        ]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        gb = (row["mib"] + row["base_mib"]) * 2**20 / 1e9
+        cells.append([f"{row['identities']:,}", row["implementation"], f"{gb:.2f}", f"{row['ms']:,.1f}"])
     return table(["identities", "implementation", "GB in all", "ms per step"], cells)
 
 

@@ -207,8 +207,7 @@ def script_faults(page: Path, documented: Iterator[tuple[int, str]]) -> Iterator
         if not script.exists():
             yield page, number, f"no script {name}"
             continue
-        shared = (script.with_name(name) for name in ("common.py", "bench.py"))  # options of several scripts
-        code = "".join(file.read_text("utf-8") for file in (script, *shared) if file.exists())
+        code = script.read_text("utf-8")
         for argument in arguments:
             if argument.startswith("--") and f'"{argument.partition("=")[0]}"' not in code:
                 yield page, number, f"{name} has no option {argument}"

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import parser_of
+from measuring import parser_of
 from pydantic import ValidationError
 
 from facerts.cli.ending import ending

@@ -21,11 +21,11 @@ from facerts.io.npz import typed_arrays
 FORMAT = "facerts.postgres/1"
 # Vectors of up to this size fit into a page, and are compared much faster where they lie in the rows themselves.
 MAX_INLINE = 1900
-# Chosen with tools/bench_gallery.py: below, all templates are compared within milliseconds, and exactly.
+# Chosen with tools/bench_scale.py gallery: below, all templates are compared within milliseconds, and exactly.
 INDEX_FROM = 20_000
 # An index is made in memory if it fits into that.
 INDEX_MEMORY = "1GB"
-# How far a search in the index looks: a thousandth of the people, within these; chosen with tools/bench_gallery.py.
+# How far a search in the index looks: a thousandth of the people, within these; chosen likewise.
 MIN_EF_SEARCH, MAX_EF_SEARCH = 400, 1000
 # What the index finds, of which the templates themselves choose the best; of strangers as of others.
 CANDIDATES = 10

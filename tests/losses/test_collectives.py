@@ -30,8 +30,8 @@ from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import Recipe
+from tests.command import free_port
 from tests.loss_examples import Images, value_of
-from tests.ports import free_port
 
 CLASSIFY = sorted(name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss))
 BATCH, IDENTITIES, FEATURES, SIZE, STEPS = 12, 11, 6, 5, 3

@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import Store
 
 from facerts.errors import Error
 from facerts.losses.collectives import rendezvous
-from tests.ports import free_port
+from tests.command import free_port
 
 TIMEOUT = timedelta(seconds=30)
 

@@ -15,7 +15,7 @@ from facerts.errors import VideoError
 from facerts.video import live_sources, open_frames
 from facerts.video.live_sources import Reconnection, without_password
 from tests.color_people import GREEN, draw, walk, write_clip
-from tests.ports import free_port
+from tests.command import free_port
 
 
 class Server(ThreadingHTTPServer):
