@@ -19,11 +19,13 @@ from facerts.onnx.crop_nodes import OPSET, prepend_preprocessing
 from facerts.onnx.graph_edit import keep_outputs, load_graph
 from facerts.onnx.merge_graphs import add_length, append, same_opset
 from facerts.onnx.model_pack import find_recognizer, is_pack
+from facerts.onnx.providers import Runtime
 from facerts.onnx.wire import replace_entry
 from facerts.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,7 @@ def graft_quality(
     out: str | Path,
     *,
     faces: str | Path | Sequence[str | Path] | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int | None = 64,
+    **runtime: Unpack[Runtime],
 ) -> JoinedModel:
     """Write one ONNX file with the embedding of a recognizer and the quality of another model.
 
@@ -63,20 +63,18 @@ def graft_quality(
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models, and the
             calibration succeeds.
         faces: aligned faces to choose quality and match thresholds on, in any layout that ``open_source`` accepts.
-        providers: ONNX Runtime's execution providers by name; None for the CPU.
     """
     path, quality_path, out = find_model(model), find_model(quality), Path(out)
     if out.suffix.lower() != ".onnx":
         raise Error(f"{out}: a joined model is written as .onnx; choose a file with that suffix")
     if out.resolve() in (path.resolve(), quality_path.resolve()):
         raise Error(f"{out}: it is one of the two models to join; give another file to write")
-    options = {"providers": providers, "threads": threads, "batch_size": batch_size}
     with scratch_folder() as folder:
         pack_description = None
         if is_pack(path):
             path, pack_description = find_recognizer(path, folder)
-        recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
-        scorer = OnnxQuality(quality_path, **options)  # type: ignore[arg-type]
+        recognizer = load_embedder(path, description=pack_description, **runtime)
+        scorer = OnnxQuality(quality_path, **runtime)
         graph = load_graph(path, "joining models")
         batch = _common_batch(recognizer, scorer)
         graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
@@ -85,7 +83,7 @@ def graft_quality(
         part = folder / "joined.onnx"
         content = graph.SerializeToString()
         part.write_bytes(content)
-        joined = OnnxEmbedder(out, content=content, description=description, **options)  # type: ignore[arg-type]
+        joined = OnnxEmbedder(out, content=content, description=description, **runtime)
         crops = check_crops()
         expected = replace(recognizer(crops), quality=scorer(crops))
         named = f"{recognizer.name} with the quality of {scorer.name}"
@@ -97,7 +95,7 @@ def graft_quality(
         described.parent.mkdir()
         replace_entry(part, described, METADATA_KEY, description.to_json())
         try:
-            found = calibrate(described, faces, out=out, **options)  # type: ignore[arg-type]
+            found = calibrate(described, faces, out=out, **runtime)
         except ModelError as error:
             raise ModelError(str(error).replace(str(described), str(out))) from error
     return JoinedModel(found.description, parity, found.left_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,11 @@ from facerts.onnx.contract import (
     store_description,
 )
 from facerts.onnx.model_pack import is_pack
+from facerts.onnx.providers import Runtime
 from facerts.version import __version__
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 KEEP = (0.99, 0.95, 0.9, 0.8)
 # With fewer, one face is more than one percent, so keeping 99% means keeping all.
@@ -69,9 +74,7 @@ def calibrate(
     groups: Groups | None = None,
     non_faces: str | Path | Sequence[str | Path] | None = None,
     detector: FaceFinder | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-    batch_size: int | None = 64,
+    **runtime: Unpack[Runtime],
 ) -> CalibrationResult:
     """Choose thresholds on faces, measure their error rates, and write both into the model's description.
 
@@ -93,8 +96,6 @@ def calibrate(
         non_faces: images without a face, 112 x 112, to measure the share of them that the quality thresholds let
             through; anything that ``open_source`` accepts.
         detector: finds the faces in photos; None if the images are aligned crops.
-        providers: ONNX Runtime execution providers; None for the CPU.
-        threads: threads per batch; None leaves the choice to ONNX Runtime.
 
     Examples:
         >>> from pathlib import Path
@@ -112,7 +113,7 @@ def calibrate(
     target = _check_target(path, path if out is None else Path(out))
     shares = _shares(KEEP if keep is None else keep, "a share of the faces to keep")
     rates = None if fmr is None else _shares(fmr, "a false match rate")
-    embedder = load_model(path, providers=providers, threads=threads, batch_size=batch_size)
+    embedder = load_model(path, **runtime)
     has_quality = _has_quality(embedder)
     for given, option in (
         (keep, "the shares to keep"),

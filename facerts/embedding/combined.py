@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.outputs import NOT_A_FACE, Embedder, FaceOutputs
 from facerts.hub.find import find_or_pull
+from facerts.onnx.providers import Runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class CombinedEmbedder:
         return replace(found, quality=scored.quality, uncertainty=scored.uncertainty, extras=extras)
 
 
-def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: Any) -> Embedder:
+def with_quality(recognizer: Embedder, quality: str | Path | None, **runtime: Unpack[Runtime]) -> Embedder:
     """A recognizer with the quality of another model, by name or .onnx file; ``runtime`` as for ``OnnxQuality``.
 
     None, "own" or the recognizer's own file gives the recognizer as it is.
