@@ -23,7 +23,7 @@ from facerts.errors import Error, ModelError
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import InputSpec
 from facerts.onnx.crop_nodes import prepend_preprocessing
-from tests.embedding.test_embedding_only import CALIBRATED, outputs
+from tests.embedding.test_embedding_only import outputs
 from tests.embedding.test_onnx_embedder import IMAGENET
 from tests.foreign import (
     quality_description,
@@ -33,8 +33,20 @@ from tests.foreign import (
     write_embedder,
     write_quality,
 )
+from tests.matching import HASH, matching
 from tests.shipped import write_model
 
+CALIBRATED = {
+    "thresholds": {"0.95": {"quality": 3.5, "data_sha256": HASH}},
+    "calibration": {
+        "data": "faces",
+        "data_sha256": HASH,
+        "faces": 200,
+        "identities": 20,
+        "quantiles": list(range(101)),
+        "matching": matching(thresholds={}),
+    },
+}
 Crops = NDArray[np.uint8]
 
 
