@@ -76,8 +76,8 @@ def open_detector(detector: str | Path, **options: Unpack[DetectorOptions]) -> P
             hint = did_you_mean(str(detector), [DEFAULT_DETECTOR])
             raise Error(f"{detector}: no such detector or file{hint}; give yunet or {EXPECTED}")
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
-    of_network = {name: options.get(name) for name in ("threshold", "providers", "threads")}
-    network = DETECTORS[name](model, **{name: value for name, value in of_network.items() if value is not None})
+    given = {key: options.get(key) for key in ("threshold", "providers", "threads")}
+    network = DETECTORS[name](model, **{key: value for key, value in given.items() if value is not None})
     return PhotoSearch(network, size, rotate=options.get("rotate"))
 
 
@@ -120,8 +120,8 @@ class Detector:
     @property
     def identity(self) -> str:
         """Everything that the detections depend on: kind, hash of the model, settings."""
-        if not self.crops:
-            return self.detector.identity
+        if self.model != DEFAULT_DETECTOR or not self.crops:
+            return "auto, " * self.crops + self.detector.identity
         # Known before it is open.
         (pinned,) = [model for model in catalog_models() if model.name == self.model]
         settings = {"threshold": None, "size": "auto", "rotate": None, **self._options}

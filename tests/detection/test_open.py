@@ -105,6 +105,10 @@ def test_a_detector_is_opened_when_it_is_first_used_and_can_be_pickled(tmp_path)
     write_scrfd(file)
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     found, again = detector(image), pickle.loads(pickle.dumps(detector))
+    takes_crops = pickle.loads(pickle.dumps(facerts.Detector(file, crops=True, threshold=0.3, size=160)))
+    assert takes_crops.identity == f"auto, {detector.identity}"
+    assert takes_crops(np.zeros((112, 112, 3), np.uint8)) is None
+    assert len(takes_crops(image)) == len(found)
     assert again.identity == detector.identity == open_detector(file, threshold=0.3, size=160).identity
     assert [face.score for face in again(image)] == [face.score for face in found]
     assert len(facerts.Scorer(facerts.Quality(), detector=again).faces(image)) == len(found) > 0
