@@ -4,10 +4,8 @@ A square of pure color on gray is a face; its hue is the person, and its brightn
 everything that should be found, whatever a codec does to the pixels.
 """
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import Any
 import av
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
@@ -31,7 +28,7 @@ RED, GREEN, BLUE = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 Scene = Sequence[tuple[tuple[float, float, float], float, float]]
 
 
-def draw(scene: Scene, height: int = HEIGHT, width: int = WIDTH, side: int = SIDE) -> NDArray[np.uint8]:
+def draw(scene, height=HEIGHT, width=WIDTH, side=SIDE):
     frame = np.full((height, width, 3), 90, np.uint8)
     for color, left, top in scene:
         left, top = round(left), round(top)
@@ -44,10 +41,10 @@ class ColorDetector:
 
     identity = "squares of color"
 
-    def __init__(self, score: Callable[[Detection], float] = lambda face: 0.9) -> None:
+    def __init__(self, score=lambda face: 0.9):
         self._score = score
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+    def __call__(self, image):
         colors = image.max(axis=2).astype(int) - image.min(axis=2)
         faces = []
         for channel in range(3):
@@ -77,10 +74,10 @@ class ColorCalibration:
     )
     groups: dict[str, Any] = {}  # noqa: RUF012
 
-    def quality_at(self, percentile: float) -> float:
+    def quality_at(self, percentile):
         return percentile / 100
 
-    def percentile(self, quality: float) -> float:
+    def percentile(self, quality):
         return round(100 * quality, 2)
 
 
@@ -100,7 +97,7 @@ class ColorEmbedder:
     threads: int = 1
     runs: int = 0
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         self.runs += 1
         colors = crops[:, 30:82, 30:82].reshape(len(crops), -1, 3).mean(axis=1) / 255
         quality = np.maximum(colors.max(axis=1), 1e-3).astype(np.float32)
@@ -113,7 +110,7 @@ class ColorEmbedder:
         )
 
 
-def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> Enrollments:
+def color_gallery(name="colors", sha256=ColorEmbedder.sha256):
     """Rosa, who is red, and Blanca, who is violet."""
     faces = np.array([[1, 0, 0]] * 3 + [[0.6, 0, 0.8]] * 3, dtype=np.float32)
     people, empty = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.full(6, np.nan, np.float32)
@@ -121,20 +118,11 @@ def color_gallery(name: str = "colors", sha256: str = ColorEmbedder.sha256) -> E
     return Enrollments(people, paths, faces, empty, empty, reasons, name, sha256)
 
 
-def color_scorer(detector: ColorDetector | None = None, **options: Any) -> Scorer:
+def color_scorer(detector=None, **options):
     return Scorer.of(ColorEmbedder(), detector or ColorDetector(), **options)
 
 
-def write_clip(
-    path: Path | Any,
-    frames: Iterable[tuple[float, NDArray[np.uint8]]],
-    *,
-    codec: str = "libx264",
-    aspect: Fraction | None = None,
-    format: str | None = None,
-    container_options: dict[str, str] | None = None,
-    keyframes: int = 12,
-) -> Any:
+def write_clip(path, frames, *, codec="libx264", aspect=None, format=None, container_options=None, keyframes=12):
     """Encode frames at their times, in seconds."""
     name = str(path) if isinstance(path, Path) else path
     settings = {"crf": "18", "preset": "ultrafast"} if codec == "libx264" else {}
@@ -157,7 +145,7 @@ def write_clip(
     return path
 
 
-def turn(path: Path, rotation: int) -> Path:
+def turn(path, rotation):
     """Write into an MP4 file by how many degrees its frames are to be turned counterclockwise, as cameras do."""
     data = bytearray(path.read_bytes())
     # The matrix of the track's header, see ISO/IEC 14496-12, 8.3.2: fixed point, the first two columns of two rows.
@@ -169,7 +157,7 @@ def turn(path: Path, rotation: int) -> Path:
     return path
 
 
-def walk(seconds: float, fps: float = 25.0, start: float = 0.0) -> list[tuple[float, NDArray[np.uint8]]]:
+def walk(seconds, fps=25.0, start=0.0):
     """A red and a green person who walk past each other, red from the left."""
     times = start + np.arange(round(seconds * fps)) / fps
     share = (times - start) / max(seconds, 1e-9)

@@ -1,19 +1,13 @@
 """The command line as a shell would call it, in this process or another."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from facerts.cli import main
 from facerts.cli.ending import DEBUG_VARIABLE
@@ -21,7 +15,7 @@ from facerts.cli.ending import DEBUG_VARIABLE
 ROOT = Path(__file__).parents[1]
 
 
-def run(*arguments: str | Path) -> int:
+def run(*arguments):
     """The command's exit code."""
     sys.argv = ["facerts", *map(str, arguments)]
     try:
@@ -31,7 +25,7 @@ def run(*arguments: str | Path) -> int:
     return 0
 
 
-def printed_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: int = 0) -> Any:
+def printed_json(capsys, *arguments, status=0):
     """What a command prints with ``--json``, which is added to its arguments, where it ends with a status."""
     capsys.readouterr()
     code = run(*arguments, "--json")
@@ -40,7 +34,7 @@ def printed_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path, sta
     return json.loads(captured.out)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def refused(capsys, *arguments):
     """The sentence with which a command ends that cannot be done, without line breaks."""
     capsys.readouterr()
     code = run(*arguments)
@@ -50,7 +44,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(error.split())
 
 
-def free_port() -> int:
+def free_port():
     """A port that nobody listens on."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
@@ -58,7 +52,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def no_larger_files(size: int) -> Iterator[None]:
+def no_larger_files(size):
     """Let this process and those that it starts write no file beyond a size in bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -68,7 +62,7 @@ def no_larger_files(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def run_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_process(*arguments):
     """Run a command in a process, until that and every process that it started have ended."""
     return subprocess.run(
         [sys.executable, "-m", "facerts", *map(str, arguments)],

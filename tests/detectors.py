@@ -8,15 +8,8 @@ In the YuNet network blue produces faces at stride 8, green at 16 and red at 32;
 larger boxes, and boxes further from the cell's corner. OpenCV can run it too.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from facerts.detection import Detection
@@ -29,7 +22,7 @@ DISTANCES = np.array([[[0, 0, 1, 1], [1, 0.5, 2, 3]]] * 3, dtype=np.float32)
 POINTS = np.array([[0.2, 0.3], [0.8, 0.3], [0.5, 0.5], [0.3, 0.8], [0.7, 0.8]], dtype=np.float32)
 
 
-def face_at(left: float, top: float, side: float = 112.0, score: float = 0.9) -> Detection:
+def face_at(left, top, side=112.0, score=0.9):
     """A face whose crop is a square of the photo, in pixels."""
     corner = np.array([left, top], dtype=np.float64)
     return Detection(np.concatenate([corner, corner + side]), TEMPLATE * side / 112 + corner, score)
@@ -40,10 +33,10 @@ class Finds:
 
     identity = "finds"
 
-    def __init__(self, *faces: Detection, where: Callable[[NDArray[np.uint8]], Any] = lambda _: True) -> None:
+    def __init__(self, *faces, where=lambda _: True):
         self._faces, self._where = faces, where
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+    def __call__(self, image):
         return [*self._faces] if self._where(image) else []
 
 
@@ -51,24 +44,24 @@ class Finds:
 TWO_FACES = Finds(face_at(0, 0), face_at(112, 0), where=lambda image: image.shape[1] >= 224)
 
 
-def cells(stride: int) -> dict[str, Any]:
+def cells(stride):
     """Attributes of a pooling over the cells of a stride."""
     return {"kernel_shape": [stride, stride], "strides": [stride, stride]}
 
 
 def write_scrfd(
-    path: Path,
+    path,
     *,
-    sides: Sequence[int | str] = ("H", "W"),
-    batch: int | str = 1,
-    batch_axis: bool = False,
-    order: Sequence[int] = range(9),
-    strides: Sequence[int] = STRIDES,
-    outputs: int = 9,
-    points: int = 5,
-    distances: NDArray[np.float32] = DISTANCES,
-    not_a_number: bool = False,
-) -> Path:
+    sides=("H", "W"),
+    batch=1,
+    batch_axis=False,
+    order=range(9),
+    strides=STRIDES,
+    outputs=9,
+    points=5,
+    distances=DISTANCES,
+    not_a_number=False,
+):
     """Write the SCRFD network.
 
     Args:
@@ -79,7 +72,7 @@ def write_scrfd(
         distances: (stride, anchor, side).
     """
     nodes, weights = [], {}
-    names: dict[str, list[str]] = {"score": [], "box": [], "points": []}
+    names = {"score": [], "box": [], "points": []}
     landmarks = np.resize(POINTS, (points, 2))
     for level, stride in enumerate(strides):
         weights[f"channel{level}"] = np.array([level], dtype=np.int64)
@@ -111,7 +104,7 @@ def write_scrfd(
     output_infos = []
     for index in list(order)[:outputs]:
         name, width = listed[index]
-        shape: list[Any] = [1, "A", width][not batch_axis :]
+        shape = [1, "A", width][not batch_axis :]
         output_infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
     input_info = helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 3, *sides])
     initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
@@ -120,15 +113,7 @@ def write_scrfd(
     return path
 
 
-def write_yunet(
-    path: Path,
-    *,
-    sides: Sequence[int | str] = (64, 64),
-    columns: Sequence[int] = (1, 1, 4, 10),
-    level: float = 0.0,
-    largest: float = 1.0,
-    intermediate_shapes: bool = True,
-) -> Path:
+def write_yunet(path, *, sides=(64, 64), columns=(1, 1, 4, 10), level=0.0, largest=1.0, intermediate_shapes=True):
     """Write the YuNet network, with the names of YuNet's outputs.
 
     Args:
@@ -176,7 +161,7 @@ def write_yunet(
     return path
 
 
-def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float = 0.4) -> list[Detection]:
+def reference_faces(canvas, threshold, max_iou=0.4):
     """The faces that the SCRFD network must detect in an image of the input's size, best first."""
     candidates = []
     for level, stride in enumerate(STRIDES):
@@ -192,14 +177,14 @@ def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float 
                     box = np.array([left, top, left, top]) + distance * [-1, -1, 1, 1]
                     candidates.append(Detection(box, np.array([left, top]) + POINTS * stride, score))
     candidates.sort(key=lambda face: -face.score)
-    kept: list[Detection] = []
+    kept = []
     for face in candidates:
         if all(iou(face.box, better.box) <= max_iou for better in kept):
             kept.append(face)
     return kept
 
 
-def iou(box: NDArray[Any], other: NDArray[Any]) -> float:
+def iou(box, other):
     """Intersection over union; 0 if both boxes are empty."""
     width = min(box[2], other[2]) - max(box[0], other[0])
     height = min(box[3], other[3]) - max(box[1], other[1])

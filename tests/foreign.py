@@ -1,37 +1,32 @@
 """Small ONNX embedders and quality models, as others might distribute them, for the tests."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 SIZE = 8
 
 
-def weights(size: int = SIZE, seed: int = 0) -> NDArray[np.float32]:
+def weights(size=SIZE, seed=0):
     return np.random.default_rng(seed).normal(size=(147, size)).astype(np.float32)
 
 
 def write_embedder(
-    path: Path,
+    path,
     *,
-    batch: int | str = "N",
-    layout: str = "NCHW",
-    quality: bool = False,
-    inputs: int = 1,
-    unread: int = 0,
-    dtype: int = TensorProto.FLOAT,
-    not_a_number: bool = False,
-    size: int = SIZE,
-    seed: int = 0,
-) -> Path:
+    batch="N",
+    layout="NCHW",
+    quality=False,
+    inputs=1,
+    unread=0,
+    dtype=TensorProto.FLOAT,
+    not_a_number=False,
+    size=SIZE,
+    seed=0,
+):
     """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output.
 
     Args:
@@ -72,13 +67,13 @@ def write_embedder(
     return path
 
 
-def quality_weights(size: int) -> NDArray[np.float32]:
+def quality_weights(size):
     """``(size, size, 3)`` for RGB crops of that size."""
     drawn = np.random.default_rng(1).normal(size=(size, size, 3)) / size
     return drawn.astype(np.float32)
 
 
-def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
+def write_quality(path, *, size=96, numbers=1):
     """A quality-only model with output (N, 1): a weighted sum of the values of a BGR crop of that size."""
     flat = quality_weights(size)[:, :, ::-1].transpose(2, 0, 1).reshape(-1, 1)
     matrix = numpy_helper.from_array(np.repeat(flat, numbers, axis=1), "matrix")
@@ -94,13 +89,13 @@ def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
     return path
 
 
-def slow_quality(crops: NDArray[np.uint8], size: int = 96) -> NDArray[np.float64]:
+def slow_quality(crops, size=96):
     """The quality of the model from ``write_quality``, computed in NumPy."""
     resized = np.stack([cv2.resize(crop, (size, size)) for crop in crops]).astype(np.float64)
     return np.einsum("nhwc,hwc->n", (resized - 128) / 128, quality_weights(size).astype(np.float64))
 
 
-def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
+def quality_description(size=96, **changes):
     """The description of a model from ``write_quality``."""
     return {
         "schema": "facerts.model/1",
@@ -116,12 +111,12 @@ def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
     }
 
 
-def write_description(model: Path, **changes: Any) -> Path:
+def write_description(model, **changes):
     """Write the description beside a model, and return the model's path.
 
     Keyword arguments replace fields of the description, ``input_…`` those of its input.
     """
-    description: dict[str, Any] = {
+    description = {
         "schema": "facerts.model/1",
         "input": {"name": "face"},
         "outputs": {"embedding": "vector"},
@@ -137,9 +132,7 @@ def write_description(model: Path, **changes: Any) -> Path:
     return model
 
 
-def slow_embedding(
-    crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False, size: int = SIZE
-) -> NDArray[Any]:
+def slow_embedding(crops, mean=127.5, std=127.5, bgr=False, size=SIZE):
     """The embedding of the model, computed in NumPy, before normalization."""
     if bgr:
         crops = crops[..., ::-1]

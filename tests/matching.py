@@ -1,12 +1,6 @@
 """A small model with match thresholds, for the tests of verification."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.foreign import slow_embedding
 from tests.shipped import write_model
@@ -14,22 +8,22 @@ from tests.shipped import write_model
 HASH = "0" * 64
 
 
-def blocks(seed: int) -> NDArray[np.uint8]:
+def blocks(seed):
     """A crop of random blocks of the size that the model averages, so that embeddings differ."""
     small = np.random.default_rng(seed).integers(60, 256, (7, 7, 3), dtype=np.uint8)
     return small.repeat(16, axis=0).repeat(16, axis=1)
 
 
-def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+def cosine(first, second):
     """The cosine of two crops, from embeddings that NumPy computes."""
     left, right = slow_embedding(np.stack([first, second]))
     return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
 
 
-def matching(**changes: Any) -> dict[str, Any]:
+def matching(**changes):
     """Match thresholds at two rates; keyword arguments replace fields."""
 
-    def at(similarity: float, fmr: float, fnmr: float, kept: float) -> dict[str, Any]:
+    def at(similarity, fmr, fnmr, kept):
         counts = {"impostors": 100_000, "genuine": 1000}
         pairs = {"genuine": 900, "fnmr": kept, "ci95": [kept - 0.01, kept + 0.01]}
         interval = [fnmr - 0.02, fnmr + 0.02]
@@ -55,7 +49,7 @@ def matching(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def write_matcher(path: Path, **changes: Any) -> Path:
+def write_matcher(path, **changes):
     """A model whose quality is the brightness of the crop, from -1 to 1; keyword arguments replace ``matching``."""
     calibration = {
         "data": "drawn",

@@ -1,18 +1,14 @@
 """Folders of shipped models, for the tests."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import onnx
 
 from tests.foreign import SIZE, write_embedder
 
 
-def write_model(path: Path, **changes: Any) -> Path:
+def write_model(path, **changes):
     """A small model with its description inside; keyword arguments replace fields of the description."""
     description = {
         "schema": "facerts.model/1",
@@ -32,7 +28,7 @@ def write_model(path: Path, **changes: Any) -> Path:
     return path
 
 
-def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
+def write_entry(folder, name, **changes):
     """Write a model and its card to a folder, and return its manifest entry; keyword arguments replace fields of it."""
     path = write_model(folder / f"{name}.onnx")
     (folder / f"{name}.md").write_text(f"# {name}\n")
@@ -51,7 +47,7 @@ def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def write_manifest(folder: Path, *entries: dict[str, Any], default: str | None = None, **changes: Any) -> Path:
+def write_manifest(folder, *entries, default=None, **changes):
     """Write the manifest of a folder."""
     path = folder / "manifest.json"
     path.write_text(json.dumps({"schema": "facerts.models/1", "default": default, "models": entries} | changes))
