@@ -91,7 +91,7 @@ def _decoded(pixels: bytes, height: int, width: int, where: str) -> NDArray[np.u
     return image.astype(np.uint8, copy=False)
 
 
-def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+def read(path: str | Path) -> NDArray[np.uint8]:
     """Read and decode an image file; see ``decode``."""
     try:
         with open(path, "rb", opener=regular) as file:
@@ -102,7 +102,7 @@ def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
         reason = error.strerror if isinstance(error, OSError) else error
         problem = address_problem(path) or f"{path}: cannot be read ({reason})"
         raise ImageError(problem) from error
-    return decode(data, where=str(path), max_pixels=max_pixels)
+    return decode(data, where=str(path))
 
 
 def pixels_problem(image: object) -> str:

@@ -20,10 +20,10 @@ def _escaped(text: str) -> str:
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
+def read_json(path: Path) -> Any:
     """Read a JSON file."""
-    with reading(path, error):
-        return parse_json(read_file(path), path, error=error)
+    with reading(path):
+        return parse_json(read_file(path), path)
 
 
 def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataError) -> Any:

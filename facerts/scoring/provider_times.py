@@ -61,7 +61,6 @@ def measure_providers(
     model: str | Path | None = None,
     *,
     detector: str | Path = "yunet",
-    threads: int | None = None,
     rounds: int = 7,
 ) -> ProviderTimes:
     """Measure a model and a detector on every provider that ONNX Runtime has here.
@@ -73,12 +72,12 @@ def measure_providers(
 
     problems: dict[str, str] = {}
     path = find_or_pull(model)
-    on_cpu = _open(path, detector, CPU, threads)
+    on_cpu = _open(path, detector, CPU)
     opened: dict[str, _Opened] = {}
     for name in PROVIDERS.values():
         if name in onnxruntime.get_available_providers():
             try:
-                opened[name] = on_cpu if name == CPU else _open(path, detector, name, threads)
+                opened[name] = on_cpu if name == CPU else _open(path, detector, name)
             except ModelError as error:
                 problems[name] = str(error)
     times = _times(opened, rounds)
@@ -104,11 +103,11 @@ def measure_providers(
     return ProviderTimes(on_cpu.embedder.name, tuple(measured), problems)
 
 
-def _open(path: Path, detector: str | Path, provider: str, threads: int | None) -> _Opened:
+def _open(path: Path, detector: str | Path, provider: str) -> _Opened:
     """Open and run both, which is when providers compile what they run."""
     providers = [provider]
-    embedder = load_embedder(path, batch_size=max(BATCH_SIZES), providers=providers, threads=threads)
-    finder = None if detector == "none" else open_detector(detector, providers=providers, threads=threads)
+    embedder = load_embedder(path, batch_size=max(BATCH_SIZES), providers=providers)
+    finder = None if detector == "none" else open_detector(detector, providers=providers)
     return _Opened(embedder, finder, embedder(check_crops()), [] if finder is None else finder(_photo()))
 
 
