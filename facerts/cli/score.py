@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -71,7 +71,6 @@ def score(
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.onnx.providers import GPU_PROVIDERS
     from facerts.scoring import Copies, Row, ScoreJob, Task, run_job
-    from facerts.scoring.row import DETAILS
 
     to_file = out not in (None, STDOUT)
     if not to_file and (resume or engine == "ray"):
@@ -84,13 +83,15 @@ def score(
     scorer = settings.scorer(model)
     task = Task(scorer.min_quality(**acceptance), largest, copies)
     source = open_images(paths)
-    # The workers compute on what this machine chose, so that all rows are of one kind.
-    provider = scorer.model(embed=False).provider
-    open_scorer = partial(replace(settings, provider=[provider]).scorer, model)
-    on_gpus = provider in GPU_PROVIDERS
-    workers = Workers(settings.ray.address, settings.ray.workers, settings.threads or 1, gpus=int(on_gpus))
+    run_blocks: Callable[..., None] = partial(run_job, scorer, source)
     if engine == "ray":
+        # The workers compute on what this machine chose, so that all rows are of one kind.
+        provider = scorer.model(embed=False).provider
+        open_scorer = partial(replace(settings, provider=[provider]).scorer, model)
+        gpus = int(provider in GPU_PROVIDERS)
+        workers = Workers(settings.ray.address, settings.ray.workers, settings.threads or 1, gpus=gpus)
         import_ray(workers)
+        run_blocks = partial(run_job_on_ray, open_scorer, partial(open_images, paths), workers=workers)
     counts = _Counts(source, decided=task.min_quality is not None)
     if to_file:
         if resume and ScoreJob.is_finished(Path(str(out))):
@@ -103,21 +104,15 @@ def score(
             with progress_bar() as bar:
                 done = sum(len(job.span(number)) for number in job.finished())
                 shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
-                advance = partial(bar.advance, shown)
-                if engine == "local":
-                    run_job(scorer, source, job, task, advance)
-                else:
-                    run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
+                run_blocks(job, task, advance=partial(bar.advance, shown))
             rows, result = job.finish(), {"file": str(out)}
             print_result(lambda: {**counts.summary(every=json), **result}, json, counts.of(rows), all_in=f"{out} has")
     else:
         if not (json or out) and len(source) > MAX_ROWS:
             warn(f"the table will have {MAX_ROWS} rows, for {len(source):,} images; --out FILE writes all")
         rows = _score(scorer, source, task, bar=not sys.stdout.isatty() if out else len(source) > MAX_ROWS)
-        first = ("face", "percentile", "quality", "verdict", "accepted")
-        others = [field.name for field in fields(Row) if field.name not in ("path", *first, *DETAILS)]
-        share = None if keep == "none" else keep
-        columns: list[Column] = [("image", "path"), *first, *others, ("note", partial(note, keep=share))]
+        columns: list[Column] = [("image", "path"), "face", "percentile", "quality", "verdict", "accepted"]
+        columns.append(("note", partial(note, keep=None if keep == "none" else keep)))
         summary = partial(counts.summary, every=json, brief=not (json or out))
         print_result(summary, json, counts.of(rows), columns, name="rows", out=out, kind=Row)
 

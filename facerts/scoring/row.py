@@ -8,12 +8,6 @@ from pydantic import ConfigDict
 
 from facerts.scoring.reasons import NOT_A_FACE
 
-# Columns that tables for people leave out, or say in a note; all others are shown.
-DETAILS = (
-    *("box", "points", "rotation", "det_score", "pose", "uncertainty"),
-    *("reasons", "smaller_faces", "error", "model_sha256"),
-)
-
 
 @dataclass(frozen=True)
 class Row:
