@@ -307,7 +307,7 @@ def _embedder(model: str | None, settings: CommandSettings) -> SourceEmbedder:
     from facerts.embedding import load_embedder
     from facerts.hub.find import find_model
 
-    opened = load_embedder(find_model(model), **settings.runtime())
+    opened = load_embedder(find_model(model or settings.recognizer), **settings.runtime())
     return SourceEmbedder(opened, settings.output_cache)
 
 

@@ -144,14 +144,6 @@ def test_images_far_from_their_identity_are_dropped_on_request(run_dedup, faces,
     assert report["dropped"]["by_reason"] == {"far from its identity": len(dropped)}
 
 
-def test_a_dry_run_reports_the_same_and_writes_no_images(run_dedup, tmp_path, embedder, faces):
-    real = run_dedup()
-    report = dedup(open_source(faces), OutputSpec(tmp_path / "dry", dry_run=True), embedder, THRESHOLDS)
-    assert lists(report) == lists(real)
-    assert report["written"][0]["images"] == real["written"][0]["images"]
-    assert [name for name in files_in(tmp_path) if name.startswith("dry")] == ["dry.dry-run.json"]
-
-
 def test_the_cache_is_used_as_long_as_it_is_valid(faces, embedder, tmp_path, monkeypatch):
     cached = replace(embedder, cache=tmp_path / "cache")
 

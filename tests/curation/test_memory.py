@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from facerts.curation.dedup import dedup
-from facerts.curation.output_spec import OutputSpec, write_shard
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack, split
-from facerts.datasets import open_source
-from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.source import Source
 
 IMAGE = 2000
@@ -71,12 +69,3 @@ def test_a_command_keeps_a_few_numbers_of_each_image(command, tmp_path):
         for count in (FEW, MANY)
     )
     assert many - few < BYTES_EACH * (MANY - FEW)
-
-
-@pytest.mark.slow
-def test_an_open_shard_keeps_names_and_numbers(tmp_path):
-    for count in (FEW, MANY):
-        source = Numbered(count)
-        write_shard(tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count)))
-    few, many = (peak(lambda count=count: open_source(tmp_path / f"{count}.tar")) for count in (FEW, MANY))
-    assert many - few < 2 * BYTES_EACH * (MANY - FEW)

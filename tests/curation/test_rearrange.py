@@ -233,37 +233,6 @@ def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces, tmp_p
     assert set(records.labels.tolist()) == set(range(7))
 
 
-def test_nothing_decodable_writes_nothing(tmp_path):
-    (tmp_path / "bad" / "a").mkdir(parents=True)
-    (tmp_path / "bad" / "a" / "1.jpg").write_bytes(b"no")
-    with pytest.raises(Error, match="no image is left to write"):
-        pack([tmp_path / "bad"], OutputSpec(tmp_path / "rec"), check=True)
-    assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
-
-
-def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces, tmp_path):
-    with pytest.raises(Error, match="exists"):
-        unpack(open_source(drawn_faces), tmp_path)
-
-
-def test_a_name_that_points_outside_stays_inside(tmp_path):
-    class Hostile(Source):
-        name, labels, identities = "hostile", np.zeros(1, dtype=np.int64), ["../../evil"]
-
-        def __len__(self) -> int:
-            return 1
-
-        def key(self, index: int) -> str:
-            return "1.jpg"
-
-        def read(self, index: int) -> bytes:
-            return b"x"
-
-    unpack(Hostile(), tmp_path / "deep" / "down" / "out")
-    (image,) = tmp_path.rglob("*.jpg")
-    assert image.parent.parent == tmp_path / "deep" / "down" / "out"
-
-
 def test_a_hostile_tar_member_stays_inside(tmp_path, drawn_faces):
     image = next(drawn_faces.rglob("*.jpg"))
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:

@@ -181,7 +181,7 @@ def gone(name: str) -> Callable[[Path], None]:
         (meta("1N_gallery_G1.csv", f"{HEADER}\n", ""), r"G1\.csv, line 1: '30,1,a.jpg,5' is not the header"),
         (
             meta("1N_gallery_G1.csv", "30,1,b", "30,2,b"),
-            r"G1\.csv, line 3: template 30 belongs to subject 2 here",
+            r"G1\.csv, line 3: template 30 belongs to person 2 here",
         ),
         (meta("1N_gallery_G2.csv", "12,2,c", "13,2,c"), r"G2\.csv, line 2: template 13 has no images"),
         (

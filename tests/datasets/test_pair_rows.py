@@ -146,7 +146,7 @@ def test_a_list_is_read_in_its_layout(images, layout):
         assert people[1] in ("Bob", "m.0", "m.0 Bob")
     notes = {
         "an index, and any order": ("Columns age of b.csv are not used.",),
-        "people of some pairs": ("6 of 12 pairs do not name their subjects, so subjects are ignored.",),
+        "people of some pairs": ("6 of 12 pairs do not name their people, so people are ignored.",),
     }
     assert benchmark.notes == notes.get(layout, ())
     assert [(pair.first, pair.same) for pair in read_pair_list(path, images)] == [

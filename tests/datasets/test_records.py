@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
@@ -68,12 +67,6 @@ def test_labels_beyond_float32_precision_are_read_from_the_images(tmp_path, monk
     assert source.labels is not None
     assert source.labels.tolist() == [0, 0, 1, 1, 1, 2, 2]
     assert len(source) == 7
-
-
-def test_a_source_can_be_sent_to_another_process(tmp_path):
-    source = open_source(write_set(tmp_path / "sent", standard_layout([0, 0, 1])))
-    source.read(1)
-    assert pickle.loads(pickle.dumps(source)).read(2) == b"image 3"
 
 
 def test_an_invalid_label_is_refused_with_its_record(tmp_path):

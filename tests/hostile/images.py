@@ -6,13 +6,16 @@ tests and fuzzers start from.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from facerts.datasets.synthetic import draw_face
 from tests.hostile.videos import gif
@@ -425,14 +428,34 @@ def costly() -> dict[str, bytes]:
 @cache
 def ordinary() -> dict[str, bytes]:
     """Ordinary images of 32 x 32 pixels, as encoders write them, to be mutated."""
-    face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72, ::-1])
-    kinds: dict[str, tuple[str, list[int]]] = {
-        "baseline.jpg": (".jpg", []),
-        "progressive.jpg": (".jpg", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]),
-        "restarts.jpg": (".jpg", [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]),
-        "rgb.png": (".png", []),
-        "lossy.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 80]),
-        "lossless.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 101]),
-        "rgb.bmp": (".bmp", []),
+    face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72])
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    kinds: dict[str, tuple[str, dict[str, Any]]] = {
+        "baseline.jpg": ("RGB", {}),
+        "progressive.jpg": ("L", {"progressive": True, "exif": turned}),
+        "cmyk.jpg": ("CMYK", {}),
+        "rgb.png": ("RGB", {}),
+        "rgba.png": ("RGBA", {}),
+        "palette.png": ("P", {}),
+        "bits.png": ("1", {}),
+        "deep.png": ("I;16", {}),
+        "lossy.webp": ("RGB", {"quality": 80}),
+        "lossless.webp": ("RGBA", {"lossless": True}),
+        "frames.webp": ("RGB", {"save_all": True}),
+        "frames.gif": ("RGB", {"save_all": True}),
+        "gray.gif": ("L", {}),
+        "rgb.bmp": ("RGB", {}),
+        "palette.bmp": ("P", {}),
+        "bits.bmp": ("1", {}),
     }
-    return {name: bytes(cv2.imencode(kind, face, options)[1]) for name, (kind, options) in kinds.items()}
+    found = {"old_kind.bmp": bmp(32, 32, header=12, data=face.tobytes())}
+    for name, (mode, options) in kinds.items():
+        image = Image.fromarray(face).convert("L" if mode == "I;16" else mode).convert(mode)
+        if options.get("save_all"):
+            options = {**options, "append_images": [Image.fromarray(draw_face(2, 0)[40:72, 40:72])]}
+        file = io.BytesIO()
+        image.save(file, {"jpg": "JPEG"}.get(name[-3:], name.rpartition(".")[2].upper()), **options)
+        found[name] = file.getvalue()
+    restarts = [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]
+    return {**found, "restarts.jpg": bytes(cv2.imencode(".jpg", face[..., ::-1], restarts)[1])}

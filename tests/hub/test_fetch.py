@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import itertools
 import json
 import re
 import time
@@ -335,31 +334,6 @@ def test_two_processes_download_a_file_once(server, capsys):
         (cache_folder() / FILE).write_bytes(CONTENT)
     assert other.result() == cache_folder() / FILE
     assert server.requests == {}
-
-
-def test_reading_stops_when_a_file_is_too_large(server, monkeypatch):
-    def endless(path: Path) -> Iterator[bytes]:
-        for number in itertools.count():
-            assert number < 5
-            yield CONTENT[:50_000]
-
-    monkeypatch.setattr(fetch, "_read", endless)
-    with pytest.raises(ModelError, match="endless: more than 200,000 bytes"):
-        pull("tiny", "endless")
-    assert_nothing_was_stored()
-
-
-def test_without_a_network_the_error_explains_the_manual_download(server, tmp_path):
-    # Nothing listens on port 9.
-    write_downloads(tmp_path / "catalog.json", ["https://127.0.0.1:9/tiny.onnx"])
-    with pytest.raises(ModelError) as error:
-        pull("tiny")
-    for expected in (
-        *("https://127.0.0.1:9/tiny.onnx: ", "refused", "200,000 bytes", SHA256),
-        *("facerts models pull tiny --from FILE", str(cache_folder() / FILE)),
-    ):
-        assert expected in str(error.value)
-    assert_nothing_was_stored()
 
 
 def test_a_file_downloaded_elsewhere_is_checked_too(server, tmp_path):

@@ -19,7 +19,7 @@ from facerts.errors import ModelError
 from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
-from facerts.hub.installed import find_installed, install, uninstall, use_model, used_model
+from facerts.hub.installed import find_installed, install, uninstall
 from facerts.hub.registry import HashedFile
 from tests.command import printed_json, refused, run
 from tests.foreign import write_embedder
@@ -100,31 +100,28 @@ def test_a_name_pulls_where_it_may(theirs, monkeypatch):
     assert facerts.load("theirs").recognizer.opened.name == "theirs"
 
 
-def test_the_model_in_use_is_every_commands_default(theirs, tmp_path, capsys):
-    assert "the model theirs is not on this machine" in refused(capsys, "models", "use", "theirs")
+def test_the_setting_recognizer_is_every_commands_default(theirs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
     pulled = printed_json(capsys, "models", "pull", "theirs")
     assert pulled["terms"] == "for tests only"
-    assert run("models", "use", "theirs") == 0
-    assert used_model() == "theirs"
-    assert find_model() == Path(pulled["file"])
-    assert facerts.load().recognizer.opened.name == "theirs"
-    capsys.readouterr()
+    assert run("config", "set", "recognizer", "theirs") == 0
     assert run("models", "path") == 0
     assert capsys.readouterr().out == f"{pulled['file']}\n"
     assert printed_json(capsys, "models", "list")["models"][0]["name"] == "theirs"
-    # Back to the one that ships.
     assert run("models", "remove", "theirs") == 0
-    assert "the default model is the one that ships again" in capsys.readouterr().err
-    assert used_model() is None
-    assert facerts.load().recognizer.opened.name == "facerts-small"
+    assert "theirs is still the setting recognizer" in capsys.readouterr().err
     assert theirs.is_file()
-    use_model("facerts-small-noteacher")
-    assert facerts.load().recognizer.opened.name == "facerts-small-noteacher"
-    for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
-        assert words in refused(capsys, "models", "use", other)
+    assert "did you mean 'facerts-small'" in refused(capsys, "config", "set", "recognizer", "facerts-smal")
     with pytest.raises(ModelError, match="yunet is a detector; give it as detector"):
         find_model("yunet")
-    assert "did you mean 'facerts-small'" in refused(capsys, "models", "use", "facerts-smal")
+
+
+def test_a_pull_that_fails_leaves_nothing(theirs, tmp_path):
+    (tmp_path / "other.onnx").write_bytes(b"another file")
+    with pytest.raises(ModelError, match="12 bytes, but theirs has"):
+        install("theirs", tmp_path / "other.onnx")
+    assert not [path for path in (tmp_path / "cache").iterdir() if not path.name.endswith(".lock")]
 
 
 def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(theirs, monkeypatch, capsys):
@@ -138,17 +135,6 @@ def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(t
     path = install("theirs")
     monkeypatch.setattr(HashedFile, "mismatch", lambda *_: pytest.fail("a file was hashed"))
     assert listed() == {"where": "pulled", "path": str(path)}
-
-
-def test_a_default_that_is_gone_is_named(theirs):
-    path = install("theirs")
-    use_model("theirs")
-    path.with_suffix(".json").unlink()
-    with pytest.raises(ModelError, match="the default model theirs is not on this machine: run facerts models pull"):
-        find_model()
-    (path.parent / "default-recognizer").write_text("other\n")
-    with pytest.raises(ModelError, match="default-recognizer: 'other' is no model; run facerts models use NAME"):
-        find_model()
 
 
 def test_a_changed_file_is_refused(theirs, capsys):

@@ -198,19 +198,10 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(folder, model, tmp
     assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
 
 
-# The command with small blocks; optionally it hangs after storing one.
+# The command with small blocks.
 COMMAND = f"""
-import sys, time
 import facerts.scoring.score_job as job
-put = job.ScoreJob.put
-def put_and_hang(self, number, block):
-    put(self, number, block)
-    print(number, file=sys.__stdout__, flush=True)
-    time.sleep(60)
-if sys.argv[1] == "hang":
-    job.ScoreJob.put = put_and_hang
 job.BLOCK_SIZE = {BLOCK_SIZE}
-del sys.argv[1]
 from facerts.cli import main
 main()
 """
@@ -224,7 +215,7 @@ def test_the_command_writes_the_same_files_on_both_engines(folder, model, tmp_pa
     written = {}
     for engine in ("local", "ray"):
         folder_of_engine = tmp_path / engine
-        command = [sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)]
+        command = [sys.executable, "-c", COMMAND, "score", folder.name, "--model", str(model)]
         options = ["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, "--json"]
         copies = ["--min-quality", str(threshold), "--copy-rejected", str(folder_of_engine / "rejected")]
         ran = subprocess.run(
@@ -237,29 +228,6 @@ def test_the_command_writes_the_same_files_on_both_engines(folder, model, tmp_pa
         }
     assert len(written["local"]) == 1 + 3 * BLOCK_SIZE + 3
     assert written["ray"] == written["local"]
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_finished_without_ray(ray_here, folder, model, tmp_path, expected):
-    out = tmp_path / "rows.csv"
-    command = ["score", str(folder), "--model", str(model), "--out", str(out)]
-    cluster = ["--set", f"ray.address={ray_here.get_runtime_context().gcs_address}"]
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "hang", *command, "--engine", "ray", *cluster],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        first = process.stdout.readline()
-        process.kill()
-        assert first.strip().isdigit(), process.stderr.read()
-    assert not out.exists()
-    job = new_job(folder, model, out)
-    assert len(job.finished()) == 1
-    run_job(scorer_of(model), open_images(folder), job, Task())
-    assert finished(job) == expected
 
 
 @pytest.mark.slow

@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import facerts
@@ -103,18 +100,6 @@ def test_paths_bytes_and_arrays_give_the_same_embeddings(model, faces, tmp_path)
         np.testing.assert_allclose(embedding, expected, atol=2e-6)
         assert embedding.dtype == np.float32
     assert embedder.transform([]).shape == embedder.transform(crops[:0]).shape == (0, SIZE)
-
-
-@pytest.mark.slow
-def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model, faces):
-    crops, names = faces
-    people = make_pipeline(FaceEmbedder(model), KNeighborsClassifier(1, metric="cosine"))
-    assert cross_val_score(people, crops, names, cv=3, n_jobs=2).mean() > 0.5
-    restored = pickle.loads(pickle.dumps(people.fit(crops, names)))
-    np.testing.assert_array_equal(restored.predict(crops), names)
-    parameters = {"faceembedder__quality": ["ignore", "column"]}
-    search = GridSearchCV(people, parameters, cv=2, error_score="raise").fit(crops, names)
-    assert {"faceembedder__quality": "column"} in search.cv_results_["params"]
 
 
 def test_only_parameters_are_pickled_and_cloned_and_changed_ones_take_effect(model, faces, tmp_path):

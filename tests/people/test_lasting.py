@@ -130,22 +130,3 @@ def test_a_later_decision_overrides_an_earlier_one_in_all_runs(scorer, photos, t
         assert people_of(people, "p2_") == {two}
         assert (people.by_number[zero].name, people.by_number[one].name) == ("Anna", "")
         assert by_photo(people)["all.png"][:3] == [zero, one, two]
-
-
-def test_people_of_one_name_are_one_and_of_two_names_two(scorer, photos, out):
-    start = find_people(scorer, photos, out).people
-    zero, one, two, three = (of(start, f"p{person}_0.png") for person in range(4))
-    name_person(out, zero, "Anna")
-    name_person(out, one, "Anna")
-    siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
-    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], "new").numbers[0]
-    name_person(out, three, "Dora")
-    name_person(out, sibling, "Emma")
-    for run in later_runs(scorer, photos, out):
-        people = run()
-        names = {person.name for person in people.persons} - {""}
-        assert names == {"Anna", "Dora", "Emma"}
-        assert people_of(people, "p0_") == people_of(people, "p1_") == {people.person("Anna").number}
-        assert people_of(people, "p3_") == {people.person("Dora").number}
-        assert people_of(people, "sibling_") == {people.person("Emma").number}
-        assert people_of(people, "p2_") == {two}

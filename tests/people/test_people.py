@@ -15,14 +15,12 @@ from facerts.errors import DataError, Error, LockedError, ModelError
 from facerts.galleries import Gallery
 from facerts.io.files import locked
 from facerts.people import (
-    FaceGroups,
     FaceStatus,
     FoundPeople,
     People,
     copy_photos,
     find_job,
     find_people,
-    group_faces,
     merge_people,
     move_faces,
     name_person,
@@ -355,20 +353,6 @@ def test_impossible_corrections_change_nothing(people, out):
         with pytest.raises(Error, match=message):
             wrong()
     assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
-
-
-def test_removed_faces_do_not_take_part_when_others_are_grouped(scorer, photos, monkeypatch, out):
-    grouped = []
-    people = find_people(scorer, photos, out).people
-    move_faces(out, [path(people, "p2_0.png")], "nobody")
-
-    def watched(embedding: np.ndarray, *rest: object, **options: object) -> FaceGroups:
-        grouped.append(len(embedding))
-        return group_faces(embedding, *rest, **options)
-
-    monkeypatch.setattr(people_folder, "group_faces", watched)
-    find_people(scorer, photos, out)
-    assert grouped == [len(people.found) - 1]
 
 
 def test_a_second_process_is_refused(people, scorer, photos, out):

@@ -27,7 +27,6 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
 from facerts.serving.server import make_server
-from tests.matching import write_matcher
 from tests.shipped import write_model
 
 # Of a gallery: its people, and the number of images of each.
@@ -124,19 +123,6 @@ def gallery_file(searcher, tmp_path_factory) -> Path:
             path.write_bytes(encode_png(variant(person, image)))
     Gallery.create(folder / "people.npz", searcher, folder / "people", min_quality=-1)
     return folder / "people.npz"
-
-
-@pytest.fixture(scope="session")
-def everything(tmp_path_factory) -> Iterator[httpx.Client]:
-    """A client of a service that scores, verifies and searches."""
-    folder = tmp_path_factory.mktemp("everything")
-    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
-    for person in range(3):
-        (folder / "people" / f"{person}").mkdir(parents=True)
-        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
-    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
-    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
-        yield client
 
 
 @contextmanager

@@ -153,21 +153,6 @@ async def test_who_is_cancelled_while_waiting_takes_no_place():
     assert model.runs == [[1], [11, 12]]
 
 
-@in_loop
-async def test_who_is_cancelled_while_running_harms_nobody():
-    model = Numbers()
-    batcher = Batcher(model, batch_size=2)
-    tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
-    model.free.set()
-    await tasks[0]
-    model.free.clear()
-    await until(lambda: len(model.runs) == 2)
-    tasks[1].cancel()
-    model.free.set()
-    assert numbers_of(await tasks[2]) == [11]
-    await batcher.close()
-
-
 @pytest.mark.parametrize(
     # When the first of two runs ends, seven crops are waiting or in the other run: its share are four.
     ("batch_size", "runs", "last"),

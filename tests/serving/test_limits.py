@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import socket
 import struct
 import threading
@@ -146,18 +145,6 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(small):
     assert alive(small)
 
 
-@pytest.mark.slow
-def test_a_bomb_does_not_go_off(client):
-    bomb = bits(30_000, 30_000, zlib.compress(bytes(3751 * 30_000), 1))
-    assert len(bomb) < 2_000_000, "it is small, and 2.7 GB of pixels"
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(5):
-        assert post(client, *[bomb] * 4).status_code == 422
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown * 1024 < 200_000_000
-    assert alive(client)
-
-
 def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer):
     model = Wrapped(scorer)
     with running(Scorer.of(model), Settings(queue=2)) as client:
@@ -251,26 +238,6 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(scorer, 
             assert metric(client, "facerts_requests_in_work") == 0
             model.free.set()
             assert until(lambda: post(client, *images, to=to).status_code == 200)  # noqa: B023
-
-
-def test_what_nobody_waits_for_is_not_worked_on(scorer):
-    model = Wrapped(scorer)
-    model.batch_size = 1
-    with running(Scorer.of(model), Settings()) as client:
-        model.free.clear()
-        runs = model.runs
-        body = crop(9)
-        # As many as run at once, and three that wait.
-        at_once = Scorer.of(model).model().parallel_batches
-        connections = [complete(client, body) for _ in range(at_once + 3)]
-        assert until(lambda: metric(client, "facerts_queue_crops") == 3)
-        for connection in connections:
-            connection.close()
-        assert until(lambda: metric(client, "facerts_requests_in_work") == 0)
-        assert metric(client, "facerts_queue_crops") == 0
-        model.free.set()
-        assert alive(client)
-        assert model.runs == runs + at_once + 1
 
 
 def test_requests_in_flight_are_answered_when_the_service_ends(scorer):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+import facerts
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.serving import Settings
 from facerts.serving.error_responses import RequestError
 from facerts.serving.uploads import Expected, read_json
+from tests.matching import write_matcher
 from tests.serving.conftest import crop, head, metric, problem, running, talk, unfinished, until, variant
 
 EXPECTED = Expected("image", 2, ("keep", "largest"))
@@ -54,6 +58,19 @@ OF_ONE: tuple[dict[str, Any], ...] = (
         )
     ),
 )
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory) -> Iterator[httpx.Client]:
+    """A client of a service that scores, verifies and searches."""
+    folder = tmp_path_factory.mktemp("everything")
+    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
+    for person in range(3):
+        (folder / "people" / f"{person}").mkdir(parents=True)
+        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
+    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
+    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -135,9 +152,9 @@ def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_
 def test_json_is_refused_over_http_too(client):
     image = text(crop(9))
     for values, words in (
-        ({"image": image, "keep": "0.95"}, "keep: Input should be a valid number"),
+        ({"image": image, "keep": "0.95"}, "keep must be a number, not '0.95'"),
         ({"image": image, "keep": True}, "keep"),
-        ({"image": image, "largest": 1}, "largest: Input should be a valid boolean"),
+        ({"image": image, "largest": 1}, "largest must be true or false, not 1"),
         ({"image": image, "largest": None}, "largest"),
         ({"image": image, "min_quality": float("nan")}, "min_quality"),
         ({"image": image, "min_quality": 10**400}, "min_quality"),

@@ -60,13 +60,6 @@ def test_a_clip_gives_its_tracks(client, clip):
     assert crop.shape == (112, 112, 3)
 
 
-def test_a_clip_alone_is_a_body(client, clip):
-    response = client.post("/v1/video?min_faces=30", content=clip, headers={"Content-Type": "video/x-matroska"})
-    assert response.status_code == 200
-    result = response.json()
-    assert (result["tracks"], result["left_out"], result["frames"]) == ([], 2, 20)
-
-
 def test_a_clip_that_is_cut_off_gives_what_could_be_read(client, clip):
     result = client.post("/v1/video", files={"video": clip[: len(clip) // 2]}).json()
     assert "cut off; it could be read until" in result["error"]

@@ -101,14 +101,6 @@ def test_without_a_network_it_still_works(page, site, photos):
     compare(page, photos[:2])
 
 
-def test_the_quality_in_eight_bits_can_be_chosen(opened, photos):
-    choose(opened, photos[:1])
-    opened.get_by_role("combobox", name="Quality").select_option("facerts-quality-int8")
-    opened.get_by_text("About the model").click()
-    opened.locator("#model-facts").get_by_text("facerts-quality-int8", exact=True).first.wait_for()
-    settled(opened, 1)
-
-
 def test_the_best_shot_of_the_camera_is_kept_and_it_stops(opened):
     opened.get_by_role("button", name="Use the camera").click()
     # The test's camera shows no face.
