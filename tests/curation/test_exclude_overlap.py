@@ -21,7 +21,7 @@ Exclude = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def benchmark(faces, tmp_path_factory) -> Path:
+def benchmark(faces, tmp_path_factory):
     """A folder with images of persons 4 and 6."""
     folder = tmp_path_factory.mktemp("benchmark") / "bench"
     folder.mkdir()
@@ -32,14 +32,14 @@ def benchmark(faces, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run_exclude(faces, benchmark, embedder, tmp_path) -> Exclude:
-    def run(**options: Any) -> dict[str, Any]:
+def run_exclude(faces, benchmark, embedder, tmp_path):
+    def run(**options):
         return exclude_overlap(open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options)
 
     return run
 
 
-def nearest(faces: Path, benchmark: Path) -> tuple[dict[str, float], dict[str, float]]:
+def nearest(faces, benchmark):
     """The maximum cosine of the mean and of the single images of each identity to the benchmark."""
     vectors, _, people, _ = embeddings_of(faces)
     others = embeddings_of(benchmark)[0]
@@ -81,7 +81,6 @@ def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
 
 def test_every_kind_of_benchmark_is_accepted(faces, embedder, tmp_path):
     source = open_source(faces)
-    assert source.labels is not None
     people = [1, 2, 6, 7]
     some = Subset(source, np.flatnonzero(np.isin(source.labels, people)))
     pairs = pairs_from_identities(some, genuine=20, impostors=20, seed=0)
@@ -113,7 +112,7 @@ def test_unreadable_images_of_the_benchmark_are_reported(faces, benchmark, embed
         (broken / image.name).write_bytes(image.read_bytes())
     (broken / "0_broken.jpg").write_bytes(b"no")
 
-    def dropped(single_images: bool) -> list[dict[str, Any]]:
+    def dropped(single_images):
         output = OutputSpec(tmp_path / f"{single_images}.tar")
         report = exclude_overlap(
             open_source(faces), [broken], output, embedder, threshold=0.9, single_images=single_images
@@ -133,7 +132,7 @@ def test_a_source_without_identities_is_refused(non_faces, benchmark, embedder, 
 
 
 def test_a_dry_run_explains_why_nobody_remains(faces, embedder, tmp_path):
-    def run(**options: Any) -> dict[str, Any]:
+    def run(**options):
         output = OutputSpec(tmp_path / "out", **options)
         return exclude_overlap(open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True)
 

@@ -15,12 +15,11 @@ from facerts.curation.dedup import dedup
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack, split, unpack
 from facerts.datasets import open_source
-from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from tests.contents import content, files_in, rows
 
 
-def people(data: Path | str) -> set[str]:
+def people(data):
     return set(open_source(data).identities)
 
 
@@ -79,7 +78,7 @@ def test_a_split_needs_identities(non_faces, tmp_path):
         split(open_source(non_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
 
 
-def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
+def parts(drawn_faces, folder):
     """The drawn faces in two folders, of which both have person_0003, under the same file names."""
     for person in sorted(drawn_faces.iterdir()):
         for number, image in enumerate(sorted(person.iterdir())):
@@ -181,7 +180,7 @@ def test_forms_that_cannot_be_are_refused(drawn_faces, tmp_path):
     assert files_in(tmp_path) == []
 
 
-def shuffled(source: Source, seed: int) -> list[tuple[str, str, bytes]]:
+def shuffled(source, seed):
     """The order as it is promised: image i at place i of the seed's permutation."""
     given = rows(source)
     places = np.random.default_rng(seed).permutation(len(given))
@@ -206,7 +205,6 @@ def test_a_mixed_record_set_says_who_is_who_in_each_record(drawn_faces, tmp_path
     pack([source], OutputSpec(tmp_path / "s"), shuffle_seed=3)
     (tmp_path / "s" / "train.lst").unlink()
     read = open_source(tmp_path / "s")
-    assert read.labels is not None
     assert (np.diff(read.labels) < 0).any()  # not grouped
     assert [f"person_{label:04d}" for label in read.labels] == [row[0] for row in shuffled(source, 3)]
 
@@ -229,7 +227,6 @@ def test_images_that_cannot_be_decoded_are_left_out_and_named(drawn_faces, tmp_p
     assert len(records) == 64 - 1 - 8
     assert (tmp_path / "rec" / "property").read_text() == "7,112,112\n"
     assert "person_0005" not in records.identities
-    assert records.labels is not None
     assert set(records.labels.tolist()) == set(range(7))
 
 

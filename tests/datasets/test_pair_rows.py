@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -118,7 +116,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def images(tmp_path) -> Path:
+def images(tmp_path):
     for key in (A, B, C, C2):
         (tmp_path / "images" / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / key).write_bytes(encode_jpeg(draw_face(0, 0)))

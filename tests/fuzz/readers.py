@@ -14,7 +14,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -24,11 +24,10 @@ import h11
 import numpy as np
 import yaml
 from starlette.requests import Request
-from starlette.types import Message
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
-from facerts.datasets import Source, open_source, pairs_from_identities
+from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_source import open_images
@@ -88,21 +87,21 @@ class Reader:
     hostile: Callable[[], list[Files]] = list
 
 
-def _of(read: Callable[[Path], object], name: str = "*") -> Read:
+def _of(read, name="*"):
     """A reader of a folder by one of a file, the only one of such a name."""
     return partial(_read_file, read, name)
 
 
-def _read_file(read: Callable[[Path], object], name: str, folder: Path) -> None:
+def _read_file(read, name, folder):
     (path,) = folder.glob(name)
     read(path)
 
 
-def _decode(path: Path) -> None:
+def _decode(path):
     decode(path.read_bytes(), where=path.name)
 
 
-def _read_source(path: Path, open_it: Callable[[Path], Source] = open_source) -> None:
+def _read_source(path, open_it=open_source):
     """Read every image as scoring does: a bad image is skipped, and it is an error only if none can be read."""
     source = open_it(path)
     errors = read_images(source, MAX_IMAGES, lambda source, index: source.crop(index))
@@ -110,29 +109,29 @@ def _read_source(path: Path, open_it: Callable[[Path], Source] = open_source) ->
         raise errors[0]
 
 
-def _read_pairs_to_verify(path: Path) -> None:
+def _read_pairs_to_verify(path):
     for row in read_pair_list(path):
         # A row whose label is wrong keeps its paths.
         assert row.error is not None or (row.first and row.second)
 
 
-def _read_scores(path: Path) -> None:
+def _read_scores(path):
     if not read_scores(path).columns:
         raise AssertionError("a table without scores")
 
 
-def _read_groups(path: Path) -> None:
+def _read_groups(path):
     values, _ = read_groups(path).of(["a/1.jpg", "2.jpg"])
     assert all(len(of_images) == 2 for of_images in values.values())
 
 
-def _read_people(folder: Path) -> None:
+def _read_people(folder):
     people = read_people(folder)
     list(people.faces())
     write_people_page(people)
 
 
-def _read_result(folder: Path) -> None:
+def _read_result(folder):
     """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
     subjects = load_subjects([folder])
     with naming_folders([folder]):
@@ -140,19 +139,19 @@ def _read_result(folder: Path) -> None:
             section(subjects)
 
 
-def _read_body(path: Path) -> None:
+def _read_body(path):
     read_json(path.read_bytes(), Expected("image", 16, ("keep", "largest")))
 
 
-def _read_form(path: Path) -> None:
-    async def receive() -> Message:
+def _read_form(path):
+    async def receive():
         return {"type": "http.request", "body": path.read_bytes(), "more_body": False}
 
     scope = {"type": "http", "query_string": b"", "headers": [(b"content-type", b"multipart/form-data; boundary=X")]}
     asyncio.run(read_uploads(Request(scope, receive), Options(), maximum=16))
 
 
-def _read_request(path: Path) -> None:
+def _read_request(path):
     parser = StrictParser()
     parser.receive_data(path.read_bytes())
     try:
@@ -163,18 +162,18 @@ def _read_request(path: Path) -> None:
         raise DataError(str(error)) from error
 
 
-def _small(found: Iterable[Files]) -> list[Files]:
+def _small(found):
     return [files for files in found if sum(map(len, files.values())) <= MAX_CASE_BYTES]
 
 
-def _alone(name: str, contents: Mapping[str, bytes]) -> Callable[[], list[Files]]:
+def _alone(name, contents):
     """Each content as a folder's only file, of this name."""
     return lambda: _small({name: content} for content in contents.values())
 
 
-def _files(folder: Path) -> Files:
+def _files(folder):
     """The files of a folder, the arrays of ``.npz`` files as parts."""
-    found: Files = {}
+    found = {}
     for path in sorted(filter(Path.is_file, folder.iterdir())):
         if path.suffix != ".npz":
             found[path.name] = path.read_bytes()
@@ -184,10 +183,10 @@ def _files(folder: Path) -> Files:
     return found
 
 
-def _packed(files: Files) -> Files:
+def _packed(files):
     """The archives of their parts, beside the other files."""
-    whole: Files = {}
-    members: dict[str, Files] = {}
+    whole = {}
+    members = {}
     for name, content in files.items():
         archive, bar, member = name.partition("|")
         if bar:
@@ -197,7 +196,7 @@ def _packed(files: Files) -> Files:
     return whole | {name: (_tar if name.endswith(".tar") else _zip)(parts) for name, parts in members.items()}
 
 
-def _zip(files: Files) -> bytes:
+def _zip(files):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in files.items():
@@ -205,7 +204,7 @@ def _zip(files: Files) -> bytes:
     return file.getvalue()
 
 
-def _tar(files: Files) -> bytes:
+def _tar(files):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files.items():
@@ -215,12 +214,12 @@ def _tar(files: Files) -> bytes:
     return file.getvalue()
 
 
-def _png_checksums(files: Files) -> Files:
+def _png_checksums(files):
     """The chunks as they are, each with a right checksum."""
     return {name: _chunks_summed(data) for name, data in files.items()}
 
 
-def _chunks_summed(data: bytes) -> bytes:
+def _chunks_summed(data):
     whole, place = bytearray(data), 8
     while place + 12 <= len(whole):
         length = struct.unpack_from(">I", whole, place)[0]
@@ -232,7 +231,7 @@ def _chunks_summed(data: bytes) -> bytes:
     return bytes(whole)
 
 
-def _image(suffix: str, pack: Callable[[Files], Files] = dict) -> Reader:
+def _image(suffix, pack=dict):
     """The reader of a kind of image, from ordinary ones, and from hostile ones."""
     refused = {name: content for name, (content, _) in images.refused().items() if name.endswith(suffix)}
     ordinary = {name: content for name, content in images.ordinary().items() if name.endswith(suffix)}
@@ -240,18 +239,18 @@ def _image(suffix: str, pack: Callable[[Files], Files] = dict) -> Reader:
 
 
 @cache
-def _record_sets() -> list[Files]:
+def _record_sets():
     with TemporaryDirectory() as folder:
         pack([SyntheticSource(2, 2)], OutputSpec(Path(folder) / "set"))
         return [_files(Path(folder) / "set")]
 
 
-def _hostile_records() -> list[Files]:
+def _hostile_records():
     return _small({"train.rec": held.rec, "train.idx": held.idx} for held in records.HOSTILE.values())
 
 
 @cache
-def _bin_sets() -> list[Files]:
+def _bin_sets():
     faces = [FACE] * 4
     with TemporaryDirectory() as folder:
         write_bin(Path(folder) / "a.bin", faces, [True, False])
@@ -260,7 +259,7 @@ def _bin_sets() -> list[Files]:
     return seeds + [{"a.bin": pickle.dumps(held, protocol)} for protocol in (0, 2, 4, 5)]
 
 
-def _lists(text: bytes, name: str = "a.txt") -> Callable[[], list[Files]]:
+def _lists(text, name="a.txt"):
     """A list of images that lie beside it."""
     return lambda: [{name: text, **{f"{number}.jpg": FACE for number in range(4)}}]
 
@@ -273,7 +272,7 @@ PAIR_LISTS = {
 
 
 @cache
-def _tables() -> list[Files]:
+def _tables():
     # Much larger than the headers, which hardly bear a change.
     numbers = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
     with TemporaryDirectory() as folder:
@@ -283,7 +282,7 @@ def _tables() -> list[Files]:
 
 
 @cache
-def _parquets() -> list[Files]:
+def _parquets():
     import pyarrow
     from pyarrow import parquet
 
@@ -294,7 +293,7 @@ def _parquets() -> list[Files]:
 
 
 @cache
-def _galleries() -> list[Files]:
+def _galleries():
     known = draw(3, 2)
     known.reasons[:3] = ["blurred", "not_a_face", "cut_off;noisy"]
     with TemporaryDirectory() as folder:
@@ -303,7 +302,7 @@ def _galleries() -> list[Files]:
 
 
 @cache
-def _people() -> list[Files]:
+def _people():
     with TemporaryDirectory() as folder:
         photos, out = Path(folder) / "photos", Path(folder) / "people"
         write_people(photos, range(3), range(3))
@@ -317,18 +316,18 @@ def _people() -> list[Files]:
 
 
 @cache
-def _models() -> list[Files]:
+def _models():
     with TemporaryDirectory() as folder:
         write_description(write_embedder(Path(folder) / "a.onnx", quality=True))
         return [_files(Path(folder))]
 
 
-def _descriptions() -> list[Files]:
+def _descriptions():
     return [{"a.json": _models()[0]["a.json"]}]
 
 
 @cache
-def _hostile_models() -> list[Files]:
+def _hostile_models():
     found = []
     for write in onnx_files.MODELS.values():
         with TemporaryDirectory() as folder:
@@ -338,7 +337,7 @@ def _hostile_models() -> list[Files]:
 
 
 @cache
-def _results() -> list[Files]:
+def _results():
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.evaluation_options import EvaluationOptions
     from tests.evaluation.conftest import Plain
@@ -354,7 +353,7 @@ def _results() -> list[Files]:
 
 
 @cache
-def _checkpoints() -> list[Files]:
+def _checkpoints():
     from facerts.training.checkpoint import FILE, save_checkpoint
     from facerts.training.learner import Learner
     from facerts.training.recipe import Recipe
@@ -369,7 +368,7 @@ def _checkpoints() -> list[Files]:
 
 
 @cache
-def _exported_files() -> list[Files]:
+def _exported_files():
     from facerts.training.checkpoint import FILE
     from facerts.training.export import export_run
 

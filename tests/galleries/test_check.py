@@ -198,7 +198,6 @@ def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody
     # It is more like this person than most images are like a stranger.
     strangers = images.embedding[4:] @ images.templates.T
     of_others = strangers[np.arange(60)[None] != np.repeat(np.arange(1, 60), 4)[:, None]]
-    assert found.own_cosine is not None
     assert found.own_cosine > np.quantile(of_others, 0.92)
 
 

@@ -8,59 +8,53 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.errors import DataError, Error, MissingExtraError, WriteError
-from facerts.galleries import Decision, Enrollments, Gallery, Listed, Reason, postgres_store, postgres_tables
-from facerts.galleries.postgres_connections import GalleryConnection
+from facerts.galleries import Decision, Gallery, Listed, Reason, postgres_store, postgres_tables
 from facerts.galleries.postgres_store import PostgresStore
-from facerts.galleries.postgres_tables import GalleryState, read_images, read_state, use_index
-from facerts.scoring import Scorer
+from facerts.galleries.postgres_tables import read_images, read_state, use_index
 from tests.galleries.test_gallery import SIZE, draw, faces_of
-from tests.postgres_server import Server, postgres_server
+from tests.postgres_server import postgres_server
 
 numbers = count()
 
 
 @pytest.fixture
-def address(postgres) -> str:
+def address(postgres):
     """Of a gallery that is not there yet."""
     return postgres.address(gallery=f"g{next(numbers)}")
 
 
 @pytest.fixture
-def gallery(address) -> Iterator[Gallery]:
+def gallery(address):
     with closing(Gallery(address)) as opened:
         yield opened
 
 
-def store_of(gallery: Gallery) -> PostgresStore:
-    assert isinstance(gallery._store, PostgresStore)
+def store_of(gallery):
     return gallery._store
 
 
 @pytest.fixture(scope="module")
-def scorer(model) -> Scorer:
+def scorer(model):
     return facerts.load(model, detector="none", threads=1)
 
 
-def schema_of(gallery: Gallery) -> str:
+def schema_of(gallery):
     return gallery.name.rpartition("=")[2]
 
 
-def assert_templates(server: Server, gallery: Gallery, expected: Enrollments) -> None:
+def assert_templates(server, gallery, expected):
     """The templates in the database are those of the images."""
     rows = server.execute(f'SELECT name, template::text FROM "{schema_of(gallery)}".people')
     stored = {name: np.array(json.loads(text)) for name, text in rows}
@@ -69,7 +63,7 @@ def assert_templates(server: Server, gallery: Gallery, expected: Enrollments) ->
         np.testing.assert_allclose(stored[name], template, atol=1e-6)
 
 
-def assert_equal(stored: Gallery, expected: Enrollments, probes: NDArray[np.float32]) -> None:
+def assert_equal(stored, expected, probes):
     """Everything that a gallery says is the same as in memory."""
     memory = Gallery(expected)
     read, wanted_images = stored.read(), memory.read()
@@ -105,7 +99,7 @@ def test_a_database_answers_as_memory_does_after_every_change(postgres, gallery,
     stores = [gallery, Gallery(tmp_path / "g.npz"), memory := Gallery(first)]
     findings = [Listed("p004", f"p004/{row}.jpg", Reason.POOR) for row in range(6)]
     # A path that several people have, a whole person, and what a check found but for the last image.
-    changes: list[Callable[[Gallery], Any]] = [
+    changes = [
         lambda stored: stored.replace(first),
         lambda stored: stored.merge(more),
         lambda stored: stored.remove(people=["p003"], paths=["p007/1.jpg"]),
@@ -157,7 +151,7 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(galle
     drawn = Mock(wraps=postgres_store._draw)
     monkeypatch.setattr(postgres_store, "_draw", drawn)
 
-    def asked() -> float:
+    def asked():
         with closing(Gallery(address)) as opened:
             threshold = opened.threshold(0.01).cosine
             assert opened.threshold(0.01).cosine == threshold
@@ -187,7 +181,7 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(galle
     assert drawn.call_count == 3
 
 
-def role(server: Server, name: str, schema: str, rights: str) -> Gallery:
+def role(server, name, schema, rights):
     """The gallery of a schema for a new role with these rights on its tables."""
     server.execute(f"CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {name}")
     server.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {name}")
@@ -228,14 +222,14 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(postgre
     stop = threading.Event()
     states = []
 
-    def write(row: int) -> None:
+    def write(row):
         part = parts[row]
         with closing(Gallery(address)) as own:
             own.merge(part.take(np.random.default_rng(row).permutation(12)))
             if row % 3 == 0:
                 own.remove(paths=part.path[:4].tolist())
 
-    def read() -> None:
+    def read():
         reader = PostgresStore(address)
         while not stop.is_set():
             with reader.connections.transaction() as connection:
@@ -287,7 +281,6 @@ def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(postgres, galle
     gallery.replace(known)
     command = [sys.executable, "-c", KILLED, address, change, moment]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    assert writer.stdout is not None
     assert writer.stdout.readline() == "half\n"
     assert gallery.read().entries == known.entries
     writer.send_signal(signal.SIGKILL)
@@ -350,7 +343,7 @@ SECRET = "s3cr3t"
 def test_a_broken_address_is_an_error_without_its_password(address):
     with pytest.raises(Error) as raised:
         Gallery(address)
-    chain: list[BaseException | None] = [raised.value, raised.value.__cause__]
+    chain = [raised.value, raised.value.__cause__]
     assert not any(SECRET in str(error) for error in chain)
     assert "postgresql://user@host" in str(raised.value) or "choose a name" in str(raised.value)
 
@@ -465,11 +458,11 @@ def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(pos
     postgres.execute(change.format(schema_of(gallery)))
     fresh = Gallery(gallery.name)
 
-    def match(opened: Gallery = fresh) -> object:
+    def match(opened=fresh):
         return opened.match(faces_of(known.templates), fpir=0.1, k=2)
 
     pattern = rf"^{re.escape(gallery.name)}: .*({problem}).*; (build it again|use the facerts that wrote it)"
-    uses: list[Callable[[], object]] = [match if "SET template" in change else fresh.read]
+    uses = [match if "SET template" in change else fresh.read]
     if "counts" in problem:
         uses = [fresh.image_counts, fresh.read, match]
     elif "has no column" in problem:
@@ -535,7 +528,7 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(monkeypa
         probes = faces_of(known.templates)
         gallery.match(probes)
 
-        def in_the_middle(connection: GalleryConnection) -> GalleryState:
+        def in_the_middle(connection):
             state = read_state(connection)
             server.stop(signal.SIGQUIT)
             return state

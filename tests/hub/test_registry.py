@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def shipped(tmp_path, monkeypatch) -> Path:
+def shipped(tmp_path, monkeypatch):
     """Two shipped models, "large" and, by default, "tiny-small", and an empty working folder."""
     folder = tmp_path / "models"
     folder.mkdir()
@@ -64,13 +64,13 @@ def test_an_unknown_name_suggests_the_closest_one(shipped):
         find_model("zzz")
 
 
-def flip_a_byte(file: Path) -> None:
+def flip_a_byte(file):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
-def cut(file: Path) -> None:
+def cut(file):
     file.write_bytes(file.read_bytes()[:-9])
 
 
@@ -154,7 +154,7 @@ def test_a_missing_or_unreadable_manifest_is_named(tmp_path):
 
 
 def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch):
-    def missing(package: str) -> Path:
+    def missing(package):
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
     monkeypatch.setattr(registry.resources, "files", missing)

@@ -13,10 +13,7 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, MissingExtraError
 from facerts.images import encode_jpeg
 from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
-from facerts.scoring import Copies, ScoreJob, Scorer, Task, load, run_job
+from facerts.scoring import Copies, ScoreJob, Task, load, run_job
 from facerts.version import __version__
 from tests.command import run
 
@@ -36,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
 
 
 @pytest.fixture(scope="module")
-def ray_here() -> Iterator[Any]:
+def ray_here():
     """Ray on this machine, with two cores."""
     pytest.importorskip("ray", reason=NO_RAY)
     ray = import_ray(Workers())
@@ -55,7 +52,7 @@ def ray_here() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """A few hundred images, one of them broken."""
     root = tmp_path_factory.mktemp("images")
     for number in range(6 * BLOCK_SIZE + 7):
@@ -65,7 +62,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(folder, model, tmp_path_factory) -> bytes:
+def expected(folder, model, tmp_path_factory):
     """The result of the local engine."""
     job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task())
@@ -75,32 +72,32 @@ def expected(folder, model, tmp_path_factory) -> bytes:
 class SlowFiles(Files):
     """Images that take a while to read, so that a test can interfere."""
 
-    def read(self, index: int) -> bytes:
+    def read(self, index):
         time.sleep(0.01)
         return super().read(index)
 
 
-def open_slow(folder: Path) -> SlowFiles:
+def open_slow(folder):
     source = open_tree(folder)
     return SlowFiles(source.name, folder, [source.key(index) for index in range(len(source))], None)
 
 
-def scorer_of(model: Path) -> Scorer:
+def scorer_of(model):
     return load(model, threads=1, batch_size=16)
 
 
-def new_job(folder: Path, model: Path, out: Path) -> ScoreJob:
+def new_job(folder, model, out):
     job = ScoreJob(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
     job.begin(resume=True)
     return job
 
 
-def finished(job: ScoreJob) -> bytes:
+def finished(job):
     list(job.finish())
     return job.out.read_bytes()
 
 
-def scoring_processes() -> set[int]:
+def scoring_processes():
     """The workers of this process; a test that runs at the same time may have its own."""
     listed = subprocess.check_output(["ps", "-e", "-o", "pid=,ppid=,args="], text=True)
     rows = [line.split(None, 2) for line in listed.splitlines()]
@@ -112,11 +109,11 @@ def scoring_processes() -> set[int]:
 @pytest.mark.slow
 def test_killed_workers_lose_nothing(ray_here, folder, model, tmp_path, expected, capfd):
     job = new_job(folder, model, tmp_path / "rows.csv")
-    killed: set[int] = set()
-    later: set[int] = set()
+    killed = set()
+    later = set()
     advances = []
 
-    def advance(images: int) -> None:
+    def advance(images):
         advances.append(images)
         if not killed:
             killed.update(scoring_processes())
@@ -139,7 +136,7 @@ def test_killed_workers_lose_nothing(ray_here, folder, model, tmp_path, expected
 def test_a_run_begun_here_is_finished_on_ray(ray_here, folder, model, tmp_path, expected):
     job = new_job(folder, model, tmp_path / "rows.csv")
 
-    def stop(images: int) -> None:
+    def stop(images):
         if job.finished():
             raise KeyboardInterrupt
 
@@ -186,7 +183,7 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(folder, model, tmp
     (tmp_path / "other" / "000.jpg").write_bytes((folder / "000.jpg").read_bytes())
     span = {"block": 0, "start": 0, "stop": 1}
 
-    def error(images: Path = folder, working_folder: str = os.getcwd(), **changed: Any) -> str:
+    def error(images=folder, working_folder=".", **changed):
         opened = partial(scorer_of, model), partial(open_images, images)
         worker = BlockScorer(*opened, Task(), 1, working_folder, {**expected, **changed})
         return str(worker(span)["error"])

@@ -6,7 +6,6 @@ import hashlib
 import pickle
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,13 +25,13 @@ Crops = NDArray[np.uint8]
 
 
 @pytest.fixture(scope="module")
-def faces() -> tuple[Crops, NDArray[np.str_]]:
+def faces():
     """Six images of each of four people, and the names of the people."""
     crops = np.stack([draw_face(person, number) for person in range(4) for number in range(6)])
     return crops, np.repeat(["ann", "bob", "cid", "dan"], 6)
 
 
-def render(table: Any) -> Crops:
+def render(table):
     """A random image for each row of numbers; equal rows give equal images."""
     if not isinstance(table, np.ndarray | list):
         raise TypeError(f"{type(table)} is not a table: A sparse matrix was passed")
@@ -49,17 +48,17 @@ def render(table: Any) -> Crops:
 class TableEmbedder(FaceEmbedder):
     """Embeds images rendered from tables of numbers, which scikit-learn's checks use."""
 
-    def fit(self, X: Any, y: object = None) -> TableEmbedder:  # noqa: N803
+    def fit(self, X, y=None):  # noqa: N803
         super().fit(render(X), y)
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+    def transform(self, X):  # noqa: N803
         return super().transform(render(X))
 
-    def score_samples(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+    def score_samples(self, X):  # noqa: N803
         return super().score_samples(render(X))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = True
         tags.input_tags.one_d_array = tags.input_tags.string = False

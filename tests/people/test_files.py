@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from tests.people.photos import open_scorer, write_people
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tmp_path_factory):
     """A folder of people with two decisions."""
     folder = tmp_path_factory.mktemp("files")
     write_people(folder / "photos", range(3), range(2))
@@ -31,7 +28,7 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def folder(made, tmp_path) -> Path:
+def folder(made, tmp_path):
     """A copy of it."""
     copy = tmp_path / "people"
     copy.mkdir()
@@ -41,15 +38,15 @@ def folder(made, tmp_path) -> Path:
     return copy
 
 
-def arrays_of(path: Path) -> dict[str, Any]:
+def arrays_of(path):
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
 
 
-def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
+def first(value, dtype=None):
     """Puts a value at the beginning of an array."""
 
-    def change(values: np.ndarray) -> np.ndarray:
+    def change(values):
         changed = values.astype(dtype or values.dtype)
         changed[:1] = value
         return changed
@@ -57,7 +54,7 @@ def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
-BROKEN_FACES: list[tuple[str, Any, str]] = [
+BROKEN_FACES = [
     ("format", lambda _: "facerts.gallery/1", "not a table of faces of format"),
     ("box", None, "there is no array 'box'"),
     ("number", lambda values: values[1:], r"\(5,\), not \(6,\)"),
@@ -76,7 +73,7 @@ BROKEN_FACES: list[tuple[str, Any, str]] = [
     ("embedding", lambda values: 2 * values, "unit length"),
     ("reasons", lambda _: np.array(["evil"] * 6), "reasons of a face are 'evil'"),
 ]
-BROKEN_GROUPS: list[tuple[str, Any, str]] = [
+BROKEN_GROUPS = [
     ("format", lambda _: "x", "not a file of groups of format"),
     ("group", None, "there is no array 'group'"),
     ("probability", lambda values: values[1:], r"\(5,\), not \(6,\)"),

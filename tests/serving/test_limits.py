@@ -6,10 +6,7 @@ import socket
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
-from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -44,13 +41,13 @@ SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_images=3, queue=10)
 
 
 @pytest.fixture(scope="module")
-def small(scorer) -> Iterator[httpx.Client]:
+def small(scorer):
     """A client of a service that takes little."""
     with running(scorer, SMALL) as client:
         yield client
 
 
-def parse(response: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
+def parse(response):
     """Status, headers and JSON."""
     top, _, body = response.partition(b"\r\n\r\n")
     first, *lines = top.decode().split("\r\n")
@@ -58,12 +55,12 @@ def parse(response: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
     return int(first.split()[1]), headers, json.loads(body)
 
 
-def bits(width: int, height: int, data: bytes) -> bytes:
+def bits(width, height, data):
     """A PNG of one bit for each pixel."""
     return png(png_header(width, height, depth=1, color=GRAY), chunk(b"IDAT", data))
 
 
-def too_large(response: bytes) -> None:
+def too_large(response):
     status, _, error = parse(response)
     assert (status, error["code"]) == (413, "too_large")
     assert "50,000 bytes" in error["error"]
@@ -193,20 +190,20 @@ def test_the_bodies_of_all_requests_together_have_a_limit(scorer):
 @in_loop
 async def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in():
     draining, gone = asyncio.Event(), asyncio.Event()
-    sent: list[Any] = []
+    sent = []
     pieces = [{"type": "http.request", "body": bytes(6), "more_body": True} for _ in range(2)]
 
-    async def receive() -> Any:
+    async def receive():
         if pieces:
             return pieces.pop()
         draining.set()
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope, receive, send):
         await receive()
         with pytest.raises(RequestError, match="larger than 10 bytes"):
             await receive()
@@ -242,7 +239,7 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(scorer, 
 
 def test_requests_in_flight_are_answered_when_the_service_ends(scorer):
     model = Wrapped(scorer)
-    answers: list[httpx.Response] = []
+    answers = []
     with running(Scorer.of(model), Settings()) as client:
         model.free.clear()
         threads = [threading.Thread(target=lambda: answers.append(post(client, crop(9)))) for _ in range(4)]
@@ -256,7 +253,7 @@ def test_requests_in_flight_are_answered_when_the_service_ends(scorer):
     assert [answer.status_code for answer in answers] == [200] * 4
 
 
-WRONG: dict[str, tuple[Any, ...]] = {
+WRONG = {
     **dict.fromkeys(("max_bytes", "max_pixels", "max_faces", "max_images", "queue"), (0,)),
     **dict.fromkeys(("timeout", "header_timeout"), (float("nan"), float("inf"), 0)),
     "fpir": (0, -0.1, 1, 1e-20, float("nan")),

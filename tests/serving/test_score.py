@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields
-from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -22,11 +20,11 @@ from tests.serving.conftest import Wrapped, crop, photo, post, problem, refused,
 INVALID, UNUSABLE, BAD = (422, "invalid"), (422, "unusable_images"), (400, "bad_request")
 
 
-def quality(level: float) -> float:
+def quality(level):
     return (level - 127.5) / 127.5
 
 
-def faces(response: httpx.Response) -> list[list[dict[str, Any]]]:
+def faces(response):
     assert response.status_code == 200, response.text
     return [image["faces"] for image in response.json()["images"]]
 
@@ -143,7 +141,7 @@ def test_thresholds_come_from_the_request_or_else_from_the_service(scorer):
         assert percentiles == pytest.approx(expected, abs=0.02)
 
 
-WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+WRONG = (
     ({"keep": 2}, "keep"),
     ({"min_quality": "nan"}, "min_quality"),
     ({"min_quality": "much"}, "min_quality"),
@@ -163,7 +161,7 @@ def test_wrong_options_are_named(client):
     refused(twice, INVALID, "only once")
 
 
-BROKEN: tuple[tuple[dict[str, Any], tuple[int, str], str], ...] = (
+BROKEN = (
     ({"files": [("keep", (None, b"1"))]}, BAD, "-F image=@photo.jpg"),
     ({"files": [("images", (None, b"a.jpg"))]}, INVALID, "must be a file; with curl: -F image=@photo.jpg"),
     ({"files": [("keep", (None, b"1")), ("keep", (None, b"1"))]}, INVALID, "twice"),

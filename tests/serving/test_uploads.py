@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tracemalloc
-from collections.abc import Iterator
-from typing import Any
 
-import httpx
 import pytest
 
 import facerts
@@ -24,12 +21,12 @@ EXPECTED = Expected("image", 2, ("keep", "largest"))
 BOTH = encode_png(variant(0, 0)), encode_png(variant(1, 0))
 
 
-def text(data: bytes) -> str:
+def text(data):
     return base64.b64encode(data).decode()
 
 
 URL = f"data:image/png;base64,{text(BOTH[1])}"
-OF_TWO: tuple[dict[str, Any], ...] = (
+OF_TWO = (
     {"files": [("images", BOTH[0]), ("images", BOTH[1])]},
     {"files": [("b", BOTH[0]), ("a", BOTH[1])]},
     # Names of options, too; and a part that says its type and no name is a file.
@@ -37,7 +34,7 @@ OF_TWO: tuple[dict[str, Any], ...] = (
     {"json": {"images": [text(BOTH[0]), URL]}},
     {"json": {"images": [text(BOTH[0]), URL.replace("data", "DATA")], "aligned": None, "keep": None}},
 )
-OF_ONE: tuple[dict[str, Any], ...] = (
+OF_ONE = (
     {"files": {"photo": BOTH[0]}, "data": {"keep": "0.95"}},
     {"files": {"photo": BOTH[0]}, "params": {"keep": "0.95"}},
     {"json": {"image": text(BOTH[0]), "keep": 0.95}},
@@ -61,7 +58,7 @@ OF_ONE: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory) -> Iterator[httpx.Client]:
+def everything(tmp_path_factory):
     """A client of a service that scores, verifies and searches."""
     folder = tmp_path_factory.mktemp("everything")
     scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
@@ -102,7 +99,7 @@ def test_two_images_are_compared_in_their_order_and_no_other_number(everything):
     assert "more than 2 images" in response.json()["error"]
 
 
-WRONG: dict[str, tuple[str, int]] = {
+WRONG = {
     "{": ("not valid JSON", 400),
     '{"image": "AAAA"} x': ("not valid JSON", 400),
     '{"image": "AAAA", "keep": ' + 5000 * "9" + "}": ("not valid JSON", 400),
@@ -210,7 +207,7 @@ NAMED = b'Content-Disposition: form-data; name="a"; filename="a.png"'
 OPTION = b'Content-Disposition: form-data; name="keep"'
 
 
-def form(client: httpx.Client, *lines: bytes, boundary: str = "boundary=XX") -> httpx.Response:
+def form(client, *lines, boundary="boundary=XX"):
     headers = {"content-type": f"multipart/form-data; {boundary}"}
     return client.post("/v1/score", content=b"\r\n".join(lines), headers=headers)
 
@@ -236,7 +233,7 @@ def test_names_of_files_come_back_as_clients_write_them(client, written, name):
     assert response.json()["images"][0]["name"] == name
 
 
-BROKEN: tuple[tuple[tuple[bytes, ...], str], ...] = (
+BROKEN = (
     ((b"",), "broken or cut short"),
     ((b"--XX", NAMED, b"", b"data"), "Unexpected end"),
     ((b"--XX", NAMED, b"", b"data", b"--XX"), "Unexpected end"),
