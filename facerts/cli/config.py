@@ -79,6 +79,10 @@ def set_(key: Name, value: str, *, project: Project = False) -> None:
         value: Its value; several names with commas between them.
     """
     taken = checked(_known(key), value, "facerts config set")
+    if key in ("recognizer", "quality") and value not in ("own", "none"):
+        from facerts.hub.find import check_name
+
+        check_name(value)
     taken = str(taken) if isinstance(taken, Path) else list(taken) if isinstance(taken, tuple) else taken
     _edit(project_file() if project else user_file(), key, taken)
 

@@ -12,7 +12,7 @@ import typer
 from facerts.cli.option_groups import Commands
 from facerts.cli.output import Column, print_result, print_rows, warn
 from facerts.cli.settings import CommandSettings
-from facerts.cli.shared_options import Json, ModelOrDefault
+from facerts.cli.shared_options import Json, ModelOrDefault, NewFile
 from facerts.errors import Error
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def inspect(sources: Sources, *, every: Annotated[bool, typer.Option("--all")] =
 
 
 @data.command(name="bin")
-def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
+def bin_set(benchmark: Path, *, out: NewFile, json: Json = False) -> None:
     """Write a verification benchmark as one .bin file, with its pairs in order.
 
     Example: facerts data bin lfw/ --out lfw.bin
@@ -307,7 +307,7 @@ def _embedder(model: str | None, settings: CommandSettings) -> SourceEmbedder:
     from facerts.embedding import load_embedder
     from facerts.hub.find import find_model
 
-    opened = load_embedder(find_model(model), **settings.runtime())
+    opened = load_embedder(find_model(model or settings.recognizer), **settings.runtime())
     return SourceEmbedder(opened, settings.output_cache)
 
 

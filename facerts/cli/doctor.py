@@ -37,7 +37,9 @@ def doctor(
         _bench(settings.recognizer, "yunet" if detector == "auto" else detector, json=json)
         return
     columns: list[Column] = [("setting", "key"), "value", "from"]
-    print_result(examine(), json, settings_rows(settings.found), columns, name="settings", most=len(keys()))
+    print_result(
+        examine(settings.recognizer), json, settings_rows(settings.found), columns, name="settings", most=len(keys())
+    )
 
 
 def _bench(model: str | None, detector: str, *, json: bool) -> None:
@@ -71,7 +73,7 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
     say(f"auto takes the first that starts; stored in {file}")
 
 
-def examine() -> dict[str, object]:
+def examine(recognizer: str | None = None) -> dict[str, object]:
     """Versions of installed packages, the providers of ONNX Runtime, and the extras of missing packages."""
     import cv2
     import numpy
@@ -93,23 +95,23 @@ def examine() -> dict[str, object]:
         result[module] = next((_version(package) for package in packages if _version(package)), "present")
         if module == "onnxruntime":
             result["providers"] = imported.get_available_providers()
-    return result | _default_model()
+    return result | _default_model(recognizer)
 
 
-def _default_model() -> dict[str, str]:
-    """The model that is used if none is named, and its terms."""
+def _default_model(recognizer: str | None) -> dict[str, str]:
+    """The recognizer that is used if a command names none, and its terms."""
     from facerts.hub.catalog import catalog_models
     from facerts.hub.find import default_model
     from facerts.hub.registry import shipped_models
 
     try:
-        name = default_model()
+        name = recognizer or default_model()
         terms = {model.name: model.terms for model in (*catalog_models(), *shipped_models())}
     except ModelError as error:
         return {"default model": str(error)}
     if name is None:
         return {"default model": "none ships with this copy"}
-    return {"default model": name, "its terms": terms[name]}
+    return {"default model": name, "its terms": terms.get(name, "see the file")}
 
 
 def _version(package: str) -> str:

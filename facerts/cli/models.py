@@ -19,6 +19,7 @@ from facerts.cli.output import (
     stdout,
     warn,
 )
+from facerts.cli.settings import read_settings
 from facerts.cli.shared_options import Json
 
 # Columns of a terminal from which there is room for both benchmarks.
@@ -139,22 +140,6 @@ def pull(
 
 
 @models.command()
-def use(name: Name, json: Json = False) -> None:
-    """Make a recognizer the default of every command, of facerts.load() and of the service.
-
-    Example: facerts models use edgeface-xs
-
-    Args:
-        name: Name of the model, which ships or was pulled.
-    """
-    from facerts.hub.installed import use_model
-    from facerts.hub.registry import read_manifest
-
-    use_model(None if name == read_manifest().default else name)
-    print_result({"default": name}, json)
-
-
-@models.command()
 def remove(name: Name, json: Json = False) -> None:
     """Delete a model that was pulled.
 
@@ -163,14 +148,13 @@ def remove(name: Name, json: Json = False) -> None:
     Args:
         name: Name of the model.
     """
-    from facerts.hub.installed import uninstall, used_model
+    from facerts.hub.installed import uninstall
 
-    was_default = used_model() == name
     removed = list(map(str, uninstall(name)))
     if not removed:
         warn(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
-    if was_default:
-        warn("the default model is the one that ships again")
+    if name == read_settings().recognizer:
+        warn(f"{name} is still the setting recognizer; facerts config unset recognizer goes back to the one that ships")
     print_result({"removed": removed}, json)
 
 
@@ -181,7 +165,7 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
     Example: facerts models path facerts-small
 
     Args:
-        name: Name of the model; by default the default model.
+        name: Name of the model; by default the recognizer that commands use.
     """
     from facerts.hub.catalog import catalog_models
     from facerts.hub.fetch import find_file
@@ -190,7 +174,7 @@ def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
     if name in {model.name for model in catalog_models() if model.kind == "detector"}:
         print_raw(find_file(str(name)))
     else:
-        print_raw(find_model(name))
+        print_raw(find_model(name or read_settings().recognizer))
 
 
 def _entries() -> list[dict[str, object]]:
@@ -200,7 +184,7 @@ def _entries() -> list[dict[str, object]]:
     from facerts.hub.installed import installed_file
     from facerts.hub.registry import shipped_models
 
-    default = default_model()
+    default = read_settings().recognizer or default_model()
     entries: list[dict[str, object]] = [
         {
             **model.model_dump(),

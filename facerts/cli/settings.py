@@ -124,7 +124,7 @@ class CommandSettings:
 
     Attributes:
         recognizer: Name or .onnx file of the recognizer, or an insightface model pack, where no --model is given; by
-            default the one that facerts models use chose.
+            default facerts-small.
         quality: Name or .onnx file of the quality; by default facerts-quality. own is the recognizer's own.
         detector: What finds the faces in photos: yunet, or the path of an .onnx file of YuNet or SCRFD, or of an
             insightface model pack. auto is yunet for images that are not 112 x 112, the size of an aligned crop; none:

@@ -21,7 +21,7 @@ _MODEL_HELP = (
 )
 Model = Annotated[str, typer.Option(metavar="MODEL", help=f"{_MODEL_HELP}.")]
 ModelOrDefault = Annotated[
-    str | None, typer.Option(metavar="MODEL", help=f"{_MODEL_HELP}; by default the default model.")
+    str | None, typer.Option(metavar="MODEL", help=f"{_MODEL_HELP}; by default the setting recognizer.")
 ]
 ScoringModel = Annotated[
     str | None,
@@ -63,7 +63,7 @@ class ScorerOptions:
 
     Attributes:
         recognizer: Name or .onnx file of the recognizer, or an insightface model pack; by default the setting of that
-            name, or the one that facerts models use chose.
+            name.
     """
 
     model: ScoringModel = None

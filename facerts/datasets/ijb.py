@@ -213,7 +213,7 @@ def _roster(path: Path, template_ids: NDArray[np.int64]) -> Roster:
             line_of.append(number)
         elif known != subject:
             raise DataError(
-                f"{path}, line {number}: template {template} belongs to subject {subject} here, but to {known} above"
+                f"{path}, line {number}: template {template} belongs to person {subject} here, but to {known} above"
             )
     if not subject_of:
         raise DataError(f"{path}: it lists no templates")

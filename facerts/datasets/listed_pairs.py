@@ -60,22 +60,22 @@ def build_benchmark(
     check_present(keys, [key for key in keys if not os.path.isfile(root / key)], root, listing)
     notes = [*notes, *([] if published is None else count_notes(len(rows), published, "pairs"))]
     same = np.array([row.same is True for row in rows])
-    subjects: dict[str, str] = {}
+    people: dict[str, str] = {}
     unnamed = sum(row.people is None for row in rows)
     if not unnamed:
-        subjects = _subjects(listing, rows)
-        contradictions = sum((subjects[row.first] == subjects[row.second]) != row.same for row in rows)
+        people = _people_of(listing, rows)
+        contradictions = sum((people[row.first] == people[row.second]) != row.same for row in rows)
         if contradictions:
             notes.append(
-                f"In {contradictions} of {len(rows)} pairs {listing.name} and the subjects' names disagree on whether "
+                f"In {contradictions} of {len(rows)} pairs {listing.name} and the people's names disagree on whether "
                 "both images are of the same person."
             )
     elif unnamed < len(rows):
-        notes.append(f"{unnamed} of {len(rows)} pairs do not name their subjects, so subjects are ignored.")
+        notes.append(f"{unnamed} of {len(rows)} pairs do not name their people, so people are ignored.")
     number = {key: row for row, key in enumerate(keys)}
     return PairBenchmark(
         name,
-        Files(name, root, keys, [subjects[key] for key in keys] if subjects else None),
+        Files(name, root, keys, [people[key] for key in keys] if people else None),
         np.array([(number[row.first], number[row.second]) for row in rows], dtype=np.int64),
         same,
         _folds(listing, [row.fold for row in rows], same),
@@ -122,13 +122,13 @@ def _folds(listing: Path, listed: Sequence[int | None], same: NDArray[np.bool_])
     return folds
 
 
-def _subjects(listing: Path, rows: Sequence[ListedPair]) -> dict[str, str]:
-    subjects: dict[str, str] = {}
+def _people_of(listing: Path, rows: Sequence[ListedPair]) -> dict[str, str]:
+    people: dict[str, str] = {}
     for row in rows:
-        for key, subject in zip((row.first, row.second), row.people or (), strict=True):
-            if subjects.setdefault(key, subject) != subject:
+        for key, person in zip((row.first, row.second), row.people or (), strict=True):
+            if people.setdefault(key, person) != person:
                 raise DataError(
-                    f"{listing}, line {row.line}: {key} is of {subject} here, but of {subjects[key]} above; fix one "
+                    f"{listing}, line {row.line}: {key} is of {person} here, but of {people[key]} above; fix one "
                     "of them"
                 )
-    return subjects
+    return people

@@ -25,8 +25,8 @@ _WORDS = {
     "second": "PATH",
     "same": "LABEL",
     "fold": "FOLD",
-    "first_subject": "NAME",
-    "second_subject": "NAME",
+    "first_person": "NAME",
+    "second_person": "NAME",
 }
 _IMAGE, _PERSON = "(image|img|path|file|photo|face)(path|file|name)?", "(subject|person|identity|id)"
 # What a column is for, by its name in small letters and digits alone.
@@ -35,8 +35,8 @@ _COLUMNS = {
     "second": re.compile(f"second{_IMAGE}|second|{_IMAGE}(2|b|second)(path|file|name)?"),
     "same": re.compile("(is)?(same|match|genuine)(person|identity)?|(pair)?labels?|target"),
     "fold": re.compile("fold(id|number)?"),
-    "first_subject": re.compile(f"first{_PERSON}|{_PERSON}(1|a)"),
-    "second_subject": re.compile(f"second{_PERSON}|{_PERSON}(2|b)"),
+    "first_person": re.compile(f"first{_PERSON}|{_PERSON}(1|a)"),
+    "second_person": re.compile(f"second{_PERSON}|{_PERSON}(2|b)"),
 }
 _NUMBER = re.compile("[0-9]{1,9}")
 _HEADER = "a line of column names such as first,second,same"

@@ -7,19 +7,20 @@ from pathlib import Path
 from facerts.errors import ModelError, did_you_mean
 from facerts.hub.catalog import CatalogModel, catalog_models
 from facerts.hub.fetch import is_offline
-from facerts.hub.installed import find_installed, install, used_model
+from facerts.hub.installed import find_installed, install
 from facerts.hub.registry import find_shipped, read_manifest, shipped_models
 
 
 def find_model(model: str | Path | None = None) -> Path:
-    """The path of a model given by path or name; None for the default one.
+    """The path of a model given by path or name; None for the recognizer that ships as the default.
 
     Anything with a suffix or a parent folder, or that exists on disk, is a path and returned as it is; anything else is
     the name of a model that ships or was pulled.
     """
-    name = used_model() if model is None else name_in(model)
-    if name is None:
-        return find_shipped() if model is None else Path(model)
+    if model is None:
+        return find_shipped()
+    if (name := name_in(model)) is None:
+        return Path(model)
     listed = in_catalog_or_none(name)
     if listed is None:
         return find_shipped(name)
@@ -27,13 +28,12 @@ def find_model(model: str | Path | None = None) -> Path:
         raise ModelError(f"{name} is a detector; give it as detector")
     if (path := find_installed(name)) is not None:
         return path
-    what = "the default model" if model is None else "the model"
-    raise ModelError(f"{what} {name} is not on this machine: run facerts models pull {name}")
+    raise ModelError(f"the model {name} is not on this machine: run facerts models pull {name}")
 
 
 def find_or_pull(model: str | Path | None = None) -> Path:
     """As ``find_model``, but a model of the catalog that is not on this machine is pulled now, if that is allowed."""
-    name = used_model() if model is None else name_in(model)
+    name = None if model is None else name_in(model)
     entry = None if name is None else in_catalog_or_none(name)
     if entry is None or entry.kind == "detector" or is_offline():
         return find_model(model)
@@ -49,8 +49,8 @@ def check_name(model: str | Path) -> None:
 
 
 def default_model() -> str | None:
-    """Name of the recognizer that is used if none is named; None if none ships and none was chosen."""
-    return used_model() or read_manifest().default
+    """Name of the recognizer that is used if none is named; None if none ships."""
+    return read_manifest().default
 
 
 def default_quality() -> str | None:

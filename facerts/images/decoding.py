@@ -59,7 +59,8 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS, pillow: boo
         raise ImageError(f"{where}: the file exceeds the limit of {MAX_BYTES:,} bytes")
     known = _format(data)
     if not known:
-        raise ImageError(f"{where}: not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image")
+        names = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF" if pillow else "JPEG, PNG, WebP or BMP"
+        raise ImageError(f"{where}: not a {names} image")
     if pillow and known in _OF_PILLOW:
         return decode_with_pillow(data, known, where=where, max_pixels=max_pixels)
     if known not in _CHECKS:

@@ -190,7 +190,7 @@ def staged(paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
         if path in paths[:number]:
             raise Error(f"{path} is named twice; choose different paths")
         if os.path.lexists(path):
-            raise Error(f"{path} exists and is not overwritten; remove it, or choose another path")
+            raise Error(f"{path} is there already; remove it, or choose another path")
     with ExitStack() as stack:
         temporary = {path: stack.enter_context(_hidden(path)) / path.name for path in paths}
         yield temporary

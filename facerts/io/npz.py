@@ -126,7 +126,9 @@ def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]
                     arrays[name] = _read(archive, member)
     except OSError as error:
         raise DataError(f"{path}: {what} cannot be read ({error.strerror or error})") from error
-    except (ValueError, OverflowError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path}: not an .npz file, or a broken one ({error})") from error
+    except (ValueError, OverflowError, EOFError, RuntimeError, zlib.error) as error:
         raise DataError(
             f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from facerts.errors import Error, ModelError, problems_text
+from facerts.errors import Error, ModelError, problem_text, problems_text
 from facerts.serving.schemas import STATUS, ImageResult, Problem
 
 LOG = logging.getLogger("facerts.serving")
 # What Starlette raises by itself.
 CODES = {404: "not_found", 405: "method_not_allowed"}
-NO_ADDRESS = "no such address; POST /v1/score scores images, and GET /v1/model describes the service"
 # nginx's status for a client that closed the connection before it was answered.
 CLIENT_CLOSED_REQUEST = 499
 # Of the responses with a code; a client may try a busy service again after a second.
 HEADERS = {"unauthorized": {"WWW-Authenticate": "Bearer"}, "busy": {"Retry-After": "1"}}
+
+
+# What an option must be where pydantic finds something else, by the beginning of its problem's type.
+WANTED = {
+    "float": "a number",
+    "finite": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "above {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "below {lt:g}",
+}
 
 
 class RequestError(Error):
@@ -38,8 +53,27 @@ def error_response(code: str, message: str, images: list[ImageResult] | None = N
     return Response(problem.model_dump_json(), STATUS[code], HEADERS.get(code), JSONResponse.media_type)
 
 
+def options_text(problems: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with the options of a request, in one sentence."""
+    return problems_text(problems, _option_text)
+
+
+def _option_text(problem: Mapping[str, Any]) -> str:
+    kind, name = problem["type"], problem["loc"][-1] if problem["loc"] else ""
+    if kind == "extra_forbidden":
+        return f"there is no option {name!r}"
+    wanted = next((text for begin, text in WANTED.items() if kind.startswith(begin)), None)
+    if wanted is None:
+        return problem_text(problem)
+    return f"{name} must be {wanted.format(**problem.get('ctx', {}))}, not {problem['input']!r:.50}"
+
+
 def add_exception_handlers(app: FastAPI) -> None:
     """Turn exceptions into responses."""
+
+    def addresses() -> str:
+        routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith("/v1/")]
+        return ", ".join(f"{min(route.methods or ())} {route.path}" for route in routes)
 
     @app.exception_handler(RequestError)
     async def request_error(_: Request, error: RequestError) -> Response:
@@ -47,11 +81,11 @@ def add_exception_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(_: Request, error: RequestValidationError) -> Response:
-        return error_response("invalid", problems_text(error.errors()))
+        return error_response("invalid", options_text(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
-        message = NO_ADDRESS if error.status_code == 404 else str(error.detail)
+        message = f"no such address; there are {addresses()}" if error.status_code == 404 else str(error.detail)
         response = error_response(CODES.get(error.status_code, "bad_request"), message)
         response.status_code = error.status_code
         response.headers.update(error.headers or {})

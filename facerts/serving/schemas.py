@@ -191,14 +191,6 @@ class FaceResult(fields_of(Row, *NOT_OF_A_FACE), Schema):  # type: ignore[misc]
     """Unit length; null unless requested."""
 
 
-class Header(TypedDict):
-    """What every answer says of the model, see ``_Answer``."""
-
-    model: str
-    model_sha256: str
-    min_quality: float | None
-
-
 class Found(TypedDict):
     """Whom the gallery has for a face, see ``FaceMatch``."""
 
@@ -249,7 +241,7 @@ class ImageMatches(ImageResult):
     """Largest first."""
 
 
-class _Answer(Schema):
+class Answer(Schema):
     """What every answer says of the model."""
 
     model: str
@@ -261,7 +253,7 @@ class _Answer(Schema):
     matter."""
 
 
-class Scores(_Answer):
+class Scores(Answer):
     """The response of /v1/score."""
 
     images: list[ImageResult]
@@ -278,14 +270,14 @@ _Verification = fields_of(
 )
 
 
-class PairVerification(_Verification, _Answer):  # type: ignore[misc, valid-type]
+class PairVerification(_Verification, Answer):  # type: ignore[misc, valid-type]
     """The response of /v1/verify."""
 
     images: list[ImageResult]
     """The two images, each with the face that was compared, its largest."""
 
 
-class Matches(_Answer):
+class Matches(Answer):
     """The response of /v1/search."""
 
     fpir: float
@@ -321,7 +313,7 @@ class TrackResult(_Track, Schema):  # type: ignore[misc, valid-type]
     """The most similar people in the gallery, best first, whatever the decision; none for a track that is too poor."""
 
 
-class VideoResult(_Answer):
+class VideoResult(Answer):
     """The response of /v1/video."""
 
     fpir: float | None

@@ -7,6 +7,7 @@ import gc
 import logging
 import math
 import socket
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def make_server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
         ws="none",
         lifespan="on",
         log_config=None,
-        # It would log what clients write into paths.
+        # ``RequestMonitor`` logs requests, without their queries.
         access_log=False,
         server_header=False,
         # Also how many connections are accepted in one turn of the loop.
@@ -74,14 +75,15 @@ def make_server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
 
 
 def serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
-    """Answer requests until a signal ends the process."""
+    """Answer requests until SIGINT or SIGTERM."""
     server = make_server(app, settings)
     host, port = listener.getsockname()[:2]
     LOG.info("listening on http://%s:%d/", f"[{host}]" if ":" in host else host, port)
     # What has been built stays as long as the service; a garbage collection that scans it stops all requests for 30 ms.
     gc.collect()
     gc.freeze()
-    server.run(sockets=[listener])
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
 
 
 class Connection(H11Protocol):

@@ -161,7 +161,7 @@ class Service:
         if not options.embeddings:
             row_builder = replace(row_builder, model=self._scoring_model)
         images = [image for image, _ in await self._score_usable(uploads, row_builder, options)]
-        return schemas.Scores(**self.header(row_builder), images=images)
+        return schemas.Scores.of(self.header(row_builder), images=images)
 
     async def search(self, uploads: Sequence[Upload], options: schemas.SearchOptions) -> schemas.Matches:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
@@ -180,8 +180,8 @@ class Service:
         for match in matches:
             self.metrics.searches.labels(match["decision"]).inc()
         found = iter(matches)
-        return schemas.Matches(
-            **self.header(row_builder),
+        return schemas.Matches.of(
+            self.header(row_builder),
             **search,
             images=[
                 schemas.ImageMatches.of(
@@ -274,8 +274,8 @@ class Service:
         except VideoError as error:
             raise RequestError("unusable_video", str(error).removeprefix(f"{IN_MEMORY}: ")) from error
         matches, search = self.match([track.as_face() for track in tracks], options)
-        return schemas.VideoResult(
-            **self.header(row_builder),
+        return schemas.VideoResult.of(
+            self.header(row_builder),
             **search,
             name=upload.name,
             seconds=seconds,
@@ -298,13 +298,10 @@ class Service:
             error=source.report.problem,
         )
 
-    def header(self, row_builder: RowBuilder) -> schemas.Header:
+    def header(self, row_builder: RowBuilder) -> schemas.Answer:
         """What every answer says of the model."""
-        return {
-            "model": row_builder.model.name,
-            "model_sha256": row_builder.model.sha256,
-            "min_quality": row_builder.min_quality,
-        }
+        model = row_builder.model
+        return schemas.Answer(model=model.name, model_sha256=model.sha256, min_quality=row_builder.min_quality)
 
     def _rule(self, options: schemas.VerifyOptions) -> MatchRule:
         settings = self.settings

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 from pydantic import ValidationError
 
-from facerts.errors import did_you_mean, problems_text
+from facerts.errors import did_you_mean
 from facerts.scoring.prepare import storable
-from facerts.serving.error_responses import RequestError
+from facerts.serving.error_responses import RequestError, options_text
 from facerts.serving.schemas import FORM_TYPE, ThresholdOptions
 
 if TYPE_CHECKING:
@@ -195,4 +195,4 @@ def _merged(query: AnyOptions, named: Collection[str], fields: Mapping[str, Any]
     try:
         return type(query).model_validate({**given, **fields}, strict=strict)
     except ValidationError as error:
-        raise RequestError("invalid", problems_text(error.errors())) from error
+        raise RequestError("invalid", options_text(error.errors())) from error

@@ -27,7 +27,7 @@ def test_split_and_pack(drawn_faces, tmp_path, capsys):
     assert run("data", "pack", tmp_path / "all.tar", "--shuffle", *shards) == 0
     assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_faces)
     assert run("data", "pack", drawn_faces, "--out", tmp_path / "s") == 2
-    assert "exists and is not overwritten" in capsys.readouterr().err
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_dedup_by_bytes_and_by_embedding(drawn_faces, model, tmp_path, capsys):

@@ -100,7 +100,6 @@ COMMANDS = {
     "models pull": "{name}",
     "models remove": "{name}",
     "models show": "{name}",
-    "models use": "{name}",
     "people copy": "{groups} {out}",
     "people find": "{flat} --model {matcher} --out {out}",
     "people list": "{groups} --out {out}",

@@ -11,7 +11,7 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.galleries import Gallery
 from facerts.hub import catalog
 from facerts.hub.catalog import in_catalog
-from facerts.hub.installed import find_installed, used_model
+from facerts.hub.installed import find_installed
 from facerts.people import read_people
 from tests.color_people import walk, write_clip
 from tests.crash.harness import Scene, check, commands
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 MODEL = ("--model", "blocks.onnx", "--set", "threads=1")
 BUILD = ("gallery", "build", "faces", "--out", "gallery.npz", *MODEL)
 ADD = ("gallery", "add", "gallery.npz", "photos/p2_0.png", "--person", "Clara", *MODEL)
-PULL, USE = (("models", "pull", "theirs", "--from", "theirs.onnx"), ("models", "use", "theirs"))
+PULL = ("models", "pull", "theirs", "--from", "theirs.onnx")
 SCORE = ("score", "photos", *MODEL, "--out", "rows.csv", "--save-crops", "crops", "--annotate", "drawn")
 VIDEO = ("video", "clips", "--out", "tracks", "--annotate", "drawn")
 TRAIN = ("train", "tiny.yaml", "--out", "run", "--resume")
@@ -49,12 +49,12 @@ def enrolled(folder):
 
 
 def installed(folder):
-    """Whether the recognizer can be used, and the default model."""
+    """Whether the recognizer can be used."""
     with (
         patch.dict(os.environ, {"FACERTS_CACHE": str(folder / "cache")}),
         patch.object(catalog, "CATALOG", folder / "catalog.json"),
     ):
-        return find_installed("theirs") is not None, used_model()
+        return find_installed("theirs") is not None
 
 
 def rows(folder):
@@ -89,15 +89,13 @@ SCENES = {
     "gallery add": Scene(ADD, enrolled, [BUILD]),
     "gallery remove": Scene(("gallery", "remove", "gallery.npz", "p1"), enrolled, [BUILD]),
     "models pull": Scene(PULL, installed, setup="their_catalog", environment=CACHE),
-    "models use": Scene(USE, installed, [PULL], setup="their_catalog", environment=CACHE),
     "models remove": Scene(
         ("models", "remove", "theirs"),
         installed,
-        [PULL, USE],
+        [PULL],
         settle=[("models", "remove", "theirs")],
         setup="their_catalog",
         environment=CACHE,
-        passes=[(True, None)],
     ),
     "score": Scene(SCORE, rows, again=(*SCORE, "--resume"), setup="small_blocks"),
     "video": Scene(VIDEO, tracks, again=(*VIDEO, "--resume"), setup="people_of_color"),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.rearrange import unpack
@@ -20,18 +17,18 @@ SIZE = 16
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
+def model(tmp_path_factory):
     """An embedder whose quality is the norm of the embedding."""
     return write_description(write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx", size=SIZE))
 
 
 @pytest.fixture(scope="session")
-def embedder(model) -> SourceEmbedder:
+def embedder(model):
     return SourceEmbedder(load_embedder(model, threads=1, batch_size=7))
 
 
 @pytest.fixture(scope="session")
-def faces(drawn_faces, tmp_path_factory) -> Path:
+def faces(drawn_faces, tmp_path_factory):
     """Synthetic faces with near-duplicates, which are slightly brighter.
 
     Person 1 has three near-duplicates, person 2 has one of person 3, and person 4 appears again under another name.
@@ -39,7 +36,7 @@ def faces(drawn_faces, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("curated") / "faces"
     unpack(open_source(drawn_faces), folder)
 
-    def copy(one: str, other: str) -> None:
+    def copy(one, other):
         image = cv2.imread(str(folder / one)).astype(np.int16) + 1
         (folder / other).parent.mkdir(exist_ok=True)
         cv2.imwrite(str(folder / other), np.clip(image, 0, 255).astype(np.uint8))
@@ -52,7 +49,7 @@ def faces(drawn_faces, tmp_path_factory) -> Path:
     return folder
 
 
-def embeddings_of(folder: Path) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str], list[str]]:
+def embeddings_of(folder):
     """Unit embeddings, norms, identities and locations of the images in a folder."""
     files = sorted(folder.rglob("*.*g"))
     crops = np.stack([decode_crop(file.read_bytes(), where="") for file in files])

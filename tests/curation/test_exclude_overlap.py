@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.exclude_overlap import NearestMatches, exclude_overlap, open_benchmark_images
+from facerts.curation.exclude_overlap import exclude_overlap, open_benchmark_images
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.rearrange import unpack
-from facerts.datasets import Joined, Subset, open_source, pairs_from_identities
+from facerts.datasets import Subset, open_source, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
-from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error
-from facerts.hub.find import find_model
 from tests.contents import content
 from tests.curation.conftest import embeddings_of
 
@@ -25,7 +21,7 @@ Exclude = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def benchmark(faces, tmp_path_factory) -> Path:
+def benchmark(faces, tmp_path_factory):
     """A folder with images of persons 4 and 6."""
     folder = tmp_path_factory.mktemp("benchmark") / "bench"
     folder.mkdir()
@@ -36,14 +32,14 @@ def benchmark(faces, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run_exclude(faces, benchmark, embedder, tmp_path) -> Exclude:
-    def run(**options: Any) -> dict[str, Any]:
+def run_exclude(faces, benchmark, embedder, tmp_path):
+    def run(**options):
         return exclude_overlap(open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options)
 
     return run
 
 
-def nearest(faces: Path, benchmark: Path) -> tuple[dict[str, float], dict[str, float]]:
+def nearest(faces, benchmark):
     """The maximum cosine of the mean and of the single images of each identity to the benchmark."""
     vectors, _, people, _ = embeddings_of(faces)
     others = embeddings_of(benchmark)[0]
@@ -83,18 +79,8 @@ def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
     assert kept == sorted(set(means) - dropped, key=lambda person: -maximum[person])
 
 
-def test_the_nearest_match_is_kept_in_any_order():
-    matches = NearestMatches(3)
-    matches.add(np.array([0, 1]), np.float32([0.5, 0.9]), np.array([3, 4]), np.array([-1, -1]))
-    matches.add(np.array([0, 1, 0, 0]), np.float32([0.6, 0.8, 0.7, 0.65]), np.array([5, 6, 7, 8]), np.arange(4))
-    assert matches.cosine.tolist() == pytest.approx([0.7, 0.9, -np.inf])
-    assert matches.row.tolist() == [7, 4, -1]
-    assert matches.image.tolist() == [2, -1, -1]
-
-
 def test_every_kind_of_benchmark_is_accepted(faces, embedder, tmp_path):
     source = open_source(faces)
-    assert source.labels is not None
     people = [1, 2, 6, 7]
     some = Subset(source, np.flatnonzero(np.isin(source.labels, people)))
     pairs = pairs_from_identities(some, genuine=20, impostors=20, seed=0)
@@ -126,7 +112,7 @@ def test_unreadable_images_of_the_benchmark_are_reported(faces, benchmark, embed
         (broken / image.name).write_bytes(image.read_bytes())
     (broken / "0_broken.jpg").write_bytes(b"no")
 
-    def dropped(single_images: bool) -> list[dict[str, Any]]:
+    def dropped(single_images):
         output = OutputSpec(tmp_path / f"{single_images}.tar")
         report = exclude_overlap(
             open_source(faces), [broken], output, embedder, threshold=0.9, single_images=single_images
@@ -146,7 +132,7 @@ def test_a_source_without_identities_is_refused(non_faces, benchmark, embedder, 
 
 
 def test_a_dry_run_explains_why_nobody_remains(faces, embedder, tmp_path):
-    def run(**options: Any) -> dict[str, Any]:
+    def run(**options):
         output = OutputSpec(tmp_path / "out", **options)
         return exclude_overlap(open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True)
 
@@ -156,23 +142,3 @@ def test_a_dry_run_explains_why_nobody_remains(faces, embedder, tmp_path):
     report = run(dry_run=True)
     assert report["written"][0]["images"] == 0
     assert report["overlap"]["identities"] == 9
-
-
-@pytest.mark.slow
-def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data, tmp_path):
-    embedder = SourceEmbedder(load_embedder(find_model("facerts-small"), threads=1))
-    lfw = open_source(facerts_data / "lfw")
-    strangers = open_source(facerts_data / "faces" / "val-000000.tar")
-    assert lfw.labels is not None
-    assert strangers.labels is not None
-    with_several = np.flatnonzero(np.bincount(lfw.labels) >= 2)[:60]
-    two_of_each = [np.flatnonzero(lfw.labels == label)[:2] for label in with_several]
-    unpack(Subset(lfw, [first for first, _ in two_of_each]), tmp_path / "bench")
-    merged = Joined([Subset(lfw, [second for _, second in two_of_each]), Subset(strangers, np.arange(200))])
-    report = exclude_overlap(merged, [tmp_path / "bench"], OutputSpec(tmp_path / "out.tar"), embedder, threshold=0.5)
-    remaining = set(open_source(tmp_path / "out.tar").identities)
-    people = {lfw.identities[label] for label in with_several}
-    assert report["in"]["identities"] == 100
-    # With one image against one, the model misses some.
-    assert len(people - remaining) >= 40
-    assert len(remaining - people) >= 38

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.curation import pairwise
 from facerts.curation.pairwise import (
@@ -22,7 +21,7 @@ THRESHOLD = 0.9
 
 
 @pytest.fixture(scope="module")
-def vectors() -> NDArray[np.float32]:
+def vectors():
     """Ninety unit vectors in clusters, of which about every third is similar to another."""
     random = np.random.default_rng(5)
     centers = random.normal(size=(40, 6))
@@ -31,7 +30,7 @@ def vectors() -> NDArray[np.float32]:
 
 
 @pytest.fixture(params=[4, 7, 2048])
-def block(request, monkeypatch) -> None:
+def block(request, monkeypatch):
     monkeypatch.setattr(pairwise, "BLOCK", request.param)
     monkeypatch.setattr(pairwise, "MAX_ROWS", 5 if request.param < 100 else 1 << 16)
 
@@ -39,7 +38,7 @@ def block(request, monkeypatch) -> None:
 @pytest.mark.usefixtures("block")
 def test_near_duplicates_of_kept_rows_are_found(vectors):
     duplicates = find_near_duplicates(vectors, THRESHOLD)
-    kept: list[int] = []
+    kept = []
     for row, vector in enumerate(vectors):
         if any(float(vector @ vectors[other]) >= THRESHOLD for other in kept):
             assert duplicates.original[row] in kept

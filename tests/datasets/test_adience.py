@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ KEYS = [
 
 
 @pytest.fixture
-def adience(tmp_path) -> Path:
+def adience(tmp_path):
     for fold, lines in LINES.items():
         rest = "\t0\t414\t1086\t1383\t-115\t30\t17"
         text = "\n".join([HEADER, *[line + rest for line in lines]])
@@ -44,7 +43,6 @@ def adience(tmp_path) -> Path:
 def test_adience_is_labeled_by_person_in_the_order_of_the_folds(adience):
     source = open_source(adience)
     assert [source.key(row) for row in range(len(source))] == [f"aligned/{key}" for key in KEYS]
-    assert source.labels is not None
     assert [source.identities[label] for label in source.labels] == ["1", "1", "7", "2050", "2050"]
     assert source.read(3) == encode_jpeg(draw_face(3, 0))
 

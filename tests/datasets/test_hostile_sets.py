@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.hostile.bounded import read_bounded
 FACE = encode_jpeg(draw_face(0, 0))
 
 
-def write_set(folder: Path, content: records.RecordSet) -> Path:
+def write_set(folder, content):
     folder.mkdir()
     for ending, data in content._asdict().items():
         if data is not None:

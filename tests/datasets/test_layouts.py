@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from facerts.datasets import PairBenchmark, open_benchmark, open_benchmarks
+from facerts.datasets import open_benchmark, open_benchmarks
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_jpeg
@@ -13,29 +11,28 @@ from facerts.images import encode_jpeg
 FACE = encode_jpeg(draw_face(0, 0))
 
 
-def put(*paths: Path) -> None:
+def put(*paths):
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(FACE)
 
 
-def write(path: Path, lines: list[str]) -> None:
+def write(path, lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def change(path: Path, old: str, new: str) -> None:
+def change(path, old, new):
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
-def keys(benchmark: PairBenchmark, row: int) -> list[str]:
+def keys(benchmark, row):
     return [benchmark.images.key(int(index)) for index in benchmark.pairs[row]]
 
 
-def subjects(benchmark: PairBenchmark) -> list[list[str]]:
-    assert benchmark.images.labels is not None
+def subjects(benchmark):
     names = [benchmark.images.identities[label] for label in benchmark.images.labels]
     return [[names[first], names[second]] for first, second in benchmark.pairs.tolist()]
 
@@ -44,7 +41,7 @@ def subjects(benchmark: PairBenchmark) -> list[list[str]]:
 
 
 @pytest.fixture
-def cfp(tmp_path) -> Path:
+def cfp(tmp_path):
     """Ten folds of two genuine pairs and one impostor pair, of ten people."""
     root = tmp_path / "cfp-dataset"
     frontal = [f"Data/Images/{who:03d}/frontal/{n:02d}.jpg" for who in range(1, 11) for n in (1, 2, 3)]
@@ -130,7 +127,7 @@ def test_a_broken_cfp_is_named(cfp, spoil, message):
 
 
 @pytest.fixture(params=["CALFW", "CPLFW"])
-def cross(request, tmp_path) -> Path:
+def cross(request, tmp_path):
     """Ten people, two genuine pairs and one impostor pair in each of ten folds."""
     root = tmp_path / "cross"
     lines = []
@@ -144,7 +141,7 @@ def cross(request, tmp_path) -> Path:
     return root
 
 
-def listing(root: Path) -> Path:
+def listing(root):
     return next(root.glob("pairs_*.txt"))
 
 
@@ -177,12 +174,9 @@ def test_a_label_that_contradicts_the_names_gives_a_note(cross):
     ("old", "new", "message"),
     [
         ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg 3", "line 8: fold 3, but the pair's first line has 2"),
-        ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg 0", "line 8: fold 0, but the pair's first line has 2"),
-        ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg", "line 8: 'Ann_2_0002.jpg' is not"),
         ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg 11", "line 8: .* a fold from 0 to 10"),
         ("Ann_2_0002.jpg 2", "Ann.jpg 2", "line 8: 'Ann.jpg 2' is not"),
         ("Ann_2_0002.jpg 2", "Ann_2_0009.jpg 2", r"1 of 31 images .* aligned images/Ann_2_0009.jpg"),
-        ("Ann_2_0002.jpg 2\n", "", "line 10: fold 0, but the pair's first line has 2"),
         ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "", r"pairs_C\wLFW\.txt: 9 pairs are too few for 10 folds"),
         ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "Ann_10_0002.jpg 0\n", "59 lines, but a pair has two"),
     ],
@@ -197,7 +191,7 @@ def test_a_broken_cross_lfw_is_named(cross, old, new, message):
 
 
 @pytest.fixture
-def agedb(tmp_path) -> Path:
+def agedb(tmp_path):
     """Two men, each at two ages."""
     root = tmp_path / "AgeDB"
     put(*(root / f"{number}_Person{number // 2}_{20 + 30 * (number % 2)}_m.jpg" for number in range(4)))
@@ -231,7 +225,7 @@ def test_agedb_without_its_list_or_with_a_wrong_one_is_refused(agedb):
 
 
 @pytest.fixture
-def xqlfw(tmp_path) -> Path:
+def xqlfw(tmp_path):
     lines = [f"{name}\t1\t12" for name in ("Ann_Lee", "Bob")] + ["Ann_Lee\t12\tBob\t1", "Bob\t12\tAnn_Lee\t1"]
     write(tmp_path / "xqlfw_pairs.txt", ["2\t1", *lines])
     images = [f"{name}/{name}_{number:04d}.jpg" for name in ("Ann_Lee", "Bob") for number in (1, 12)]

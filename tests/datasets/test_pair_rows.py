@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -118,7 +116,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def images(tmp_path) -> Path:
+def images(tmp_path):
     for key in (A, B, C, C2):
         (tmp_path / "images" / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / key).write_bytes(encode_jpeg(draw_face(0, 0)))
@@ -146,7 +144,7 @@ def test_a_list_is_read_in_its_layout(images, layout):
         assert people[1] in ("Bob", "m.0", "m.0 Bob")
     notes = {
         "an index, and any order": ("Columns age of b.csv are not used.",),
-        "people of some pairs": ("6 of 12 pairs do not name their subjects, so subjects are ignored.",),
+        "people of some pairs": ("6 of 12 pairs do not name their people, so people are ignored.",),
     }
     assert benchmark.notes == notes.get(layout, ())
     assert [(pair.first, pair.same) for pair in read_pair_list(path, images)] == [

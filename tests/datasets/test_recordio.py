@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from facerts.errors import DataError
 MAGIC = struct.pack("<I", 0xCED7230A)
 
 
-def write_set(folder: Path, payloads: list[bytes], name: str = "train") -> Path:
+def write_set(folder, payloads, name="train"):
     with (folder / f"{name}.rec").open("wb") as rec, (folder / f"{name}.idx").open("w") as idx:
         for key, payload in enumerate(payloads):
             write_record(rec, idx, key, payload)

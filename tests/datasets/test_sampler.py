@@ -7,7 +7,7 @@ from facerts.datasets.sampler import identity_order
 from facerts.errors import DataError
 
 
-def case() -> np.ndarray:
+def case():
     """Shuffled labels of people with 1, 2, 3, 5 and 8 images."""
     labels = np.repeat(np.arange(5), [1, 2, 3, 5, 8])
     return np.random.default_rng(0).permutation(labels)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from facerts.datasets import TemplateBenchmark, is_template_benchmark, open_templates
+from facerts.datasets import is_template_benchmark, open_templates
 from facerts.datasets.synthetic import draw_face
-from facerts.datasets.template_benchmark import Roster
 from facerts.errors import DataError
 from facerts.images import encode_jpeg
 
 FACES = [encode_jpeg(draw_face(person, 0)) for person in range(3)]
 
 
-def put(root: Path, keys: Sequence[str]) -> None:
+def put(root, keys):
     for key in keys:
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(FACES[int(Path(key).name.split("_")[0]) % 3])
 
 
-def members(benchmark: TemplateBenchmark, roster: Roster | None) -> dict[str, int]:
+def members(benchmark, roster):
     """The subject of each image of a roster."""
-    assert roster is not None
     subject_of = dict(zip(roster.templates.tolist(), roster.subjects.tolist(), strict=True))
     rows = np.flatnonzero(np.isin(benchmark.template, roster.templates))
     return {benchmark.images.key(row): subject_of[benchmark.template[row]] for row in rows}
@@ -35,7 +32,7 @@ def members(benchmark: TemplateBenchmark, roster: Roster | None) -> dict[str, in
 
 
 @pytest.fixture
-def tinyface(tmp_path) -> Path:
+def tinyface(tmp_path):
     put(
         tmp_path / "tinyface/Testing_Set",
         [
@@ -93,7 +90,7 @@ def test_a_name_without_a_person_is_refused(tinyface):
 
 
 @pytest.fixture
-def scface(tmp_path) -> Path:
+def scface(tmp_path):
     root = tmp_path / "SCface_database"
     put(root, [f"mugshot_frontal_cropped_all/{who:03d}_frontal.JPG" for who in (1, 2, 130)])
     put(

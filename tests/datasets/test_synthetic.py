@@ -58,7 +58,6 @@ def test_non_faces_of_some_kinds_are_written(tmp_path):
 def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_path):
     source = SyntheticSource(50, 3, people=20, seed=4)
     assert len(source) == 150
-    assert source.labels is not None
     assert source.labels.tolist() == [identity for identity in range(50) for _ in range(3)]
     assert source.read(7 * 3 + 1) == source.read(27 * 3 + 1) == encode_jpeg(draw_face(7, 1, seed=4), 90)
     images = {source.read(index) for index in range(150)}

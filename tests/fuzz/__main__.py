@@ -18,7 +18,7 @@ from tests.fuzz.readers import READERS
 from tests.fuzz.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument(
         "readers", nargs="*", metavar="READER", help=f"Readers to fuzz: {', '.join(READERS)}; all by default."

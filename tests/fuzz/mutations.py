@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -29,7 +27,7 @@ WORDS = (
 
 
 @st.composite
-def mutated_bytes(draw: st.DrawFn, original: bytes, others: Sequence[bytes] = ()) -> bytes:
+def mutated_bytes(draw, original, others=()):
     """A file with up to eight changes: numbers, words, pieces removed, duplicated or taken from another file."""
     data = bytearray(original)
     for _ in range(draw(st.sampled_from(CHANGES))):
@@ -61,7 +59,7 @@ def mutated_bytes(draw: st.DrawFn, original: bytes, others: Sequence[bytes] = ()
     return bytes(data)
 
 
-def _place(size: int) -> st.SearchStrategy[int]:
+def _place(size):
     """A position in a file, preferably near its beginning or end, where headers are."""
     return st.one_of(
         st.integers(0, min(size, 64)),
@@ -71,7 +69,7 @@ def _place(size: int) -> st.SearchStrategy[int]:
     )
 
 
-HOSTILE_VALUES: tuple[Any, ...] = (
+HOSTILE_VALUES = (
     *(
         None,
         True,
@@ -87,7 +85,7 @@ HOSTILE_VALUES: tuple[Any, ...] = (
 
 
 @st.composite
-def mutated_tree(draw: st.DrawFn, original: Any) -> Any:
+def mutated_tree(draw, original):
     """A tree of dictionaries and lists with up to eight values replaced, removed, duplicated or nested deeply."""
     tree = copy.deepcopy(original)
     for _ in range(draw(st.sampled_from(CHANGES))):
@@ -111,7 +109,7 @@ def mutated_tree(draw: st.DrawFn, original: Any) -> Any:
     return tree
 
 
-def _nodes(tree: Any) -> list[Any]:
+def _nodes(tree):
     found, waiting = [], [tree]
     while waiting:
         node = waiting.pop()

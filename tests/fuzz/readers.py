@@ -1,14 +1,14 @@
-"""The readers to fuzz: for each kind of file, how a user would read it, and valid files to start from.
+"""The readers to fuzz: for each kind of file, how a user would read it, and files to start from.
 
 A case is a folder of files, by name. Where a format holds parts behind checksums or in an archive, the parts are what
-is mutated, and ``pack`` makes the file of them, so that mutations get past the outermost check.
+is mutated, and ``pack`` makes the file of them, so that mutations get past the outermost check. Parts of an archive are
+called ``ARCHIVE|MEMBER``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
-import json
-import math
 import pickle
 import struct
 import tarfile
@@ -16,37 +16,42 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import cv2
+import h11
 import numpy as np
 import yaml
-from PIL import Image
+from starlette.requests import Request
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack
-from facerts.datasets import Source, open_source
+from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.open_source import open_images
-from facerts.datasets.synthetic import SyntheticSource, draw_face, write_synthetic_faces
+from facerts.datasets.synthetic import SyntheticSource, write_synthetic_faces
 from facerts.embedding import read_description
+from facerts.errors import DataError
 from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.score_table import read_scores
+from facerts.galleries import Gallery
 from facerts.images import decode
-from facerts.people import read_people
+from facerts.people import find_people, move_faces, name_person, read_people
 from facerts.report import sections
 from facerts.report.people_page import write_people_page
 from facerts.report.subject import load_subjects
 from facerts.scoring.pair_list import read_pair_list
-from facerts.serving.uploads import Expected, read_json
-from tests.fuzz import corpus
+from facerts.serving.schemas import Options
+from facerts.serving.strict_parser import StrictParser
+from facerts.serving.uploads import Expected, read_json, read_uploads
+from tests.conftest import write_pairs
+from tests.foreign import write_description, write_embedder
 from tests.fuzz.sandbox import Files, Read
-from tests.hostile import archives, arrays, galleries, lists, onnx_files, pickles, results
+from tests.galleries.test_gallery import draw
+from tests.hostile import archives, arrays, galleries, images, lists, onnx_files, pickles, recipes, records, results
 from tests.hostile.readers import (
     read_checkpoint,
     read_exported,
@@ -56,9 +61,13 @@ from tests.hostile.readers import (
     read_recipe,
     read_table,
 )
+from tests.people.photos import open_scorer, write_people
 
 # Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
 MAX_IMAGES = 50
+# Larger files are slow to mutate and add little.
+MAX_CASE_BYTES = 100_000
+FACE = images.ordinary()["baseline.jpg"]
 
 
 @dataclass(frozen=True)
@@ -69,38 +78,30 @@ class Reader:
         read: reads a folder with such files as a user would; raises an ``Error`` if they are bad.
         seeds: valid files; the first can be read.
         pack: builds the file from its parts, or with new checksums.
-        parse: parses a text file into a tree, for formats that are trees.
-        write: writes a tree as text.
         hostile: further files, which need not be readable.
     """
 
     read: Read
     seeds: Callable[[], list[Files]]
-    pack: Callable[[Files], Files] | None = None
-    parse: Callable[[bytes], Any] | None = None
-    write: Callable[[Any], bytes] | None = None
+    pack: Callable[[Files], Files] = dict
     hostile: Callable[[], list[Files]] = list
 
-    def whole(self, parts: Files) -> Files:
-        """The files as a user would have them."""
-        return parts if self.pack is None else self.pack(parts)
 
-
-def _of(read: Callable[[Path], object], name: str = "*") -> Read:
+def _of(read, name="*"):
     """A reader of a folder by one of a file, the only one of such a name."""
     return partial(_read_file, read, name)
 
 
-def _read_file(read: Callable[[Path], object], name: str, folder: Path) -> None:
+def _read_file(read, name, folder):
     (path,) = folder.glob(name)
     read(path)
 
 
-def _decode(path: Path) -> None:
+def _decode(path):
     decode(path.read_bytes(), where=path.name)
 
 
-def _read_source(path: Path, open_it: Callable[[Path], Source] = open_source) -> None:
+def _read_source(path, open_it=open_source):
     """Read every image as scoring does: a bad image is skipped, and it is an error only if none can be read."""
     source = open_it(path)
     errors = read_images(source, MAX_IMAGES, lambda source, index: source.crop(index))
@@ -108,68 +109,117 @@ def _read_source(path: Path, open_it: Callable[[Path], Source] = open_source) ->
         raise errors[0]
 
 
-def _read_pairs_to_verify(path: Path) -> None:
+def _read_pairs_to_verify(path):
     for row in read_pair_list(path):
         # A row whose label is wrong keeps its paths.
         assert row.error is not None or (row.first and row.second)
 
 
-def _read_scores(path: Path) -> None:
+def _read_scores(path):
     if not read_scores(path).columns:
         raise AssertionError("a table without scores")
 
 
-def _read_groups(path: Path) -> None:
+def _read_groups(path):
     values, _ = read_groups(path).of(["a/1.jpg", "2.jpg"])
     assert all(len(of_images) == 2 for of_images in values.values())
 
 
-def _drawn(count: int = 3) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
-    return [draw_face(number, 0) for number in range(count)]
+def _read_people(folder):
+    people = read_people(folder)
+    list(people.faces())
+    write_people_page(people)
 
 
-def _encoded(suffix: str, *options: int) -> bytes:
-    return bytes(cv2.imencode(suffix, draw_face(1, 1)[..., ::-1], list(options))[1])
+def _read_result(folder):
+    """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
+    subjects = load_subjects([folder])
+    with naming_folders([folder]):
+        for section in (sections.summary, sections.verdicts, sections.provenance):
+            section(subjects)
 
 
-def _saved(form: str, mode: str = "RGB", frames: int = 1, **options: Any) -> bytes:
-    images = [Image.fromarray(face).convert(mode) for face in _drawn(frames)]
+def _read_body(path):
+    read_json(path.read_bytes(), Expected("image", 16, ("keep", "largest")))
+
+
+def _read_form(path):
+    async def receive():
+        return {"type": "http.request", "body": path.read_bytes(), "more_body": False}
+
+    scope = {"type": "http", "query_string": b"", "headers": [(b"content-type", b"multipart/form-data; boundary=X")]}
+    asyncio.run(read_uploads(Request(scope, receive), Options(), maximum=16))
+
+
+def _read_request(path):
+    parser = StrictParser()
+    parser.receive_data(path.read_bytes())
+    try:
+        while not isinstance(event := parser.next_event(), h11.ConnectionClosed):
+            if event in (h11.NEED_DATA, h11.PAUSED):
+                break
+    except h11.RemoteProtocolError as error:
+        raise DataError(str(error)) from error
+
+
+def _small(found):
+    return [files for files in found if sum(map(len, files.values())) <= MAX_CASE_BYTES]
+
+
+def _alone(name, contents):
+    """Each content as a folder's only file, of this name."""
+    return lambda: _small({name: content} for content in contents.values())
+
+
+def _files(folder):
+    """The files of a folder, the arrays of ``.npz`` files as parts."""
+    found = {}
+    for path in sorted(filter(Path.is_file, folder.iterdir())):
+        if path.suffix != ".npz":
+            found[path.name] = path.read_bytes()
+            continue
+        with zipfile.ZipFile(path) as archive:
+            found |= {f"{path.name}|{member}": archive.read(member) for member in archive.namelist()}
+    return found
+
+
+def _packed(files):
+    """The archives of their parts, beside the other files."""
+    whole = {}
+    members = {}
+    for name, content in files.items():
+        archive, bar, member = name.partition("|")
+        if bar:
+            members.setdefault(archive, {})[member] = content
+        else:
+            whole[name] = content
+    return whole | {name: (_tar if name.endswith(".tar") else _zip)(parts) for name, parts in members.items()}
+
+
+def _zip(files):
     file = io.BytesIO()
-    if frames > 1:
-        options = {**options, "save_all": True, "append_images": images[1:]}
-    images[0].save(file, form, **options)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
     return file.getvalue()
 
 
-@lru_cache
-def _jpegs() -> list[Files]:
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    return [
-        {"a.jpg": data}
-        for data in (
-            _encoded(".jpg"),
-            _saved("JPEG", progressive=True),
-            _saved("JPEG", "CMYK"),
-            _saved("JPEG", "L", progressive=True, exif=turned),
-            _encoded(".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4),
-        )
-    ]
+def _tar(files):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
 
 
-@lru_cache
-def _pngs() -> list[Files]:
-    deep = bytes(cv2.imencode(".png", draw_face(2, 0).astype(np.uint16) * 257)[1])
-    modes = [_saved("PNG", mode) for mode in ("RGB", "RGBA", "L", "P", "1")]
-    return [{"a.png": data} for data in (*modes, deep, _saved("PNG", frames=3))]
-
-
-def _png_checksums(files: Files) -> Files:
+def _png_checksums(files):
     """The chunks as they are, each with a right checksum."""
     return {name: _chunks_summed(data) for name, data in files.items()}
 
 
-def _chunks_summed(data: bytes) -> bytes:
+def _chunks_summed(data):
     whole, place = bytearray(data), 8
     while place + 12 <= len(whole):
         length = struct.unpack_from(">I", whole, place)[0]
@@ -181,294 +231,115 @@ def _chunks_summed(data: bytes) -> bytes:
     return bytes(whole)
 
 
-@lru_cache
-def _webps() -> list[Files]:
-    return [
-        {"a.webp": data}
-        for data in (
-            _encoded(".webp", cv2.IMWRITE_WEBP_QUALITY, 80),
-            _saved("WEBP", lossless=True),
-            _saved("WEBP", "RGBA"),
-            _saved("WEBP", frames=3),
-        )
-    ]
+def _image(suffix, pack=dict):
+    """The reader of a kind of image, from ordinary ones, and from hostile ones."""
+    refused = {name: content for name, (content, _) in images.refused().items() if name.endswith(suffix)}
+    ordinary = {name: content for name, content in images.ordinary().items() if name.endswith(suffix)}
+    return Reader(_of(_decode), _alone(f"a{suffix}", ordinary), pack, _alone(f"a{suffix}", refused))
 
 
-@lru_cache
-def _gifs() -> list[Files]:
-    return [{"a.gif": _saved("GIF", mode, frames)} for mode in ("RGB", "L") for frames in (1, 3)]
-
-
-@lru_cache
-def _bmps() -> list[Files]:
-    return [{"a.bmp": _saved("BMP", mode)} for mode in ("RGB", "L", "P", "1")] + [{"a.bmp": _core_bitmap()}]
-
-
-def _core_bitmap() -> bytes:
-    """With the header of twelve bytes that OS/2 had."""
-    rows = np.zeros((16, 48), np.uint8).tobytes()
-    header = struct.pack("<IHHHH", 12, 16, 16, 1, 24)
-    return b"BM" + struct.pack("<IHHI", 26 + len(rows), 0, 0, 26) + header + rows
-
-
-@lru_cache
-def _record_sets() -> list[Files]:
+@cache
+def _record_sets():
     with TemporaryDirectory() as folder:
         pack([SyntheticSource(2, 2)], OutputSpec(Path(folder) / "set"))
-        return [{path.name: path.read_bytes() for path in (Path(folder) / "set").iterdir()}]
+        return [_files(Path(folder) / "set")]
 
 
-@lru_cache
-def _bin_sets() -> list[Files]:
-    images = [_encoded(".jpg")] * 4
+def _hostile_records():
+    return _small({"train.rec": held.rec, "train.idx": held.idx} for held in records.HOSTILE.values())
+
+
+@cache
+def _bin_sets():
+    faces = [FACE] * 4
     with TemporaryDirectory() as folder:
-        write_bin(Path(folder) / "a.bin", images, [True, False])
-        seeds = [(Path(folder) / "a.bin").read_bytes()]
-    arrays = [np.frombuffer(image, np.uint8) for image in images]
-    for protocol in (0, 2, 4, 5):
-        seeds += [pickle.dumps(held, protocol) for held in ((images, [True, False]), (arrays, np.array([1, 0])))]
-    return [{"a.bin": seed} for seed in seeds]
+        write_bin(Path(folder) / "a.bin", faces, [True, False])
+        seeds = [_files(Path(folder))]
+    held = [np.frombuffer(face, np.uint8) for face in faces], np.array([1, 0])
+    return seeds + [{"a.bin": pickle.dumps(held, protocol)} for protocol in (0, 2, 4, 5)]
 
 
-@lru_cache
-def _shards() -> list[Files]:
-    return [{f"person/{number}.jpg".replace("/", "|"): _encoded(".jpg") for number in range(3)}]
+def _lists(text, name="a.txt"):
+    """A list of images that lie beside it."""
+    return lambda: [{name: text, **{f"{number}.jpg": FACE for number in range(4)}}]
 
 
-def _tar(files: Files) -> Files:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name.replace("|", "/"))
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return {"a.tar": file.getvalue()}
+PAIRS = [(f"{first}.jpg", f"{second}.jpg", str(int(first == second))) for first in range(4) for second in range(4)]
+PAIR_LISTS = {
+    "txt": "".join(f"{' '.join(pair)}\n" for pair in PAIRS).encode(),
+    "csv": "".join(f"{','.join(pair)}\n" for pair in [("first", "second", "same"), *PAIRS]).encode(),
+}
 
 
-@lru_cache
-def _lists() -> list[Files]:
-    files = {f"{number}.jpg": _encoded(".jpg") for number in range(3)}
-    text = "\n".join(files) + "\n"
-    return [
-        {"a.txt": text.encode(), **files},
-        {"a.txt": b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(), **files},
-    ]
+@cache
+def _tables():
+    # Much larger than the headers, which hardly bear a change.
+    numbers = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
+    with TemporaryDirectory() as folder:
+        names = np.array([f"{number}.jpg" for number in range(60)])
+        np.savez(Path(folder) / "a.npz", names=names, embeddings=numbers, quality=numbers[:, 0])
+        return [_files(Path(folder))]
 
 
-@lru_cache
-def _score_tables() -> list[Files]:
-    return [{"scores.csv": b'image,sharpness,remark\n/x/a/1.jpg,0.5,"good, ""sharp"""\n2.jpg,-1e3,\n'}]
-
-
-def _group_tables() -> list[Files]:
-    return [{"groups.csv": b'image,age,"sex, as given"\n/x/a/1.jpg,34,woman\n2.jpg,,"a ""man"""\n'}]
-
-
-@lru_cache
-def _pair_lists(ending: str) -> list[Files]:
-    files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
-    rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b), a % 2) for a in range(4) for b in range(4)]
-    if ending == "txt":
-        text = "".join(f"{first} {second} {same}\n" for first, second, same, _ in rows)
-    else:
-        text = "first,second,same,fold\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
-    return [{f"a.{ending}": text.encode(), **files}]
-
-
-def _member(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-@lru_cache
-def _tables() -> list[Files]:
-    random = np.random.default_rng(0)
-    return [
-        {
-            "names.npy": _member(np.array(["a.jpg", "b.jpg", "c.jpg"])),
-            "embeddings.npy": _member(random.normal(size=(3, 8)).astype(np.float32)),
-            "quality.npy": _member(random.normal(size=3)),
-        }
-    ]
-
-
-def _zip(name: str) -> Callable[[Files], Files]:
-    def packed(files: Files) -> Files:
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w") as archive:
-            for member, content in files.items():
-                archive.writestr(member.replace("|", "/"), content)
-        return {name: file.getvalue()}
-
-    return packed
-
-
-@lru_cache
-def _galleries() -> list[Files]:
-    angles = np.linspace(0, 5, 6)
-    arrays = {
-        "format": "facerts.gallery/1",
-        "model": "drawn",
-        "model_sha256": "a" * 64,
-        "people": ["a", "b", "c"],
-        "templates": [[1.0, 0.0]] * 3,
-        "person": [0, 0, 1, 1, 2, 2],
-        "path": [f"{number}.jpg" for number in range(6)],
-        "embedding": np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist(),
-        "quality": [0.5, -1.0, 0.0, 1e-3, 2.0, 1.0],
-        "percentile": [50.0, 0.1, 8.0, 9.0, 100.0, 0.0],
-        "reasons": ["", "blurred", "not_a_face", "", "cut_off;noisy", ""],
-    }
-    return [{"a.json": _to_json(arrays)}]
-
-
-@lru_cache
-def _people() -> list[Files]:
-    """The files of a folder of people; the two with arrays as documents."""
-    angles, nothing = np.linspace(0, 5, 3), [[math.nan] * 4]
-    names = [f"{number:064x}" for number in range(3)]
-    faces = {
-        "format": "facerts.found-faces/1",
-        "settings": "{}",
-        "model": "drawn",
-        "model_sha256": "a" * 64,
-        "path": ["a.jpg", "b.jpg", "copy.jpg", "broken.jpg"],
-        "image": [0, 1, 1, -1],
-        "size": [10, 20, 20, 3],
-        "mtime": [1, 2, 3, 4],
-        "error": ["", "", "", "broken.jpg: no image"],
-        "sha256": names[:2],
-        "face_image": [0, 0, 1],
-        "number": [0, 1, 0],
-        "box": [[0.0, 0.0, 9.0, 9.0], [20.0, 0.0, 29.0, 9.0], *nothing],
-        "points": [[1.0] * 10] * 3,
-        "embedding": np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist(),
-        "quality": [0.5, -1.0, 0.0],
-        "percentile": [50.0, 0.1, 8.0],
-        "reasons": ["", "blurred", "not_a_face"],
-    }
-    groups = {
-        "format": "facerts.people-groups/4",
-        "min_quality": -0.5,
-        "highest": 3,
-        "decisions": 2,
-        "table": "faces-0123456789abcdef.npz",
-        "group": [1, 3, -1],
-        "probability": [1.0, 0.5, 0.2],
-        "suggested": [1, 3, 1],
-        "alike": [[1, 3]],
-        "alike_probability": [0.3],
-    }
-    box = [0.0, 0.0, 9.0, 9.0]
-    decisions: list[dict[str, Any]] = [
-        {"format": "facerts.people-decisions/3"},
-        {"action": "name", "to": 1, "joined": [[names[0], box]], "name": "Anna", "time": "2030"},
-        {"action": "move", "faces": [[names[1], None]], "was": [2], "to": 1, "joined": [[names[0], box]]},
-        {"action": "move", "faces": [[names[0], [20.0, 0.0, 29.0, 9.0]]], "was": [3]},
-        {"action": "undo"},
-    ]
-    lines = "".join(json.dumps(line) + "\n" for line in decisions)
-    return [
-        {
-            "faces-0123456789abcdef.json": _to_json(faces),
-            "groups.json": _to_json(groups),
-            "decisions.jsonl": lines.encode(),
-        }
-    ]
-
-
-def _pack_people(files: Files) -> Files:
-    packed = {name: content for name, content in files.items() if name == "decisions.jsonl"}
-    for name in files.keys() - packed.keys():
-        (content,) = _npz({name: files[name]}).values()
-        packed[name.replace(".json", ".npz")] = content
-    return packed
-
-
-def _read_people(folder: Path) -> None:
-    people = read_people(folder)
-    list(people.faces())
-    write_people_page(people)
-
-
-def _npz(files: Files) -> Files:
-    """The arrays in a document; the document itself if they are none."""
-    (content,) = files.values()
-    file = io.BytesIO()
-    try:
-        arrays = {name: np.array(values) for name, values in json.loads(content).items()}
-        if any(array.dtype.kind == "O" for array in arrays.values()):
-            raise ValueError("Python objects")
-        np.savez(file, **arrays)
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        return {"a.npz": content}
-    return {"a.npz": file.getvalue()}
-
-
-@lru_cache
-def _parquets() -> list[Files]:
+@cache
+def _parquets():
     import pyarrow
     from pyarrow import parquet
 
-    random, file = np.random.default_rng(0), io.BytesIO()
-    columns = {
-        "name": ["a.jpg", "b.jpg"],
-        "embedding": random.normal(size=(2, 8)).tolist(),
-        "quality": [0.1, 0.2],
-    }
+    columns = {"name": ["a.jpg", "b.jpg"], "embedding": np.eye(2, 8).tolist(), "quality": [0.1, 0.2]}
+    file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)
     return [{"a.parquet": file.getvalue()}]
 
 
-@lru_cache
-def _recipes() -> list[Files]:
-    fields = {
-        "name": "fuzzed",
-        "seed": 1,
-        "data": {
-            "name": "drawn",
-            "terms": "none",
-            "train": ["a", "b"],
-            "augmentation": {"flip": True, "change": 0.2},
-        },
-        "validation": {"heldout": "val.tar"},
-        "backbone": {"name": "iresnet18", "width": 0.25, "embedding_size": 16},
-        "method": {"name": "rts", "margin": 0.5},
-        "teacher": {"models": ["a.onnx"]},
-        "optim": {"epochs": 2, "batch_size": 8, "milestones": [1]},
-    }
-    return [{"a.yaml": yaml.safe_dump(fields).encode()}]
-
-
-@lru_cache
-def _models() -> list[Files]:
-    from tests.foreign import write_description, write_embedder
-
+@cache
+def _galleries():
+    known = draw(3, 2)
+    known.reasons[:3] = ["blurred", "not_a_face", "cut_off;noisy"]
     with TemporaryDirectory() as folder:
-        path = write_embedder(Path(folder) / "a.onnx", quality=True)
-        write_description(path)
-        return [{file.name: file.read_bytes() for file in sorted(Path(folder).iterdir(), reverse=True)}]
+        Gallery(Path(folder) / "a.npz").replace(known)
+        return [_files(Path(folder))]
 
 
-def _descriptions() -> list[Files]:
+@cache
+def _people():
+    with TemporaryDirectory() as folder:
+        photos, out = Path(folder) / "photos", Path(folder) / "people"
+        write_people(photos, range(3), range(3))
+        (photos / "broken.png").write_bytes(b"no image")
+        find_people(open_scorer(Path(folder)), photos, out)
+        name_person(out, "1", "Anna")
+        move_faces(out, [str(photos / "p1_0.png")], "Anna")
+        move_faces(out, [str(photos / "p2_0.png")], "nobody")
+        kept = {name: content for name, content in _files(out).items() if not name.endswith((".html", ".csv"))}
+        return [kept]
+
+
+@cache
+def _models():
+    with TemporaryDirectory() as folder:
+        write_description(write_embedder(Path(folder) / "a.onnx", quality=True))
+        return [_files(Path(folder))]
+
+
+def _descriptions():
     return [{"a.json": _models()[0]["a.json"]}]
 
 
-def _read_result(folder: Path) -> None:
-    """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
-    subjects = load_subjects([folder])
-    with naming_folders([folder]):
-        for section in (sections.summary, sections.verdicts, sections.provenance):
-            section(subjects)
+@cache
+def _hostile_models():
+    found = []
+    for write in onnx_files.MODELS.values():
+        with TemporaryDirectory() as folder:
+            write(Path(folder) / "a.onnx")
+            found.append(_files(Path(folder)))
+    return _small(found)
 
 
-@lru_cache
-def _results() -> list[Files]:
-    from facerts.datasets import pairs_from_identities
+@cache
+def _results():
     from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.evaluation_options import EvaluationOptions
-    from tests.conftest import write_pairs
     from tests.evaluation.conftest import Plain
 
     with TemporaryDirectory() as folder:
@@ -481,30 +352,23 @@ def _results() -> list[Files]:
         return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
 
 
-@lru_cache
-def _checkpoints() -> list[Files]:
+@cache
+def _checkpoints():
     from facerts.training.checkpoint import FILE, save_checkpoint
     from facerts.training.learner import Learner
     from facerts.training.recipe import Recipe
 
-    recipe = Recipe.model_validate(
-        {
-            "name": "tiny",
-            "data": {"name": "drawn", "terms": "none", "train": "none"},
-            "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 4},
-            "method": {"name": "rts"},
-            "optim": {"epochs": 1, "batch_size": 4},
-            "compute": {"device": "cpu", "precision": "fp32"},
-        }
-    )
+    small = {"name": "mobilefacenet", "width": 0.125, "embedding_size": 4}
+    compute = {"device": "cpu", "precision": "fp32"}
+    recipe = Recipe.model_validate({**recipes.GOOD, "backbone": small, "compute": compute})
     with TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         save_checkpoint(path, recipe, {"step": 1, "position": 1.0, **Learner(recipe, 2).state_dict()})
-        return [{FILE: path.read_bytes()}]
+        return [_files(Path(folder))]
 
 
-@lru_cache
-def _exported_files() -> list[Files]:
+@cache
+def _exported_files():
     from facerts.training.checkpoint import FILE
     from facerts.training.export import export_run
 
@@ -516,70 +380,53 @@ def _exported_files() -> list[Files]:
         return [{out.name: out.read_bytes()}]
 
 
-def _bodies() -> list[Files]:
-    return [{"body": b'{"images": ["/9j/", "data:image/png;base64,iVBO"], "largest": true}'}]
-
-
-def _read_body(path: Path) -> None:
-    read_json(path.read_bytes(), Expected("image", 16, ("keep", "largest")))
-
-
-def _to_json(tree: Any) -> bytes:
-    return json.dumps(tree).encode()
-
-
-def _to_yaml(tree: Any) -> bytes:
-    return yaml.safe_dump(tree).encode()
-
-
+SHARD = {f"a.tar|person/{number}.jpg": FACE for number in range(3)}
+SCORES = b'image,sharpness,remark\n/x/a/1.jpg,0.5,"good, ""sharp"""\n2.jpg,-1e3,\n'
+GROUPS = b'image,age,"sex, as given"\n/x/a/1.jpg,34,woman\n2.jpg,,"a ""man"""\n'
+BODY = b'{"images": ["/9j/", "data:image/png;base64,iVBO"], "largest": true}'
+FORM = (
+    b'--X\r\nContent-Disposition: form-data; name="images"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
+    + FACE
+    + b'\r\n--X\r\nContent-Disposition: form-data; name="keep"\r\n\r\n0.95\r\n--X--\r\n'
+)
+HEAD = b"POST /v1/score?aligned=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
+REQUESTS = {
+    "length": HEAD + b"Content-Length: %d\r\n\r\n" % len(FACE) + FACE,
+    "chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(FACE) + FACE + b"\r\n0\r\n\r\n",
+}
 READERS = {
-    "jpeg": Reader(_of(_decode), _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
-    "png": Reader(_of(_decode), _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
-    "webp": Reader(_of(_decode), _webps, hostile=partial(corpus.hostile_images, ".webp")),
-    "gif": Reader(_of(_decode), _gifs, hostile=partial(corpus.hostile_images, ".gif")),
-    "bmp": Reader(_of(_decode), _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
-    "records": Reader(_read_source, _record_sets, hostile=corpus.hostile_records),
-    "bin": Reader(_of(_read_source), _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),
-    "tar": Reader(_of(_read_source), _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)),
+    **{kind: _image(f".{kind}") for kind in ("jpg", "webp", "gif", "bmp")},
+    "png": _image(".png", _png_checksums),
+    "records": Reader(_read_source, _record_sets, hostile=_hostile_records),
+    "bin": Reader(_of(_read_source), _bin_sets, hostile=_alone("a.bin", pickles.HOSTILE)),
+    "tar": Reader(_of(_read_source), lambda: [SHARD], _packed, _alone("a.tar", archives.HOSTILE)),
     "list": Reader(
         _of(partial(_read_source, open_it=open_images), "a.txt"),
-        _lists,
-        hostile=partial(corpus.alone, "a.txt", {**lists.HOSTILE, **lists.REFUSED}),
+        _lists(b"0.jpg\n1.jpg\r\n2.jpg\n"),
+        hostile=_alone("a.txt", {**lists.HOSTILE, **lists.REFUSED}),
     ),
-    "pairs (txt)": Reader(_of(load_pair_list, "*.txt"), partial(_pair_lists, "txt")),
-    "pairs (csv)": Reader(_of(load_pair_list, "*.csv"), partial(_pair_lists, "csv")),
-    "groups (csv)": Reader(_of(_read_groups), _group_tables),
-    "scores (csv)": Reader(_of(_read_scores), _score_tables),
-    "pairs to verify (txt)": Reader(_of(_read_pairs_to_verify, "*.txt"), partial(_pair_lists, "txt")),
-    "pairs to verify (csv)": Reader(_of(_read_pairs_to_verify, "*.csv"), partial(_pair_lists, "csv")),
-    "npz": Reader(_of(read_table), _tables, pack=_zip("a.npz"), hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE)),
-    "gallery": Reader(
-        _of(read_gallery),
-        _galleries,
-        pack=_npz,
-        parse=json.loads,
-        write=_to_json,
-        hostile=partial(corpus.alone, "a.npz", {**arrays.HOSTILE, **galleries.HOSTILE}),
-    ),
-    "people": Reader(_read_people, _people, pack=_pack_people, parse=json.loads, write=_to_json),
+    **{
+        f"pairs ({kind})": Reader(_of(load_pair_list, f"*.{kind}"), _lists(PAIR_LISTS[kind], f"a.{kind}"))
+        for kind in PAIR_LISTS
+    },
+    "pairs to verify": Reader(_of(_read_pairs_to_verify, "*.csv"), _lists(PAIR_LISTS["csv"], "a.csv")),
+    "groups": Reader(_of(_read_groups), _alone("groups.csv", {"": GROUPS})),
+    "scores": Reader(_of(_read_scores), _alone("scores.csv", {"": SCORES})),
+    "npz": Reader(_of(read_table), _tables, _packed, _alone("a.npz", arrays.HOSTILE)),
+    "gallery": Reader(_of(read_gallery), _galleries, _packed, _alone("a.npz", {**arrays.HOSTILE, **galleries.HOSTILE})),
+    "people": Reader(_read_people, _people, _packed),
     "parquet": Reader(_of(read_table), _parquets),
-    "recipe": Reader(_of(read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),
-    "description": Reader(
-        _of(read_description),
-        _descriptions,
-        parse=json.loads,
-        write=_to_json,
-        hostile=partial(corpus.alone, "a.json", onnx_files.DESCRIPTIONS),
+    "recipe": Reader(
+        _of(read_recipe),
+        _alone("a.yaml", {"": yaml.safe_dump(recipes.GOOD).encode()}),
+        hostile=_alone("a.yaml", recipes.HOSTILE),
     ),
-    "onnx": Reader(_of(read_model, "a.onnx"), _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
+    "description": Reader(_of(read_description), _descriptions, hostile=_alone("a.json", onnx_files.DESCRIPTIONS)),
+    "onnx": Reader(_of(read_model, "a.onnx"), _models, hostile=_hostile_models),
     "checkpoint": Reader(_of(read_checkpoint), _checkpoints),
-    "exported": Reader(_of(read_exported, "a.onnx"), _exported_files, hostile=corpus.hostile_models),
-    "result": Reader(
-        _read_result,
-        _results,
-        parse=json.loads,
-        write=_to_json,
-        hostile=partial(corpus.alone, "result.json", results.TEXTS),
-    ),
-    "body": Reader(_of(_read_body), _bodies),
+    "exported": Reader(_of(read_exported, "a.onnx"), _exported_files, hostile=_hostile_models),
+    "result": Reader(_read_result, _results, hostile=_alone("result.json", results.TEXTS)),
+    "body": Reader(_of(_read_body), _alone("body", {"": BODY})),
+    "form": Reader(_of(_read_form), _alone("form", {"": FORM})),
+    "request": Reader(_of(_read_request), _alone("request", REQUESTS)),
 }

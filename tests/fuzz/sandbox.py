@@ -15,10 +15,8 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from facerts.errors import Error
 
@@ -54,7 +52,7 @@ class Outcome(NamedTuple):
     mebibytes: float = 0.0
 
     @property
-    def failed(self) -> bool:
+    def failed(self):
         """Whether the reader failed."""
         return self.kind not in (READ, REFUSED)
 
@@ -69,22 +67,20 @@ class Sandbox:
         preload: module that the fork server imports once, so that starting a sandbox's process is fast.
     """
 
-    def __init__(self, read: Read, first: Files, *, kill_after: float = KILL_AFTER, preload: str = __name__) -> None:
+    def __init__(self, read, first, *, kill_after=KILL_AFTER, preload=__name__):
         self._read, self._first, self._kill_after = read, first, kill_after
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([preload])
-        self._process: Any = None
-        self._connection: Connection | None = None
+        self._process = None
+        self._connection = None
 
-    def __enter__(self) -> Sandbox:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._end()
 
-    def run(self, files: Files) -> Outcome:
+    def run(self, files):
         """Read a folder with the given files."""
         connection = self._started()
         connection.send(files)
@@ -92,7 +88,7 @@ class Sandbox:
             self._end()
             return Outcome(SLOW, f"killed after {self._kill_after:.0f} s", self._kill_after)
         try:
-            outcome: Outcome = connection.recv()
+            outcome = connection.recv()
         except EOFError:
             self._process.join()
             status = self._process.exitcode
@@ -100,7 +96,7 @@ class Sandbox:
             return Outcome(DIED, f"exit status {status}")
         return outcome
 
-    def _started(self) -> Connection:
+    def _started(self):
         if self._connection is None:
             self._connection, theirs = self._context.Pipe()
             arguments = (self._read, self._first, theirs)
@@ -109,12 +105,12 @@ class Sandbox:
             theirs.close()
             if not self._connection.poll(START):
                 raise RuntimeError("the reading process did not start")
-            first: Outcome = self._connection.recv()
+            first = self._connection.recv()
             if first.kind != READ:
                 raise RuntimeError(f"the first files cannot be read: {first.kind}: {first.text}")
         return self._connection
 
-    def _end(self) -> None:
+    def _end(self):
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -123,7 +119,7 @@ class Sandbox:
         self._process = self._connection = None
 
 
-def _serve(read: Read, first: Files, connection: Connection) -> None:
+def _serve(read, first, connection):
     folder = Path(tempfile.mkdtemp(prefix="facerts-fuzz-"))
     # Silence the libraries' complaints about broken files.
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -142,7 +138,7 @@ def _serve(read: Read, first: Files, connection: Connection) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measured(read: Read, folder: Path, files: Files) -> Outcome:
+def _measured(read, folder, files):
     for path in folder.iterdir():
         path.unlink()
     for name, content in files.items():
@@ -167,12 +163,12 @@ def _measured(read: Read, folder: Path, files: Files) -> Outcome:
     return Outcome(kind, text, seconds, mebibytes)
 
 
-def _resident_kib(field: str) -> int:
+def _resident_kib(field):
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise RuntimeError(f"/proc/self/status has no {field}")
 
 
-def _out_of_memory(text: str) -> bool:
+def _out_of_memory(text):
     return any(words in text.lower() for words in ("insufficient memory", "unable to allocate", "out of memory"))

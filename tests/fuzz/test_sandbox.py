@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measu
 MIB = 1 << 20
 
 
-def obey(folder: Path) -> None:
+def obey(folder):
     """Do as the file says."""
     match (folder / "a").read_text():
         case "refuse":

@@ -5,16 +5,12 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import facerts
@@ -32,7 +28,7 @@ from tests.hostile.bounded import read_bounded
 SIZE = 64
 
 
-def draw(people: int, images: int, *, seed: int = 0, spread: float = 0.7) -> Enrollments:
+def draw(people, images, *, seed=0, spread=0.7):
     """Embeddings around a random center for each person."""
     random = np.random.default_rng(seed)
     centers = unit(random.normal(size=(people, 1, SIZE)))
@@ -46,11 +42,11 @@ def draw(people: int, images: int, *, seed: int = 0, spread: float = 0.7) -> Enr
     return Enrollments(names, paths, embedding, percentile / 100, percentile, reasons, "drawn", "a" * 64)
 
 
-def unit(vectors: NDArray[Any]) -> NDArray[Any]:
+def unit(vectors):
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def faces_of(embedding: NDArray[np.float32]) -> list[Face]:
+def faces_of(embedding):
     return [
         Face(Row(f"{row}.jpg", face=0, quality=0.5, model_sha256="a" * 64), None, vector)
         for row, vector in enumerate(embedding)
@@ -58,12 +54,12 @@ def faces_of(embedding: NDArray[np.float32]) -> list[Face]:
 
 
 @pytest.fixture(scope="module")
-def scorer(model) -> Scorer:
+def scorer(model):
     return facerts.load(model, detector="none")
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory) -> Path:
+def people(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn") / "people"
     write_synthetic_faces(folder, identities=4, images=3, seed=5)
     return folder
@@ -211,23 +207,15 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path):
         ("person", np.zeros(6, dtype=int), "has no image"),
         ("people", np.array(["a", "a"]), "listed twice"),
         ("embedding", np.zeros((6, SIZE), dtype=np.float32), "unit length"),
-        ("embedding", np.full((6, SIZE), np.nan, dtype=np.float32), "'embedding' has NaN"),
-        ("embedding", np.full((6, SIZE), 1e300), r"'embedding' has 1e\+300"),
         (
             "templates",
             np.ones((2, 3), dtype=np.float32),
-            r"'templates' has the shape \(2, 3\), not \(2, 64\)",
         ),
-        ("quality", np.zeros(5, dtype=np.float32), r"'quality' has the shape \(5,\), not \(6,\)"),
         ("quality", np.full(6, np.inf, dtype=np.float32), "'quality' has inf"),
-        ("percentile", np.full(6, 1e300), r"'percentile' has 1e\+300"),
         ("percentile", np.full(6, -1.0), "'percentile' has -1"),
-        ("path", np.array("x"), "'path' is 0-dimensional"),
         ("reasons", None, "there is no array 'reasons'"),
         ("reasons", np.array([*[""] * 5, "ugly"]), "reasons of a face are 'ugly'"),
-        ("reasons", np.array([*[""] * 5, "blurred;cut_off"]), "reasons of a face"),
         ("reasons", np.array([*[""] * 5, "blurred;"]), "reasons of a face"),
-        ("model", None, "there is no array 'model'"),
         ("people", np.array([{}, {}], dtype=object), "cannot be read"),
     ],
 )
@@ -276,7 +264,7 @@ def test_paths_that_other_files_cannot_store_are_escaped(tmp_path):
 
 
 @pytest.fixture(params=["memory", "file", "database"])
-def gallery(request, postgres, tmp_path, scorer, people) -> Gallery:
+def gallery(request, postgres, tmp_path, scorer, people):
     """A gallery of four people with three images each."""
     if request.param == "memory":
         return Gallery(Gallery.create(tmp_path / "kept.npz", scorer, people).read())
@@ -352,7 +340,7 @@ def test_images_come_as_a_scorer_takes_them_and_as_its_faces(gallery, scorer):
     frames = [draw_face(90, 0), draw_face(90, 1)]
     png = encode_png(frames[0])
 
-    def add(images: Any, **options: Any) -> int:
+    def add(images, **options):
         """How many images of Ann there are then."""
         gallery.add(scorer, images, person="Ann", min_quality=-math.inf, **options)
         return gallery.image_counts()["Ann"]
@@ -391,7 +379,7 @@ def test_faces_of_the_scorer_are_neither_found_nor_embedded_again(gallery, score
 def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer):
     gallery = Gallery(replace(draw(3, 2), model_sha256=scorer.recognizer.sha256))
     frame = draw_face(0, 0)
-    uses: list[tuple[Callable[..., object], Any, str]] = [
+    uses = [
         (gallery.search, 7, "an image must be a path, .*, not int"),
         (gallery.search, {"a": 1}, "an image must be .*, not dict"),
         (gallery.search, scorer.score(frame), r"a PIL image, not Row"),
@@ -424,7 +412,7 @@ def test_poor_images_are_kept_out_and_named(scorer, people, tmp_path):
 def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(scorer, people, tmp_path, monkeypatch):
     first = min(str(path) for path in people.rglob("*.jpg"))
 
-    def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[Face]:
+    def with_reasons(self, *arguments, **options):
         everything = options["min_quality"] == -math.inf
         for face in score_each(self, *arguments, **options):
             poor = face.row.path == first

@@ -8,59 +8,53 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.errors import DataError, Error, MissingExtraError, WriteError
-from facerts.galleries import Decision, Enrollments, Gallery, Listed, Reason, postgres_store, postgres_tables
-from facerts.galleries.postgres_connections import GalleryConnection
+from facerts.galleries import Decision, Gallery, Listed, Reason, postgres_store, postgres_tables
 from facerts.galleries.postgres_store import PostgresStore
-from facerts.galleries.postgres_tables import GalleryState, read_images, read_state, use_index
-from facerts.scoring import Scorer
+from facerts.galleries.postgres_tables import read_images, read_state, use_index
 from tests.galleries.test_gallery import SIZE, draw, faces_of
-from tests.postgres_server import Server, postgres_server
+from tests.postgres_server import postgres_server
 
 numbers = count()
 
 
 @pytest.fixture
-def address(postgres) -> str:
+def address(postgres):
     """Of a gallery that is not there yet."""
     return postgres.address(gallery=f"g{next(numbers)}")
 
 
 @pytest.fixture
-def gallery(address) -> Iterator[Gallery]:
+def gallery(address):
     with closing(Gallery(address)) as opened:
         yield opened
 
 
-def store_of(gallery: Gallery) -> PostgresStore:
-    assert isinstance(gallery._store, PostgresStore)
+def store_of(gallery):
     return gallery._store
 
 
 @pytest.fixture(scope="module")
-def scorer(model) -> Scorer:
+def scorer(model):
     return facerts.load(model, detector="none", threads=1)
 
 
-def schema_of(gallery: Gallery) -> str:
+def schema_of(gallery):
     return gallery.name.rpartition("=")[2]
 
 
-def assert_templates(server: Server, gallery: Gallery, expected: Enrollments) -> None:
+def assert_templates(server, gallery, expected):
     """The templates in the database are those of the images."""
     rows = server.execute(f'SELECT name, template::text FROM "{schema_of(gallery)}".people')
     stored = {name: np.array(json.loads(text)) for name, text in rows}
@@ -69,7 +63,7 @@ def assert_templates(server: Server, gallery: Gallery, expected: Enrollments) ->
         np.testing.assert_allclose(stored[name], template, atol=1e-6)
 
 
-def assert_equal(stored: Gallery, expected: Enrollments, probes: NDArray[np.float32]) -> None:
+def assert_equal(stored, expected, probes):
     """Everything that a gallery says is the same as in memory."""
     memory = Gallery(expected)
     read, wanted_images = stored.read(), memory.read()
@@ -105,7 +99,7 @@ def test_a_database_answers_as_memory_does_after_every_change(postgres, gallery,
     stores = [gallery, Gallery(tmp_path / "g.npz"), memory := Gallery(first)]
     findings = [Listed("p004", f"p004/{row}.jpg", Reason.POOR) for row in range(6)]
     # A path that several people have, a whole person, and what a check found but for the last image.
-    changes: list[Callable[[Gallery], Any]] = [
+    changes = [
         lambda stored: stored.replace(first),
         lambda stored: stored.merge(more),
         lambda stored: stored.remove(people=["p003"], paths=["p007/1.jpg"]),
@@ -157,7 +151,7 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(galle
     drawn = Mock(wraps=postgres_store._draw)
     monkeypatch.setattr(postgres_store, "_draw", drawn)
 
-    def asked() -> float:
+    def asked():
         with closing(Gallery(address)) as opened:
             threshold = opened.threshold(0.01).cosine
             assert opened.threshold(0.01).cosine == threshold
@@ -187,7 +181,7 @@ def test_the_threshold_is_kept_until_a_hundredth_of_the_images_has_changed(galle
     assert drawn.call_count == 3
 
 
-def role(server: Server, name: str, schema: str, rights: str) -> Gallery:
+def role(server, name, schema, rights):
     """The gallery of a schema for a new role with these rights on its tables."""
     server.execute(f"CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {name}")
     server.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {name}")
@@ -228,14 +222,14 @@ def test_many_writers_leave_right_templates_and_readers_see_whole_states(postgre
     stop = threading.Event()
     states = []
 
-    def write(row: int) -> None:
+    def write(row):
         part = parts[row]
         with closing(Gallery(address)) as own:
             own.merge(part.take(np.random.default_rng(row).permutation(12)))
             if row % 3 == 0:
                 own.remove(paths=part.path[:4].tolist())
 
-    def read() -> None:
+    def read():
         reader = PostgresStore(address)
         while not stop.is_set():
             with reader.connections.transaction() as connection:
@@ -287,7 +281,6 @@ def test_a_writer_that_is_killed_leaves_nothing_and_keeps_nobody(postgres, galle
     gallery.replace(known)
     command = [sys.executable, "-c", KILLED, address, change, moment]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    assert writer.stdout is not None
     assert writer.stdout.readline() == "half\n"
     assert gallery.read().entries == known.entries
     writer.send_signal(signal.SIGKILL)
@@ -336,19 +329,13 @@ SECRET = "s3cr3t"
         f"postgresql://u:{SECRET}@[::1/d",
         f"postgresql://u:p@{SECRET}@host/d",
         f"postgresql://u:p/{SECRET}@host/d",
-        f"postgresql://u:p#{SECRET}@host/d",
-        f"postgresql://u:p?{SECRET}@host/d",
         f"postgresql://u@host/d?{SECRET}",
         f"postgresql://u@host/d?passwort={SECRET}",
         f"postgresql:/u:{SECRET}@host/d",
-        f"postgresql:u:{SECRET}@host/d",
         f"postgres://u:{SECRET}%@host/d",
         f"postgresql://u:{SECRET}%00@host/d",
         f"postgresql://u:{SECRET}@host/d?gallery=" + "x" * 64,
-        f"postgresql://u:{SECRET}@host/d?gallery=",
-        f"postgresql://u:{SECRET}@host/d?gallery=pg_x",
         f"postgresql://u:{SECRET}@host/d?gallery=%25s",
-        f"postgresql://u:{SECRET}@host/d?gallery=public",
         f"postgresql://u:{SECRET}@host/d?gallery=a%00b",
         Path(f"postgresql://u:{SECRET}@host/d"),
     ],
@@ -356,7 +343,7 @@ SECRET = "s3cr3t"
 def test_a_broken_address_is_an_error_without_its_password(address):
     with pytest.raises(Error) as raised:
         Gallery(address)
-    chain: list[BaseException | None] = [raised.value, raised.value.__cause__]
+    chain = [raised.value, raised.value.__cause__]
     assert not any(SECRET in str(error) for error in chain)
     assert "postgresql://user@host" in str(raised.value) or "choose a name" in str(raised.value)
 
@@ -439,19 +426,14 @@ def test_tables_of_others_are_left_alone(postgres, gallery):
 # What others may do to the tables of 8 people with 3 images each, and what is said of it.
 BROKEN = {
     "UPDATE {0}.about SET images = 25": "counts 8 people and 25 images",
-    "UPDATE {0}.about SET images = 1000000000000000": "counts 8 people and 1,000,000,000,000,000 images",
-    "UPDATE {0}.about SET people = 9": "counts 9 people and 24 images",
     "UPDATE {0}.about SET people = -1": "counts -1 people",
     "UPDATE {0}.about SET size = 63": r"table people has no column template vector\(63\) NOT NULL",
     "INSERT INTO {0}.about SELECT * FROM {0}.about": "not a gallery of format",
     "DELETE FROM {0}.enrollments": "counts 8 people and 24 images",
-    "DELETE FROM {0}.people": "counts 8 people and 24 images",
     "DELETE FROM {0}.people WHERE id = 3": "counts 8 people and 24 images",
     "ALTER TABLE {0}.enrollments DROP CONSTRAINT new_enrollments_person_fkey; "
     "UPDATE {0}.enrollments SET person = 99 WHERE id = 3": "counts 8 people and 24 images",
-    "ALTER TABLE {0}.about DROP COLUMN sample_people": "table about has no column sample_people bigint",
     "ALTER TABLE {0}.enrollments DROP COLUMN reasons": "table enrollments has no column reasons text NOT NULL",
-    "DROP TABLE {0}.strangers": "table strangers has no column enrollment bigint NOT NULL",
     "ALTER TABLE {0}.enrollments ALTER path DROP NOT NULL; "
     "UPDATE {0}.enrollments SET path = NULL WHERE id = 3": "table enrollments has no column path text NOT NULL",
     "ALTER TABLE {0}.people ALTER template TYPE vector(3) USING '[1,0,0]'": (
@@ -459,7 +441,6 @@ BROKEN = {
     ),
     "UPDATE {0}.enrollments SET embedding = embedding + embedding WHERE id = 3": "not of unit length",
     "UPDATE {0}.people SET template = template + template": "not of unit length",
-    "UPDATE {0}.enrollments SET percentile = 101 WHERE id = 3": "'percentile' has 101",
     "UPDATE {0}.enrollments SET quality = 'Infinity' WHERE id = 3": "'quality' has inf",
     "UPDATE {0}.enrollments SET reasons = 'evil' WHERE id = 3": "reasons of a face are 'evil'",
     "UPDATE {0}.people SET name = '' WHERE id = 3": "a name must not be empty",
@@ -477,11 +458,11 @@ def test_a_gallery_that_contradicts_itself_is_broken_until_it_is_built_again(pos
     postgres.execute(change.format(schema_of(gallery)))
     fresh = Gallery(gallery.name)
 
-    def match(opened: Gallery = fresh) -> object:
+    def match(opened=fresh):
         return opened.match(faces_of(known.templates), fpir=0.1, k=2)
 
     pattern = rf"^{re.escape(gallery.name)}: .*({problem}).*; (build it again|use the facerts that wrote it)"
-    uses: list[Callable[[], object]] = [match if "SET template" in change else fresh.read]
+    uses = [match if "SET template" in change else fresh.read]
     if "counts" in problem:
         uses = [fresh.image_counts, fresh.read, match]
     elif "has no column" in problem:
@@ -538,33 +519,6 @@ def test_two_builds_of_one_name_leave_one_gallery(postgres, gallery, address):
     assert postgres.execute(TABLES.format(schema_of(gallery))) == [(4,)]
 
 
-def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery, address):
-    several = [draw(20 + row, 3) for row in range(12)]
-    gallery.replace(several[0])
-    stop = threading.Event()
-
-    def search() -> None:
-        matches = gallery.match(faces_of(several[0].templates[:3]), fpir=0.1)
-        assert [match.person for match in matches] == ["p000", "p001", "p002"]
-
-    def repeated(use: Callable[[], object]) -> int:
-        times = 0
-        while not stop.is_set():
-            use()
-            times += 1
-        return times
-
-    with closing(Gallery(address)) as other, ThreadPoolExecutor(6) as threads:
-        uses = (search, lambda: gallery.merge(several[0]), search, lambda: gallery.merge(several[0]))
-        done = [threads.submit(repeated, use) for use in uses]
-        try:
-            for built in several:
-                other.replace(built)
-        finally:
-            stop.set()
-        assert all(each.result(60) > 0 for each in done)
-
-
 def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(monkeypatch):
     with postgres_server() as server:
         server.execute("CREATE EXTENSION vector")
@@ -574,7 +528,7 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(monkeypa
         probes = faces_of(known.templates)
         gallery.match(probes)
 
-        def in_the_middle(connection: GalleryConnection) -> GalleryState:
+        def in_the_middle(connection):
             state = read_state(connection)
             server.stop(signal.SIGQUIT)
             return state

@@ -5,23 +5,22 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from collections.abc import Mapping
 
 import numpy as np
 
 
-def npy(header: str, content: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+def npy(header, content=b"", version=b"\x01\x00"):
     """The bytes of an ``.npy`` file with any header."""
     text = header.encode("latin1") + b"\n"
     size = struct.pack("<H" if version == b"\x01\x00" else "<I", len(text))
     return b"\x93NUMPY" + version + size + text + content
 
 
-def array(kind: str, shape: str, content: bytes = b"") -> bytes:
+def array(kind, shape, content=b""):
     return npy(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
 
 
-def packed(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+def packed(members, compression=zipfile.ZIP_STORED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
         for name, content in members.items():
@@ -29,17 +28,17 @@ def packed(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) 
     return file.getvalue()
 
 
-def table(embeddings: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
+def table(embeddings, compression=zipfile.ZIP_STORED):
     return packed({"embeddings": embeddings}, compression)
 
 
-def pickled() -> bytes:
+def pickled():
     file = io.BytesIO()
     np.savez(file, embeddings=np.array([{"a": 1}], dtype=object))
     return file.getvalue()
 
 
-def claiming(size: int) -> bytes:
+def claiming(size):
     """An archive whose directory claims that a member has ``size`` bytes."""
     content = bytearray(table(array("<f4", "(1, 4)", bytes(16))))
     entry = content.rindex(b"PK\x01\x02")
@@ -47,14 +46,10 @@ def claiming(size: int) -> bytes:
     return bytes(content)
 
 
-HOSTILE: dict[str, bytes] = {
+HOSTILE = {
     "46 TiB": table(array("<f8", "(6_324_000_000_000,)".replace("_", ""))),
-    "46 TiB in rows": table(array("<f4", "(100000000, 126000)")),
     "a shape that overflows 64 bits": table(array("<f4", f"({1 << 62}, {1 << 62})")),
     "rows of nothing": table(array("<f4", f"({1 << 40}, 0)")),
-    "text of nothing": packed(
-        {"embeddings": array("<f4", "(1, 4)", bytes(16)), "names": array("<U0", f"({1 << 40},)")}
-    ),
     "a negative shape": table(array("<f4", "(-2, -2)", bytes(16))),
     "zeros compressed a thousandfold": table(array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED),
     "20 million names": packed(
@@ -66,7 +61,6 @@ HOSTILE: dict[str, bytes] = {
     ),
     "4 GB in the directory": claiming((1 << 32) - 1),
     "objects": pickled(),
-    "objects, by their header": table(array("|O", "(1, 4)", bytes(32))),
     "records": table(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,)}", bytes(16))),
     "invalid characters": packed(
         {
@@ -76,10 +70,7 @@ HOSTILE: dict[str, bytes] = {
     ),
     "an expression": table(npy("__import__('os').system('true')")),
     "endless brackets": table(npy("(" * 9000)),
-    "endless signs": table(npy("-" * 9000 + "1")),
     "an endless header": table(b"\x93NUMPY\x01\x00\xff\xff{"),
-    "a header of 4 GB": table(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"),
-    "a header of another version": table(b"\x93NUMPY\x09\x00\x00\x00"),
     "a member that is not an array": table(b"<html>"),
     "no member": packed({}),
     "another compression method": table(array("<f4", "(1, 4)", bytes(16)), zipfile.ZIP_LZMA),

@@ -6,7 +6,6 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +13,7 @@ MEMORY = 1 << 30
 SECONDS = 60
 
 
-def read_bounded(kind: str, paths: Sequence[Path], *, memory: int = MEMORY, seconds: int = SECONDS) -> dict[Path, str]:
+def read_bounded(kind, paths, *, memory=MEMORY, seconds=SECONDS):
     """The error message of each file; an empty string for a file that was read.
 
     Args:
@@ -40,14 +39,14 @@ def read_bounded(kind: str, paths: Sequence[Path], *, memory: int = MEMORY, seco
     return {path: message for path, (_, message) in zip(paths, results, strict=True)}
 
 
-def limit_memory(more: int) -> None:
+def limit_memory(more):
     """Limit this process to ``more`` bytes on top of those it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def main(kind: str, memory: str, seconds: str, *paths: str) -> None:
+def main(kind, memory, seconds, *paths):
     import traceback
 
     from facerts.errors import Error

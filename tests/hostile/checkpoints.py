@@ -8,8 +8,6 @@ import math
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +17,7 @@ from tests.hostile import pickles, recipes
 State = dict[str, Any]
 
 
-def archive(content: bytes, storages: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+def archive(content, storages, compression=zipfile.ZIP_STORED):
     """A file as PyTorch writes it, with any pickle."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as members:
@@ -30,7 +28,7 @@ def archive(content: bytes, storages: dict[str, bytes], compression: int = zipfi
     return file.getvalue()
 
 
-def storage(items: int, kind: str = "FloatStorage", key: str = "0", *more: bytes) -> bytes:
+def storage(items, kind="FloatStorage", key="0", *more):
     return (
         pickles.joined(
             pickles.text("storage"),
@@ -44,7 +42,7 @@ def storage(items: int, kind: str = "FloatStorage", key: str = "0", *more: bytes
     )
 
 
-def tensor(of: bytes, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+def tensor(of, offset, shape, strides):
     return pickles.called(
         pickles.named("torch._utils", "_rebuild_tensor_v2"),
         of,
@@ -56,12 +54,12 @@ def tensor(of: bytes, offset: int, shape: tuple[int, ...], strides: tuple[int, .
     )
 
 
-def holding(value: bytes) -> bytes:
+def holding(value):
     """A pickle of a mapping with one entry."""
     return pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickles.text("w") + value + pickle.SETITEM + pickle.STOP
 
 
-def named(module: str, name: str, *arguments: bytes) -> bytes:
+def named(module, name, *arguments):
     return holding(pickles.called(pickles.named(module, name), *arguments))
 
 
@@ -69,7 +67,7 @@ FOUR = struct.pack("<4f", 1, 2, 3, 4)
 MANY = 1 << 30
 
 # Files that no training run has written.
-FILES: dict[str, bytes] = {
+FILES = {
     "nothing": b"",
     "not a PyTorch file": b"<html>",
     "an archive of nothing": archive(b"", {}),
@@ -106,8 +104,8 @@ FILES: dict[str, bytes] = {
 }
 
 
-def _saved(change: Callable[[State], object]) -> Callable[[State], State]:
-    def broken(state: State) -> State:
+def _saved(change):
+    def broken(state):
         new = dict(state)
         change(new)
         return new
@@ -115,18 +113,18 @@ def _saved(change: Callable[[State], object]) -> Callable[[State], State]:
     return broken
 
 
-def _last(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+def _last(weights):
     return [value for value in weights.values() if value.is_floating_point()][-1]
 
 
-def _recipe(**sections: Any) -> str:
+def _recipe(**sections):
     return json.dumps({**recipes.GOOD, **sections})
 
 
-def _published(channels: int, numbers: int) -> Callable[[State], State]:
+def _published(channels, numbers):
     """Weights named like an IResNet's published ones, with shapes that claim huge sizes."""
 
-    def weights(_: State) -> State:
+    def weights(_):
         blocks = {f"layer{stage}.{block}.bn1.weight": torch.zeros(1) for stage in range(1, 5) for block in range(2)}
         return {
             **blocks,
@@ -138,7 +136,7 @@ def _published(channels: int, numbers: int) -> Callable[[State], State]:
 
 
 # Each turns a run's checkpoint into a broken one, still written by PyTorch.
-CHANGES: dict[str, Callable[[State], State]] = {
+CHANGES = {
     "no recipe": _saved(lambda s: s.pop("recipe")),
     "a recipe that is not text": _saved(lambda s: s.update(recipe=3)),
     "a recipe that is not JSON": _saved(lambda s: s.update(recipe="{")),
@@ -176,7 +174,7 @@ CHANGES: dict[str, Callable[[State], State]] = {
 }
 
 
-def write_changes(good: Path, folder: Path) -> dict[str, Path]:
+def write_changes(good, folder):
     """Write each of ``CHANGES`` as a file."""
     state = torch.load(good, weights_only=True)
     paths = {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 
 
-def gallery(images: int, size: int, *, people: Any = ("a", "b"), **changes: Any) -> bytes:
+def gallery(images, size, *, people=("a", "b"), **changes):
     """A gallery of one embedding, for all images; keyword arguments replace arrays."""
     embedding = np.zeros((images, size), np.float32)
     embedding[:, 0] = 1
@@ -31,7 +30,7 @@ def gallery(images: int, size: int, *, people: Any = ("a", "b"), **changes: Any)
 
 
 NUMBERS = np.char.mod("%05d", np.arange(30_000))
-HOSTILE: dict[str, bytes] = {
+HOSTILE = {
     "names of 3,000 letters": gallery(100_000, 1, people=("a" * 3000, "b" * 3000)),
     "many images": gallery(100_000, 1),
     "many people": gallery(30_000, 4, people=NUMBERS),

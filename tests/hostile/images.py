@@ -6,13 +6,14 @@ tests and fuzzers start from.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
-from collections.abc import Callable, Sequence
 from functools import cache
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from facerts.datasets.synthetic import draw_face
 from tests.hostile.videos import gif
@@ -21,66 +22,62 @@ from tests.hostile.videos import gif
 
 Component = tuple[int, int, int]  # number, horizontal and vertical sampling factor
 
-COLOR: tuple[Component, ...] = ((1, 1, 1), (2, 1, 1), (3, 1, 1))
-CMYK: tuple[Component, ...] = (*COLOR, (4, 1, 1))
+COLOR = ((1, 1, 1), (2, 1, 1), (3, 1, 1))
+CMYK = (*COLOR, (4, 1, 1))
 BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS, ARITHMETIC = 0xC0, 0xC1, 0xC2, 0xC3, 0xC9
 
 
-def segment(marker: int, content: bytes = b"", *, length: int | None = None) -> bytes:
+def segment(marker, content=b"", *, length=None):
     """A marker with its length, which is the true one unless another is given."""
     return struct.pack(">BBH", 0xFF, marker, len(content) + 2 if length is None else length) + content
 
 
-def quantization() -> bytes:
+def quantization():
     """A quantization table of ones."""
     return segment(0xDB, bytes(1) + bytes([1]) * 64)
 
 
-def huffman(kind: int, counts: Sequence[int], symbols: Sequence[int]) -> bytes:
+def huffman(kind, counts, symbols):
     """Huffman table 0 for DC (0) or AC (1): the number of codes of each length, and their symbols."""
     return segment(0xC4, bytes([kind << 4, *counts, *[0] * (16 - len(counts)), *symbols]))
 
 
-def frame(width: int, height: int, *, marker: int = BASELINE, components: Sequence[Component] = COLOR) -> bytes:
+def frame(width, height, *, marker=BASELINE, components=COLOR):
     """The header with the size."""
     listed = b"".join(bytes([number, across << 4 | down, 0]) for number, across, down in components)
     return segment(marker, struct.pack(">BHHB", 8, height, width, len(components)) + listed)
 
 
-def scan(
-    numbers: Sequence[int], *, first: int = 0, last: int = 63, high: int = 0, low: int = 0, data: bytes = b""
-) -> bytes:
+def scan(numbers, *, first=0, last=63, high=0, low=0, data=b""):
     """A scan of some components and coefficients; ``high`` and ``low`` are the bits of successive approximation."""
     listed = b"".join(bytes([number, 0]) for number in numbers)
     return segment(0xDA, bytes([len(numbers)]) + listed + bytes([first, last, high << 4 | low])) + data
 
 
-def jpeg(*parts: bytes) -> bytes:
+def jpeg(*parts):
     """Segments between the first marker and the last."""
     return b"\xff\xd8" + b"".join(parts) + b"\xff\xd9"
 
 
-def tables() -> bytes:
+def tables():
     """A bit for a block without change, and a bit for the end of the block."""
     return quantization() + huffman(0, [1], [0]) + huffman(1, [1], [0])
 
 
-def baseline(width: int, height: int, *, data: bytes = b"", components: Sequence[Component] = COLOR) -> bytes:
+def baseline(width, height, *, data=b"", components=COLOR):
     """The segments of a baseline JPEG; each block takes two bits of ``data``, and missing blocks are gray."""
     numbers = [number for number, _, _ in components]
     return tables() + frame(width, height, components=components) + scan(numbers, data=data)
 
 
-def ends_of_bands(blocks: int) -> bytes:
+def ends_of_bands(blocks):
     """AC data of a progressive scan that says of 32,767 blocks at a time, in 15 bits, that nothing follows."""
     bits = ("0" + "1" * 14) * -(-blocks // 32767)
     bits += "1" * (-len(bits) % 8)
     return int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00")
 
 
-def progressive(
-    width: int, height: int, refinements: int, *, components: Sequence[Component] = COLOR, before: bytes = b""
-) -> bytes:
+def progressive(width, height, refinements, *, components=COLOR, before=b""):
     """A DC scan, an AC scan of the first component, and many that refine it and change nothing.
 
     Such a scan is the costliest for its bytes: every coefficient of every block is looked at.
@@ -102,12 +99,12 @@ def progressive(
 # ----------------------------------------------------------------------------------------------------------- EXIF
 
 
-def exif(orientation: int) -> bytes:
+def exif(orientation):
     """An EXIF block with an orientation."""
     return b"II*\0\x08\0\0\0" + struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, 0)
 
 
-def exif_of_strings(entries: int) -> bytes:
+def exif_of_strings(entries):
     """EXIF entries each of which claims the length of all of them together."""
     return b"II*\0\x08\0\0\0" + struct.pack("<H", entries) + struct.pack("<HHII", 0x010E, 2, 12 * entries, 0) * entries
 
@@ -120,26 +117,26 @@ _CHANNELS = {GRAY: 1, RGB: 3, PALETTE: 1, 4: 2, RGBA: 4}
 _PASSES = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
 
 
-def chunk(kind: bytes, content: bytes = b"", *, length: int | None = None) -> bytes:
+def chunk(kind, content=b"", *, length=None):
     """A chunk with its length, which is the true one unless another is given, and its checksum."""
     size = len(content) if length is None else length
     return struct.pack(">I", size) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png_header(width: int, height: int, *, depth: int = 8, color: int = RGB, interlaced: bool = False) -> bytes:
+def png_header(width, height, *, depth=8, color=RGB, interlaced=False):
     """The header's chunk."""
     return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))
 
 
 def png_rows(
-    width: int,
-    height: int,
-    fill: Callable[[int], bytes] = bytes,
+    width,
+    height,
+    fill=bytes,
     *,
-    depth: int = 8,
-    color: int = RGB,
-    interlaced: bool = False,
-) -> bytes:
+    depth=8,
+    color=RGB,
+    interlaced=False,
+):
     """Uncompressed rows of pixels: ``fill`` returns a number of bytes; Paeth's filter is the slowest to undo."""
     rows = []
     for x, y, across, down in _PASSES if interlaced else [(0, 0, 1, 1)]:
@@ -149,17 +146,17 @@ def png_rows(
     return b"".join(rows)
 
 
-def png(*chunks: bytes) -> bytes:
+def png(*chunks):
     """Chunks behind the signature, and the end."""
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND")
 
 
-def black_png(*between: bytes) -> bytes:
+def black_png(*between):
     """An ordinary PNG of 32 x 32 pixels, with chunks between its header and its pixels."""
     return png(png_header(32, 32), *between, chunk(b"IDAT", zlib.compress(png_rows(32, 32))))
 
 
-def repeated(part: bytes, times: int) -> bytes:
+def repeated(part, times):
     """A zlib stream that repeats the same bytes, compressing them only once."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     # After a full flush, the next piece does not depend on the previous ones.
@@ -175,18 +172,18 @@ def repeated(part: bytes, times: int) -> bytes:
 # ----------------------------------------------------------------------------------------------------------- WebP
 
 
-def riff_chunk(kind: bytes, content: bytes, *, length: int | None = None) -> bytes:
+def riff_chunk(kind, content, *, length=None):
     """A chunk with its length, which is the true one unless another is given."""
     size = len(content) if length is None else length
     return kind + struct.pack("<I", size) + content + bytes(len(content) % 2)
 
 
-def webp(*chunks: bytes, length: int | None = None) -> bytes:
+def webp(*chunks, length=None):
     """Chunks in a RIFF of the true length unless another is given."""
     return riff_chunk(b"RIFF", b"WEBP" + b"".join(chunks), length=length)
 
 
-def webp_canvas(width: int, height: int, flags: int = 0) -> bytes:
+def webp_canvas(width, height, flags=0):
     """The header of an extended WebP; flag 2 is animation, 8 EXIF, 16 alpha."""
     size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     return riff_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + size)
@@ -195,23 +192,23 @@ def webp_canvas(width: int, height: int, flags: int = 0) -> bytes:
 class _Bits:
     """Bits from the lowest, as lossless WebP has them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._value = self._size = 0
 
-    def write(self, value: int, size: int) -> None:
+    def write(self, value, size):
         self._value |= value << self._size
         self._size += size
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self):
         return self._value.to_bytes((self._size + 7) // 8, "little")
 
 
-def _same(bits: _Bits) -> None:
+def _same(bits):
     """A Huffman code of one symbol, 0, which takes no bits."""
     bits.write(0b0001, 4)
 
 
-def _bytes_code(bits: _Bits, alphabet: int) -> None:
+def _bytes_code(bits, alphabet):
     """A Huffman code in which each of the first 256 symbols has eight bits."""
     bits.write(0, 1)
     order = (17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8)
@@ -222,7 +219,7 @@ def _bytes_code(bits: _Bits, alphabet: int) -> None:
     bits.write((1 << 256) - 1, alphabet)
 
 
-def lossless(width: int, height: int, *, groups: int = 0, tile: int = 2, alpha: bool = False) -> bytes:
+def lossless(width, height, *, groups=0, tile=2, alpha=False):
     """A lossless image of zeros with its own Huffman codes for each tile.
 
     Args:
@@ -261,7 +258,7 @@ def lossless(width: int, height: int, *, groups: int = 0, tile: int = 2, alpha: 
 # ------------------------------------------------------------------------------------------------------------ BMP
 
 
-def bmp(width: int, height: int, *, header: int = 40, bits: int = 24, compression: int = 0, data: bytes = b"") -> bytes:
+def bmp(width, height, *, header=40, bits=24, compression=0, data=b""):
     """A BMP; the old header of 12 bytes stores sizes as 16-bit numbers."""
     if header == 12:
         fields = struct.pack("<IHHHH", header, width, height, 1, bits)
@@ -277,7 +274,7 @@ def bmp(width: int, height: int, *, header: int = 40, bits: int = 24, compressio
 # ---------------------------------------------------------------------------------------------------- collections
 
 
-def _behind(marker: int, seen: bytes, decoded: bytes) -> bytes:
+def _behind(marker, seen, decoded):
     """A JPEG in which a parser that reads a length after ``marker`` sees one image, and libjpeg sees another."""
     # The length is then 0xFFDB, the marker of the first table.
     hidden = decoded + b"\xff\xd9"
@@ -285,7 +282,7 @@ def _behind(marker: int, seen: bytes, decoded: bytes) -> bytes:
 
 
 @cache
-def refused() -> dict[str, tuple[bytes, str]]:
+def refused():
     """Images by name, each with a part of the error message that it must give."""
     small, large = baseline(32, 32), baseline(32_760, 32_760)
     scans = small + scan([1]) * 1_153
@@ -300,10 +297,8 @@ def refused() -> dict[str, tuple[bytes, str]]:
     found |= {
         "scans_behind_01.jpg": (_behind(0x01, small, scans), "broken JPEG at byte 2"),
         "no_length.jpg": (jpeg(segment(0xFE, length=0), small), "broken JPEG at byte 2"),
-        "length_of_one.jpg": (jpeg(segment(0xFE, length=1), small), "broken JPEG at byte 2"),
         "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "truncated"),
         "two_frames.jpg": (jpeg(frame(8, 8), small), "a second frame header"),
-        "two_images.jpg": (jpeg(b"\xff\xd8", small), "broken JPEG at byte 2"),
         "scan_first.jpg": (jpeg(tables(), scan([1, 2, 3]), small), "broken JPEG at byte 115"),
         "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "truncated"),
         "unknown_component.jpg": (jpeg(small, scan([9])), "a scan lists component 9"),
@@ -311,7 +306,6 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "no_sampling.jpg": (jpeg(baseline(32, 32, components=[(1, 0, 1)])), "cannot be decoded"),
         "no_height.jpg": (jpeg(baseline(32, 0)), "claims 32 x 0 pixels"),
         "arithmetic.jpg": (jpeg(frame(8, 8, marker=ARITHMETIC), scan([1, 2, 3])), "marker FFC9"),
-        "lossless.jpg": (jpeg(frame(8, 8, marker=LOSSLESS), scan([1, 2, 3])), "marker FFC3"),
         "pixels.jpg": (jpeg(large), "32760 x 32760 pixels are more"),
         "scans.jpg": (jpeg(scans), "more than 100 scans"),
         "work_without_end.jpg": (jpeg(baseline(8_000, 8_000), scan([1]) * 90)[:-2], "truncated"),
@@ -324,17 +318,9 @@ def refused() -> dict[str, tuple[bytes, str]]:
             b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", length=0xFFFF_FFF0),
             "truncated",
         ),
-        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "truncated"),
         "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with an IHDR chunk"),
-        "long_header.png": (
-            png(chunk(b"IHDR", struct.pack(">IIBBBBBB", 32, 32, 8, RGB, 0, 0, 0, 0)), pixels),
-            "does not begin with an IHDR chunk",
-        ),
         "two_headers.png": (png(header, png_header(9_000, 9_000), pixels), "chunk 'IHDR' at byte 33"),
-        "two_palettes.png": (png(header, chunk(b"PLTE", bytes(3)) * 2, pixels), "chunk 'PLTE' at byte 48"),
         "color_type.png": (png(png_header(32, 32, color=5), pixels), "invalid color type 5 or bit depth 8"),
-        "depth.png": (png(png_header(32, 32, depth=255), pixels), "invalid color type 2 or bit depth 255"),
-        "interrupted.png": (png(header, pixels, chunk(b"tEXt"), pixels), "chunk 'IDAT' at byte"),
         "critical.png": (png(header, chunk(b"ABCD"), pixels), "chunk 'ABCD' at byte 33"),
         "no_width.png": (png(png_header(0, 32), pixels), "claims 0 x 32 pixels"),
         "pixels.png": (png(png_header(30_000, 30_000), pixels), "30000 x 30000 pixels are more"),
@@ -346,9 +332,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
     }
     found |= {
         "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "truncated"),
-        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "truncated"),
         "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "it contains no image"),
-        "no_start.webp": (webp(riff_chunk(b"VP8 ", bytes(40))), "its image has no header"),
         "canvas.webp": (
             webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)),
             "its image and canvas differ in size",
@@ -376,7 +360,6 @@ def refused() -> dict[str, tuple[bytes, str]]:
     }
     found |= {
         "old_kind.bmp": (bmp(60_000, 60_000, header=12), "60000 x 60000 pixels are more"),
-        "old_kind_of_height.bmp": (bmp(3_000, 32_768, header=12), "3000 x 32768 pixels are more"),
         "pixels.bmp": (bmp(100_000, -100_000), "100000 x 100000 pixels are more"),
         "negative.bmp": (bmp(-100_000, 100_000), "claims -100000 x 100000 pixels"),
         "header.bmp": (
@@ -395,7 +378,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
 
 
 @cache
-def costly() -> dict[str, bytes]:
+def costly():
     """Images of less than 1 MB that are within every limit and cost the most, either tiny or very large."""
     turned = segment(0xE1, b"Exif\0\0" + exif(7))
     strings = segment(0xE1, b"Exif\0\0" + exif_of_strings(5_400))
@@ -423,16 +406,36 @@ def costly() -> dict[str, bytes]:
 
 
 @cache
-def ordinary() -> dict[str, bytes]:
+def ordinary():
     """Ordinary images of 32 x 32 pixels, as encoders write them, to be mutated."""
-    face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72, ::-1])
-    kinds: dict[str, tuple[str, list[int]]] = {
-        "baseline.jpg": (".jpg", []),
-        "progressive.jpg": (".jpg", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]),
-        "restarts.jpg": (".jpg", [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]),
-        "rgb.png": (".png", []),
-        "lossy.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 80]),
-        "lossless.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 101]),
-        "rgb.bmp": (".bmp", []),
+    face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72])
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    kinds = {
+        "baseline.jpg": ("RGB", {}),
+        "progressive.jpg": ("L", {"progressive": True, "exif": turned}),
+        "cmyk.jpg": ("CMYK", {}),
+        "rgb.png": ("RGB", {}),
+        "rgba.png": ("RGBA", {}),
+        "palette.png": ("P", {}),
+        "bits.png": ("1", {}),
+        "deep.png": ("I;16", {}),
+        "lossy.webp": ("RGB", {"quality": 80}),
+        "lossless.webp": ("RGBA", {"lossless": True}),
+        "frames.webp": ("RGB", {"save_all": True}),
+        "frames.gif": ("RGB", {"save_all": True}),
+        "gray.gif": ("L", {}),
+        "rgb.bmp": ("RGB", {}),
+        "palette.bmp": ("P", {}),
+        "bits.bmp": ("1", {}),
     }
-    return {name: bytes(cv2.imencode(kind, face, options)[1]) for name, (kind, options) in kinds.items()}
+    found = {"old_kind.bmp": bmp(32, 32, header=12, data=face.tobytes())}
+    for name, (mode, options) in kinds.items():
+        image = Image.fromarray(face).convert("L" if mode == "I;16" else mode).convert(mode)
+        if options.get("save_all"):
+            options = {**options, "append_images": [Image.fromarray(draw_face(2, 0)[40:72, 40:72])]}
+        file = io.BytesIO()
+        image.save(file, {"jpg": "JPEG"}.get(name[-3:], name.rpartition(".")[2].upper()), **options)
+        found[name] = file.getvalue()
+    restarts = [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]
+    return {**found, "restarts.jpg": bytes(cv2.imencode(".jpg", face[..., ::-1], restarts)[1])}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 # Each lies beside a file ``there.jpg``, which its last line names.
-HOSTILE: dict[str, bytes] = {
+HOSTILE = {
     "NUL": b"a\0b.jpg\nthere.jpg\n",
     "Latin-1": "Jürgen/Größe.jpg\nthere.jpg\n".encode("latin1"),
     "a byte-order mark": b"\xef\xbb\xbfgone.jpg\nthere.jpg\n",
@@ -18,7 +16,7 @@ HOSTILE: dict[str, bytes] = {
     "a path below a file": b"there.jpg/x.jpg\nthere.jpg\n",
     "half a million lines": b"a\n" * 499_990 + b"there.jpg\n",
 }
-REFUSED: dict[str, bytes] = {
+REFUSED = {
     "UTF-16": "there.jpg\n".encode("utf-16"),
     "nothing": b"",
     "blank lines": b"\n \n\t\n",
@@ -26,7 +24,7 @@ REFUSED: dict[str, bytes] = {
 }
 
 
-def wide_table(columns: Sequence[str], delimiter: str = ",") -> bytes:
+def wide_table(columns, delimiter=","):
     """A table of 1 MB with as many columns as rows, of which each has the first three."""
     header = delimiter.join([*columns, *map(str, range(60_000))])
     return f"{header}\n".encode() + delimiter.join(["a", "b", "1\n"]).encode() * 60_000

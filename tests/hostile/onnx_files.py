@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -22,16 +19,16 @@ GOOD = {
 }
 
 
-def _nested(depth: int) -> bytes:
+def _nested(depth):
     return b"[" * depth + b"]" * depth
 
 
-def described(**fields: Any) -> bytes:
+def described(**fields):
     return json.dumps({**GOOD, **fields}).encode()
 
 
 # Each is to lie beside a good model.
-DESCRIPTIONS: dict[str, bytes] = {
+DESCRIPTIONS = {
     "nothing": b"",
     "not UTF-8": b'{"schema": "\xff"}',
     "nested 100,000 deep": _nested(100_000),
@@ -51,19 +48,19 @@ DESCRIPTIONS: dict[str, bytes] = {
 }
 
 
-def _nodes(path: Path, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto], **also: Any) -> None:
+def _nodes(path, nodes, outputs, **also):
     face = helper.make_tensor_value_info("face", TensorProto.FLOAT, ["N", 3, 112, 112])
     graph = helper.make_graph(nodes, "g", [face], outputs, also.get("weights", []))
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
     write_description(path)
 
 
-def _vector(*shape: int | str, kind: int = TensorProto.FLOAT) -> list[onnx.ValueInfoProto]:
+def _vector(*shape, kind=TensorProto.FLOAT):
     return [helper.make_tensor_value_info("vector", kind, list(shape))]
 
 
-def _metadata(key: bytes, value: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
+def _metadata(key, value):
+    def write(path):
         write_embedder(path)
         entry = b"".join(bytes([tag]) + bytes([len(text)]) + text for tag, text in ((0x0A, key), (0x12, value)))
         with path.open("ab") as file:
@@ -72,22 +69,22 @@ def _metadata(key: bytes, value: bytes) -> Callable[[Path], None]:
     return write
 
 
-def _nested_metadata(path: Path) -> None:
+def _nested_metadata(path):
     write_embedder(path)
     replace_entry(path, path, "facerts", _nested(100_000).decode())
 
 
-def _fails_at_run_time(path: Path) -> None:
+def _fails_at_run_time(path):
     shape = onnx.helper.make_tensor("shape", TensorProto.INT64, [2], [7, 11])
     _nodes(path, [helper.make_node("Reshape", ["face", "shape"], ["vector"])], _vector("N", "D"), weights=[shape])
 
 
-def _one_row_for_all(path: Path) -> None:
+def _one_row_for_all(path):
     nodes = [helper.make_node("ReduceMean", ["face"], ["vector"], axes=[0, 2, 3], keepdims=0)]
     _nodes(path, nodes, _vector("N"))
 
 
-def _a_single_number(path: Path) -> None:
+def _a_single_number(path):
     _nodes(
         path,
         [helper.make_node("ReduceMean", ["face"], ["vector"], keepdims=0)],
@@ -95,7 +92,7 @@ def _a_single_number(path: Path) -> None:
     )
 
 
-def _no_numbers(path: Path) -> None:
+def _no_numbers(path):
     nodes = [
         helper.make_node("Flatten", ["face"], ["flat"]),
         helper.make_node("Cast", ["flat"], ["vector"], to=TensorProto.STRING),
@@ -103,12 +100,12 @@ def _no_numbers(path: Path) -> None:
     _nodes(path, nodes, _vector("N", 37632, kind=TensorProto.STRING))
 
 
-def _a_sequence(path: Path) -> None:
+def _a_sequence(path):
     vectors = helper.make_tensor_sequence_value_info("vector", TensorProto.FLOAT, None)
     _nodes(path, [helper.make_node("SequenceConstruct", ["face"], ["vector"])], [vectors])
 
 
-def _an_empty_embedding(path: Path) -> None:
+def _an_empty_embedding(path):
     starts, ends, axes = (
         onnx.helper.make_tensor(name, TensorProto.INT64, [1], [value])
         for name, value in (("starts", 0), ("ends", 0), ("axes", 1))
@@ -120,14 +117,14 @@ def _an_empty_embedding(path: Path) -> None:
     _nodes(path, nodes, _vector("N", "D"), weights=[starts, ends, axes])
 
 
-def _bytes(content: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
+def _bytes(content):
+    def write(path):
         path.write_bytes(content)
 
     return write
 
 
-def _a_name_that_is_not_text(path: Path) -> None:
+def _a_name_that_is_not_text(path):
     write_embedder(path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"vector", b"v\xffctor"))
@@ -135,7 +132,7 @@ def _a_name_that_is_not_text(path: Path) -> None:
 
 
 # Each writes a model, with a description beside it unless it has one inside.
-MODELS: dict[str, Callable[[Path], None]] = {
+MODELS = {
     "metadata that is not UTF-8": _metadata(b"facerts", b"\xff\xfe"),
     "a key that is not UTF-8": _metadata(b"\xff\xfe", b"x"),
     "metadata nested 100,000 deep": _nested_metadata,

@@ -8,40 +8,40 @@ import struct
 FACES = [b"\xff\xd8 one", b"\xff\xd8 two"]
 
 
-def text(value: str) -> bytes:
+def text(value):
     return pickle.BINUNICODE + struct.pack("<I", len(value.encode())) + value.encode()
 
 
-def content(value: bytes) -> bytes:
+def content(value):
     return pickle.BINBYTES + struct.pack("<I", len(value)) + value
 
 
-def number(value: int) -> bytes:
+def number(value):
     return pickle.BININT + struct.pack("<i", value)
 
 
-def named(module: str, name: str) -> bytes:
+def named(module, name):
     return pickle.GLOBAL + f"{module}\n{name}\n".encode()
 
 
-def joined(*parts: bytes) -> bytes:
+def joined(*parts):
     return pickle.MARK + b"".join(parts) + pickle.TUPLE
 
 
-def called(function: bytes, *arguments: bytes) -> bytes:
+def called(function, *arguments):
     return function + joined(*arguments) + pickle.REDUCE
 
 
-def set_of(images: bytes, same: bytes) -> bytes:
+def set_of(images, same):
     """A complete pickle of images and flags."""
     return pickle.PROTO + b"\x02" + joined(images, same) + pickle.STOP
 
 
-def listed(*entries: bytes) -> bytes:
+def listed(*entries):
     return pickle.MARK + b"".join(entries) + pickle.LIST
 
 
-def type_of(code: str, *state: bytes) -> bytes:
+def type_of(code, *state):
     """A ``numpy.dtype``, optionally with another state."""
     made = called(named("numpy", "dtype"), text(code), pickle.NEWFALSE, pickle.NEWTRUE)
     return made + joined(*state) + pickle.BUILD if state else made
@@ -56,34 +56,34 @@ EMPTY_ARRAY = called(named(MULTIARRAY, "_reconstruct"), named("numpy", "ndarray"
 POINTERS = struct.pack("<2Q", 0x4141414141414141, 0x4242424242424242)
 
 
-def array(kind: bytes, shape: bytes, data: bytes) -> bytes:
+def array(kind, shape, data):
     """A ``numpy.ndarray`` as protocol 2 writes it."""
     return EMPTY_ARRAY + joined(number(1), shape, kind, pickle.NEWFALSE, data) + pickle.BUILD
 
 
-def _claimed(opcode: bytes, form: str, size: int) -> bytes:
+def _claimed(opcode, form, size):
     return set_of(listed(opcode + struct.pack(form, size) + b"\xff\xd8"), TRUE)
 
 
-def nested(depth: int) -> bytes:
+def nested(depth):
     return pickle.EMPTY_TUPLE + pickle.TUPLE1 * depth
 
 
-def _encoded_often(times: int, size: int) -> bytes:
+def _encoded_often(times, size):
     """One text, encoded to bytes many times."""
     first = text("\x41" * size) + pickle.BINPUT + b"\x00"
     again = called(named("_codecs", "encode"), pickle.BINGET + b"\x00", text("latin1"))
     return set_of(listed(first, again * times), TRUE)
 
 
-def _one_array_often(times: int, size: int) -> bytes:
+def _one_array_often(times, size):
     """One array of bytes, listed many times: copies would take that many times its size."""
     one = array(type_of("u1"), joined(number(size)), content(bytes(size))) + pickle.BINPUT + b"\x00"
     flags = listed(pickle.NEWTRUE * ((times + 1) // 2))
     return set_of(listed(one, (pickle.BINGET + b"\x00") * times), flags)
 
 
-HOSTILE: dict[str, bytes] = {
+HOSTILE = {
     "objects in an array": set_of(array(OBJECTS, joined(number(2)), content(POINTERS)), TRUE),
     "objects from a buffer": set_of(
         called(
@@ -119,24 +119,17 @@ HOSTILE: dict[str, bytes] = {
         TRUE,
     ),
     "an array longer than its content": set_of(array(type_of("u1"), joined(number(1 << 30)), content(b"x")), TRUE),
-    "an array of many axes": set_of(array(type_of("u1"), joined(number(1 << 30) * 100_000), content(b"x")), TRUE),
     "an empty array of 2^30": set_of(called(named("numpy", "ndarray"), joined(number(1 << 30))), TRUE),
     "a list for an array": set_of(array(type_of("u1"), joined(number(2)), listed(number(1), number(2))), TRUE),
     "bytes of 2^30": set_of(listed(called(named("builtins", "bytes"), number(1 << 30))), TRUE),
-    "a bytearray of 2^30": set_of(listed(called(named("builtins", "bytearray"), number(1 << 30))), TRUE),
     "bytes that are not there": _claimed(pickle.BINBYTES8, "<Q", 1 << 60),
-    "text that is not there": _claimed(pickle.BINUNICODE8, "<Q", 1 << 60),
-    "a string that is not there": _claimed(pickle.BINSTRING, "<i", -1),
     "a number that is not there": _claimed(pickle.LONG4, "<i", (1 << 31) - 1),
     "a frame that is not there": pickle.PROTO + b"\x04" + pickle.FRAME + struct.pack("<Q", 1 << 62) + b"]",
     "a memo of 2^32": set_of(pickle.EMPTY_LIST + pickle.LONG_BINPUT + struct.pack("<I", (1 << 32) - 1), TRUE),
-    "a memo of 2^30, as text": set_of(pickle.EMPTY_LIST + pickle.PUT + b"1073741824\n", TRUE),
     "tuples in tuples": set_of(nested(300_000), TRUE),
     "tuples in tuples for a key": set_of(pickle.EMPTY_DICT + nested(300_000) + NONE + pickle.SETITEM, TRUE),
-    "tuples in tuples for a name": set_of(nested(300_000) + text("x") + b"\x93", TRUE),
     "a list in itself": set_of(pickle.EMPTY_LIST + b"q\x00h\x00a", TRUE),
     "endless lists": pickle.PROTO + b"\x02" + pickle.EMPTY_LIST * 300_000,
-    "endless marks": pickle.PROTO + b"\x02" + pickle.MARK * 300_000,
     "calls that make 20 GB": _encoded_often(10_000, 500_000),
     "images that are 100 GB": _one_array_often(199_999, 500_000),
     "another function": set_of(listed(called(named("os", "system"), text("true"))), TRUE),

@@ -6,19 +6,16 @@ else, whatever a file holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from facerts.datasets.source import Source
-from facerts.errors import DataError, Error, ImageError, VideoError
+from facerts.errors import DataError, ImageError, VideoError
 
 
-def read_images(
-    source: Source, most: int | None = None, read: Callable[[Source, int], object] = Source.read
-) -> list[Error]:
+def read_images(source, most=None, read=Source.read):
     """Read every name and every image, or the first ``most``; what is wrong with each that cannot be read."""
-    errors: list[Error] = []
+    errors = []
     for index in range(len(source) if most is None else min(len(source), most)):
         source.location(index)
         try:
@@ -28,19 +25,19 @@ def read_images(
     return errors
 
 
-def read_source(path: Path) -> None:
+def read_source(path):
     from facerts.datasets import open_images
 
     read_images(open_images(path))
 
 
-def read_table(path: Path) -> None:
+def read_table(path):
     from facerts.embedding import load_table
 
     load_table(path)
 
 
-def read_gallery(path: Path) -> None:
+def read_gallery(path):
     from facerts import Gallery
 
     gallery = Gallery(path)
@@ -49,25 +46,25 @@ def read_gallery(path: Path) -> None:
     gallery.threshold(0.01)
 
 
-def read_report(path: Path) -> None:
+def read_report(path):
     from facerts.galleries import read_findings
 
     read_findings(path)
 
 
-def read_pairs(path: Path) -> None:
+def read_pairs(path):
     from facerts.datasets.listed_pairs import load_pair_list
 
     load_pair_list(path)
 
 
-def read_adience(path: Path) -> None:
+def read_adience(path):
     from facerts.datasets.adience import write_adience_groups
 
     write_adience_groups(path.parent, path.with_suffix(".csv"))
 
 
-def read_model(path: Path) -> None:
+def read_model(path):
     import numpy as np
 
     from facerts.embedding import OnnxQuality, load_embedder
@@ -78,13 +75,13 @@ def read_model(path: Path) -> None:
     OnnxQuality(path, threads=1)(crops)
 
 
-def read_recipe(path: Path) -> None:
+def read_recipe(path):
     from facerts.training.recipe import load_recipe
 
     load_recipe(path)
 
 
-def read_checkpoint(path: Path) -> None:
+def read_checkpoint(path):
     from facerts.training.checkpoint import is_checkpoint, load_checkpoint, read_file
     from facerts.training.init_weights import open_network
 
@@ -93,7 +90,7 @@ def read_checkpoint(path: Path) -> None:
         load_checkpoint(path)
 
 
-def read_exported(path: Path) -> None:
+def read_exported(path):
     from facerts.nn import build_network, exported
     from facerts.nn.twin_heads import HeadSpec
 
@@ -102,7 +99,7 @@ def read_exported(path: Path) -> None:
     exported.load_exported(network, exported.read_exported(path), heads=True)
 
 
-def read_result(folder: Path) -> None:
+def read_result(folder):
     from facerts.evaluation.comparison import compare
     from facerts.report import write_report
 
@@ -111,14 +108,14 @@ def read_result(folder: Path) -> None:
     compare([f"one={folder}", f"other={folder}"])
 
 
-def read_log(path: Path) -> None:
+def read_log(path):
     from facerts.report import write_report
 
     with TemporaryDirectory() as out:
         write_report([path.parent], Path(out) / "page.html")
 
 
-def read_video(path: Path) -> None:
+def read_video(path):
     import gc
 
     from facerts.video import open_frames
@@ -132,7 +129,7 @@ def read_video(path: Path) -> None:
         raise VideoError(f"{path}: damaged, or too much for the memory")
 
 
-READERS: dict[str, Callable[[Path], None]] = {
+READERS = {
     "source": read_source,
     "table": read_table,
     "gallery": read_gallery,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
 
-TEXTS: dict[str, bytes] = {
+TEXTS = {
     "nothing": b"",
     "not UTF-8": b'{"schema": "facerts.result/1", "model": "\xff"}',
     "endless nesting": b"[" * 100_000,
@@ -23,8 +21,8 @@ TEXTS: dict[str, bytes] = {
 }
 
 
-def _changed(change: Callable[[Result], object]) -> Callable[[Result], bytes]:
-    def text(result: Result) -> bytes:
+def _changed(change):
+    def text(result):
         broken = copy.deepcopy(result)
         change(broken)
         return json.dumps(broken).encode()
@@ -32,18 +30,16 @@ def _changed(change: Callable[[Result], object]) -> Callable[[Result], bytes]:
     return text
 
 
-def _every(result: Result) -> Result:
-    section: Result = next(iter(result["sections"]["verification"].values()))
-    return section
+def _every(result):
+    return next(iter(result["sections"]["verification"].values()))
 
 
-def _first(result: Result) -> Result:
-    measure: Result = _every(result)["measures"][0]
-    return measure
+def _first(result):
+    return _every(result)["measures"][0]
 
 
-def _deep(depth: int) -> Any:
-    value: Any = 1
+def _deep(depth):
+    value = 1
     for _ in range(depth):
         value = [value]
     return value
@@ -53,7 +49,7 @@ AT = "sections.verification.people"
 MEASURE, PLOT = f"{AT}.measures.0", f"{AT}.plots.0"
 
 # Each makes of a good result a broken one; with the key that the sentence names.
-BROKEN: dict[str, tuple[Callable[[Result], object], str]] = {
+BROKEN = {
     "NaN for a number": (lambda r: _first(r).update(value=float("nan")), f"{MEASURE}.value"),
     "an infinite number": (lambda r: _first(r).update(value=float("inf")), f"{MEASURE}.value"),
     "text for a number": (lambda r: _first(r).update(value="high"), f"{MEASURE}.value"),
@@ -117,7 +113,7 @@ CHANGES = {what: _changed(change) for what, (change, _) in BROKEN.items()}
 KEYS = {what: key for what, (_, key) in BROKEN.items()}
 
 
-def write_result(folder: Path, benchmark: Path) -> None:
+def write_result(folder, benchmark):
     """A whole result of drawn faces, told from each other by their colors."""
     from facerts.evaluation.benchmark_runs import run_pairs
     from tests.evaluation.conftest import Plain

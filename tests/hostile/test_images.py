@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,13 +16,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measu
 SECONDS, MEBIBYTES = 10.0, 1024
 
 
-def decode_file(folder: Path) -> None:
+def decode_file(folder):
     (file,) = folder.iterdir()
     read(file)
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
+def sandbox():
     with Sandbox(decode_file, {"a.png": encode_png(np.zeros((9, 9, 3), dtype=np.uint8))}) as sandbox:
         yield sandbox
 

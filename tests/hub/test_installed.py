@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from facerts.errors import ModelError
 from facerts.hub import catalog, installed
 from facerts.hub.catalog import Catalog, in_catalog
 from facerts.hub.find import find_model
-from facerts.hub.installed import find_installed, install, uninstall, use_model, used_model
+from facerts.hub.installed import find_installed, install, uninstall
 from facerts.hub.registry import HashedFile
 from tests.command import printed_json, refused, run
 from tests.foreign import write_embedder
@@ -28,7 +25,7 @@ CROPS = np.stack([draw_face(person, 0) for person in range(4)])
 LISTED = {"summary": "for tests", "terms": "for tests only", "commercial": "no", "source": "this test"}
 
 
-def described(model: Path, name: str = "theirs", **changes: Any) -> dict[str, Any]:
+def described(model, name="theirs", **changes):
     """The entry of a recognizer in the catalog."""
     contract = {
         "schema": "facerts.model/1",
@@ -46,7 +43,7 @@ def described(model: Path, name: str = "theirs", **changes: Any) -> dict[str, An
 
 
 @pytest.fixture
-def listing(tmp_path, monkeypatch) -> Callable[..., Path]:
+def listing(tmp_path, monkeypatch):
     """Write a catalog; its models lie in the folder of models, and the cache is empty."""
     folder = tmp_path / "models"
     folder.mkdir()
@@ -55,7 +52,7 @@ def listing(tmp_path, monkeypatch) -> Callable[..., Path]:
     yunet = in_catalog("yunet").model_dump(mode="json", by_alias=True)
     monkeypatch.setattr(catalog, "CATALOG", tmp_path / "catalog.json")
 
-    def write(*entries: dict[str, Any]) -> Path:
+    def write(*entries):
         content = {"schema": "facerts.catalog/1", "models": [*entries, yunet]}
         (tmp_path / "catalog.json").write_text(json.dumps(content))
         return folder
@@ -64,7 +61,7 @@ def listing(tmp_path, monkeypatch) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def theirs(listing) -> Path:
+def theirs(listing):
     """The file of a recognizer of the catalog, "theirs"."""
     model = write_embedder(listing() / "theirs_v1.onnx", size=16)
     listing(described(model))
@@ -100,35 +97,32 @@ def test_a_name_pulls_where_it_may(theirs, monkeypatch):
     assert facerts.load("theirs").recognizer.opened.name == "theirs"
 
 
-def test_the_model_in_use_is_every_commands_default(theirs, tmp_path, capsys):
-    assert "the model theirs is not on this machine" in refused(capsys, "models", "use", "theirs")
+def test_the_setting_recognizer_is_every_commands_default(theirs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
     pulled = printed_json(capsys, "models", "pull", "theirs")
     assert pulled["terms"] == "for tests only"
-    assert run("models", "use", "theirs") == 0
-    assert used_model() == "theirs"
-    assert find_model() == Path(pulled["file"])
-    assert facerts.load().recognizer.opened.name == "theirs"
-    capsys.readouterr()
+    assert run("config", "set", "recognizer", "theirs") == 0
     assert run("models", "path") == 0
     assert capsys.readouterr().out == f"{pulled['file']}\n"
     assert printed_json(capsys, "models", "list")["models"][0]["name"] == "theirs"
-    # Back to the one that ships.
     assert run("models", "remove", "theirs") == 0
-    assert "the default model is the one that ships again" in capsys.readouterr().err
-    assert used_model() is None
-    assert facerts.load().recognizer.opened.name == "facerts-small"
+    assert "theirs is still the setting recognizer" in capsys.readouterr().err
     assert theirs.is_file()
-    use_model("facerts-small-noteacher")
-    assert facerts.load().recognizer.opened.name == "facerts-small-noteacher"
-    for other, words in (("facerts-quality", "gives no embedding"), ("yunet", "gives no embedding")):
-        assert words in refused(capsys, "models", "use", other)
+    assert "did you mean 'facerts-small'" in refused(capsys, "config", "set", "recognizer", "facerts-smal")
     with pytest.raises(ModelError, match="yunet is a detector; give it as detector"):
         find_model("yunet")
-    assert "did you mean 'facerts-small'" in refused(capsys, "models", "use", "facerts-smal")
+
+
+def test_a_pull_that_fails_leaves_nothing(theirs, tmp_path):
+    (tmp_path / "other.onnx").write_bytes(b"another file")
+    with pytest.raises(ModelError, match="12 bytes, but theirs has"):
+        install("theirs", tmp_path / "other.onnx")
+    assert not [path for path in (tmp_path / "cache").iterdir() if not path.name.endswith(".lock")]
 
 
 def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(theirs, monkeypatch, capsys):
-    def listed() -> dict[str, Any]:
+    def listed():
         assert run("models", "list", "--json") == 0
         (entry,) = (one for one in json.loads(capsys.readouterr().out)["models"] if one["name"] == "theirs")
         return {key: entry[key] for key in ("where", "path")}
@@ -138,17 +132,6 @@ def test_the_list_hashes_no_file_and_takes_none_for_pulled_that_cannot_be_used(t
     path = install("theirs")
     monkeypatch.setattr(HashedFile, "mismatch", lambda *_: pytest.fail("a file was hashed"))
     assert listed() == {"where": "pulled", "path": str(path)}
-
-
-def test_a_default_that_is_gone_is_named(theirs):
-    path = install("theirs")
-    use_model("theirs")
-    path.with_suffix(".json").unlink()
-    with pytest.raises(ModelError, match="the default model theirs is not on this machine: run facerts models pull"):
-        find_model()
-    (path.parent / "default-recognizer").write_text("other\n")
-    with pytest.raises(ModelError, match="default-recognizer: 'other' is no model; run facerts models use NAME"):
-        find_model()
 
 
 def test_a_changed_file_is_refused(theirs, capsys):
@@ -165,7 +148,7 @@ def test_a_changed_file_is_refused(theirs, capsys):
     assert len(uninstall("theirs")) == 2
 
 
-def _pack(folder: Path, **members: bytes) -> dict[str, Any]:
+def _pack(folder, **members):
     """The entry of a pack that is written into a folder."""
     path = folder / "pack.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -190,7 +173,6 @@ def test_the_catalog_that_ships_is_complete():
     for model in models:
         assert model.urls or model.name in {"mobilefacenet", "mobilefacenet-gnap", "edgeface-xs-q"}
         if model.name.startswith("adaface"):
-            assert model.description is not None
             assert model.description.input.color == "BGR"
         assert "time" not in model.measured or model.measured_with
         if model.kind == "pack" or "w600k" in model.name:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
-from facerts.embedding import FaceOutputs, OnnxEmbedder
+from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error, ModelError
 from facerts.images.align import TEMPLATE
 from facerts.integrations.insightface import CROP_SCORES, FaceAnalysis, FaceDict, add_quality
@@ -35,7 +33,7 @@ class Grid:
 
     identity = "grid"
 
-    def __call__(self, image: ImageArray) -> list[Detection]:
+    def __call__(self, image):
         found = []
         for left in range(0, image.shape[1], SIDE):
             if image[:, left : left + SIDE].any():
@@ -46,24 +44,24 @@ class Grid:
 
 
 @pytest.fixture(scope="module")
-def scrfd(tmp_path_factory) -> Path:
+def scrfd(tmp_path_factory):
     return write_scrfd(tmp_path_factory.mktemp("scrfd") / "det_10g.onnx")
 
 
-def prepared(*arguments: Any, **options: Any) -> FaceAnalysis:
+def prepared(*arguments, **options):
     app = FaceAnalysis(*arguments, **options)
     app.prepare(ctx_id=-1)
     return app
 
 
 @pytest.fixture
-def app(model, scrfd) -> FaceAnalysis:
+def app(model, scrfd):
     app = prepared(model, detector=scrfd)
     app.scorer.detector = Grid()
     return app
 
 
-def photo(*identities: int) -> tuple[ImageArray, ImageArray]:
+def photo(*identities):
     """A BGR photo of synthetic faces side by side, and their RGB crops."""
     crops = np.stack([draw_face(identity, 0) for identity in identities])
     return np.concatenate(list(crops), axis=1)[..., ::-1], crops
@@ -104,7 +102,6 @@ def test_options_reach_the_models(model, scrfd):
     with pytest.raises(Error, match=r"call prepare\(\) first"):
         app.get(LIT)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
-    assert app.scorer.detector is not None
     assert app.scorer.detector.identity.endswith("threshold 0.7, size 320, turned")
     assert app.scorer.recognizer.opened.threads == 1
     for options, accepted in (({}, False), ({"min_quality": -np.inf}, True), ({"keep": "none"}, None)):
@@ -186,7 +183,7 @@ def test_get_many_gives_the_same_faces_in_fewer_batches(app, monkeypatch):
     images = [photo(0, 1)[0], np.zeros((SIDE, SIDE, 3), np.uint8), photo(2)[0], photo(3, 4, 5)[0]]
     batches, call = [], OnnxEmbedder.outputs
 
-    def counting_call(self: OnnxEmbedder, crops: ImageArray) -> FaceOutputs:
+    def counting_call(self, crops):
         batches.append(len(crops))
         return call(self, crops)
 

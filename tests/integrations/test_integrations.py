@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +19,10 @@ from tests.foreign import write_embedder
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "check_integrations.py"
-BLOCKS: list[str] = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"), re.DOTALL
-)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-def rows(*arguments: str | Path) -> list[dict[str, Any]]:
+def rows(*arguments):
     """The comparisons of the tool."""
     python = os.environ.get("FACERTS_INTEGRATIONS_PYTHON")
     if python is None:
@@ -33,8 +30,7 @@ def rows(*arguments: str | Path) -> list[dict[str, Any]]:
     command = [sys.executable, TOOL, "--json", "--python", python, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.stdout, ran.stderr
-    comparisons: list[dict[str, Any]] = json.loads(ran.stdout)
-    return comparisons
+    return json.loads(ran.stdout)
 
 
 @pytest.mark.slow
@@ -54,7 +50,7 @@ def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(request)
         assert compared[("insightface", "found by FaceAnalysis of both")] >= 10
 
 
-def photos(request: pytest.FixtureRequest) -> list[str | Path]:
+def photos(request):
     """Real photos and a detector for them, if available."""
     try:
         data, models = (request.getfixturevalue(name) for name in ("facerts_data", "reference_models"))

@@ -13,10 +13,7 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, MissingExtraError
 from facerts.images import encode_jpeg
 from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
-from facerts.scoring import Copies, ScoreJob, Scorer, Task, load, run_job
+from facerts.scoring import Copies, ScoreJob, Task, load, run_job
 from facerts.version import __version__
 from tests.command import run
 
@@ -36,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
 
 
 @pytest.fixture(scope="module")
-def ray_here() -> Iterator[Any]:
+def ray_here():
     """Ray on this machine, with two cores."""
     pytest.importorskip("ray", reason=NO_RAY)
     ray = import_ray(Workers())
@@ -55,7 +52,7 @@ def ray_here() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """A few hundred images, one of them broken."""
     root = tmp_path_factory.mktemp("images")
     for number in range(6 * BLOCK_SIZE + 7):
@@ -65,7 +62,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(folder, model, tmp_path_factory) -> bytes:
+def expected(folder, model, tmp_path_factory):
     """The result of the local engine."""
     job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task())
@@ -75,32 +72,32 @@ def expected(folder, model, tmp_path_factory) -> bytes:
 class SlowFiles(Files):
     """Images that take a while to read, so that a test can interfere."""
 
-    def read(self, index: int) -> bytes:
+    def read(self, index):
         time.sleep(0.01)
         return super().read(index)
 
 
-def open_slow(folder: Path) -> SlowFiles:
+def open_slow(folder):
     source = open_tree(folder)
     return SlowFiles(source.name, folder, [source.key(index) for index in range(len(source))], None)
 
 
-def scorer_of(model: Path) -> Scorer:
+def scorer_of(model):
     return load(model, threads=1, batch_size=16)
 
 
-def new_job(folder: Path, model: Path, out: Path) -> ScoreJob:
+def new_job(folder, model, out):
     job = ScoreJob(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
     job.begin(resume=True)
     return job
 
 
-def finished(job: ScoreJob) -> bytes:
+def finished(job):
     list(job.finish())
     return job.out.read_bytes()
 
 
-def scoring_processes() -> set[int]:
+def scoring_processes():
     """The workers of this process; a test that runs at the same time may have its own."""
     listed = subprocess.check_output(["ps", "-e", "-o", "pid=,ppid=,args="], text=True)
     rows = [line.split(None, 2) for line in listed.splitlines()]
@@ -112,11 +109,11 @@ def scoring_processes() -> set[int]:
 @pytest.mark.slow
 def test_killed_workers_lose_nothing(ray_here, folder, model, tmp_path, expected, capfd):
     job = new_job(folder, model, tmp_path / "rows.csv")
-    killed: set[int] = set()
-    later: set[int] = set()
+    killed = set()
+    later = set()
     advances = []
 
-    def advance(images: int) -> None:
+    def advance(images):
         advances.append(images)
         if not killed:
             killed.update(scoring_processes())
@@ -139,7 +136,7 @@ def test_killed_workers_lose_nothing(ray_here, folder, model, tmp_path, expected
 def test_a_run_begun_here_is_finished_on_ray(ray_here, folder, model, tmp_path, expected):
     job = new_job(folder, model, tmp_path / "rows.csv")
 
-    def stop(images: int) -> None:
+    def stop(images):
         if job.finished():
             raise KeyboardInterrupt
 
@@ -186,7 +183,7 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(folder, model, tmp
     (tmp_path / "other" / "000.jpg").write_bytes((folder / "000.jpg").read_bytes())
     span = {"block": 0, "start": 0, "stop": 1}
 
-    def error(images: Path = folder, working_folder: str = os.getcwd(), **changed: Any) -> str:
+    def error(images=folder, working_folder=".", **changed):
         opened = partial(scorer_of, model), partial(open_images, images)
         worker = BlockScorer(*opened, Task(), 1, working_folder, {**expected, **changed})
         return str(worker(span)["error"])
@@ -198,19 +195,10 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(folder, model, tmp
     assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
 
 
-# The command with small blocks; optionally it hangs after storing one.
+# The command with small blocks.
 COMMAND = f"""
-import sys, time
 import facerts.scoring.score_job as job
-put = job.ScoreJob.put
-def put_and_hang(self, number, block):
-    put(self, number, block)
-    print(number, file=sys.__stdout__, flush=True)
-    time.sleep(60)
-if sys.argv[1] == "hang":
-    job.ScoreJob.put = put_and_hang
 job.BLOCK_SIZE = {BLOCK_SIZE}
-del sys.argv[1]
 from facerts.cli import main
 main()
 """
@@ -224,7 +212,7 @@ def test_the_command_writes_the_same_files_on_both_engines(folder, model, tmp_pa
     written = {}
     for engine in ("local", "ray"):
         folder_of_engine = tmp_path / engine
-        command = [sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)]
+        command = [sys.executable, "-c", COMMAND, "score", folder.name, "--model", str(model)]
         options = ["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, "--json"]
         copies = ["--min-quality", str(threshold), "--copy-rejected", str(folder_of_engine / "rejected")]
         ran = subprocess.run(
@@ -237,29 +225,6 @@ def test_the_command_writes_the_same_files_on_both_engines(folder, model, tmp_pa
         }
     assert len(written["local"]) == 1 + 3 * BLOCK_SIZE + 3
     assert written["ray"] == written["local"]
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_finished_without_ray(ray_here, folder, model, tmp_path, expected):
-    out = tmp_path / "rows.csv"
-    command = ["score", str(folder), "--model", str(model), "--out", str(out)]
-    cluster = ["--set", f"ray.address={ray_here.get_runtime_context().gcs_address}"]
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "hang", *command, "--engine", "ray", *cluster],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        first = process.stdout.readline()
-        process.kill()
-        assert first.strip().isdigit(), process.stderr.read()
-    assert not out.exists()
-    job = new_job(folder, model, out)
-    assert len(job.finished()) == 1
-    run_job(scorer_of(model), open_images(folder), job, Task())
-    assert finished(job) == expected
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_what_is_there_stays(tmp_path, kind):
     else:
         place.symlink_to(tmp_path / "gone")
     before = files_in(tmp_path)
-    with pytest.raises(Error, match="exists and is not overwritten"), staged([tmp_path / "b", place]):
+    with pytest.raises(Error, match="is there already"), staged([tmp_path / "b", place]):
         pass
     assert files_in(tmp_path) == before
 

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from facerts.scoring import Scorer
 from tests.people.photos import open_scorer
 
 
 @pytest.fixture
-def scorer(tmp_path) -> Scorer:
+def scorer(tmp_path):
     return open_scorer(tmp_path)
 
 
 @pytest.fixture
-def out(tmp_path) -> Path:
+def out(tmp_path):
     return tmp_path / "people"

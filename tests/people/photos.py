@@ -5,10 +5,7 @@ Dark images of different people are alike to the model, as blurred faces are to 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.detection import Detection
 from facerts.images import encode_png
@@ -29,11 +26,11 @@ class TileDetector:
         shift: moves the boxes, as another detector would.
     """
 
-    def __init__(self, shift: float = 0.0) -> None:
+    def __init__(self, shift=0.0):
         self.identity = f"tiles {shift}"
         self.shift = shift
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+    def __call__(self, image):
         if image.shape[1] == 112:
             return None
         starts = np.arange(0, image.shape[1], 112, dtype=np.float64)
@@ -43,7 +40,7 @@ class TileDetector:
         ]
 
 
-def open_scorer(folder: Path, shift: float = 0.0, *, thresholds: bool = True) -> Scorer:
+def open_scorer(folder, shift=0.0, *, thresholds=True):
     """A model with match thresholds; in a folder that has it already, the same."""
     path = folder / "blocks.onnx"
     write_embedder(path, quality=True, size=SIZE)
@@ -67,7 +64,7 @@ def open_scorer(folder: Path, shift: float = 0.0, *, thresholds: bool = True) ->
     return Scorer.of(load(path, detector="none", threads=1).recognizer.opened, TileDetector(shift))
 
 
-def face(person: float, image: int, *, light: float = 1.0) -> NDArray[np.uint8]:
+def face(person, image, *, light=1.0):
     """An aligned crop of a person; 3.5 is a sibling of 3. With little light, 0.15, nobody can tell whose it is."""
     base = _blocks(int(person))
     if person != int(person):
@@ -77,20 +74,20 @@ def face(person: float, image: int, *, light: float = 1.0) -> NDArray[np.uint8]:
     return np.clip(light * blocks, 0, 255).astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
 
 
-def write_photo(path: Path, *faces: NDArray[np.uint8]) -> Path:
+def write_photo(path, *faces):
     """A photo of faces beside each other."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_png(np.ascontiguousarray(np.concatenate(faces, axis=1))))
     return path
 
 
-def write_people(folder: Path, people: range, images: range) -> None:
+def write_people(folder, people, images):
     """A photo of each person and image number: ``p3_0.png``."""
     for person in people:
         for image in images:
             write_photo(folder / f"p{person}_{image}.png", face(person, image))
 
 
-def _blocks(seed: int) -> NDArray[np.float64]:
+def _blocks(seed):
     drawn = np.random.default_rng((1, seed)).uniform(-65, 65, (7, 7, 3))
     return np.asarray(drawn - drawn.mean())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -15,7 +14,7 @@ from facerts.people.found_faces import FaceKey, FoundFaces
 FACES = 9
 
 
-def table(faces: int = FACES, boxes: list[list[float]] | None = None) -> FoundFaces:
+def table(faces=FACES, boxes=None):
     """A table of aligned crops, one face each; or of one photo with boxes."""
     count = faces if boxes is None else len(boxes)
     images = count if boxes is None else 1
@@ -41,30 +40,30 @@ def table(faces: int = FACES, boxes: list[list[float]] | None = None) -> FoundFa
     )
 
 
-def sha256(image: int) -> str:
+def sha256(image):
     return f"{image:064x}"
 
 
 def decision(
-    action: Action,
-    faces: Sequence[int],
-    joined: Sequence[int] = (),
-    left: Sequence[int] = (),
-    name: str = "",
-    to: int = 1,
-) -> PeopleDecision:
+    action,
+    faces,
+    joined=(),
+    left=(),
+    name="",
+    to=1,
+):
     changed, kept, rest = (tuple(FaceKey(sha256(row), None) for row in rows) for rows in (faces, joined, left))
     return PeopleDecision(action, changed, (1,) * len(changed), to, kept, rest, name)
 
 
-def slowly(decisions: list[PeopleDecision]) -> tuple[set[frozenset[int]], set[frozenset[int]]]:
+def slowly(decisions):
     """Pairs that are together and apart, each decided by the last decision that says anything of it.
 
     A pair is together if a chain of pairs is; so what is united takes along all that either side was together with.
     """
     together, apart = set[frozenset[int]](), set[frozenset[int]]()
 
-    def whole(rows: set[int]) -> set[int]:
+    def whole(rows):
         grown = rows | {other for pair in together if pair & rows for other in pair}
         return grown if grown == rows else whole(grown)
 

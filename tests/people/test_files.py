@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from tests.people.photos import open_scorer, write_people
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tmp_path_factory):
     """A folder of people with two decisions."""
     folder = tmp_path_factory.mktemp("files")
     write_people(folder / "photos", range(3), range(2))
@@ -31,7 +28,7 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def folder(made, tmp_path) -> Path:
+def folder(made, tmp_path):
     """A copy of it."""
     copy = tmp_path / "people"
     copy.mkdir()
@@ -41,15 +38,15 @@ def folder(made, tmp_path) -> Path:
     return copy
 
 
-def arrays_of(path: Path) -> dict[str, Any]:
+def arrays_of(path):
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
 
 
-def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
+def first(value, dtype=None):
     """Puts a value at the beginning of an array."""
 
-    def change(values: np.ndarray) -> np.ndarray:
+    def change(values):
         changed = values.astype(dtype or values.dtype)
         changed[:1] = value
         return changed
@@ -57,57 +54,34 @@ def first(value: Any, dtype: Any = None) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
-BROKEN_FACES: list[tuple[str, Any, str]] = [
+BROKEN_FACES = [
     ("format", lambda _: "facerts.gallery/1", "not a table of faces of format"),
     ("box", None, "there is no array 'box'"),
-    ("quality", lambda values: values[:, None], "2-dimensional"),
-    ("size", lambda values: values[1:], r"\(5,\), not \(6,\)"),
     ("number", lambda values: values[1:], r"\(5,\), not \(6,\)"),
-    ("box", lambda values: values[:, :3], r"\(6, 3\), not \(6, 4\)"),
     ("embedding", lambda _: np.zeros((6, 5000), np.float32), "1 to 4,096"),
     ("sha256", lambda values: values[[1, *range(1, 6)]], "a SHA-256 of its own"),
     ("sha256", first("A" * 64), "a SHA-256 of its own"),
     ("image", first(6), "'image' has 6"),
-    ("image", first(-2), "'image' has -2"),
     ("image", first(1), "an image is in no photo"),
     ("error", first("no", "U9"), "needs an error"),
-    ("size", first(-2), "'size' has -2"),
-    ("size", first(2**63, np.uint64), r"'size' has 9\.22337e\+18"),
-    ("mtime", first(2**63, np.uint64), r"'mtime' has 9\.22337e\+18"),
     ("face_image", first(-1), "'face_image' has -1"),
     ("face_image", lambda values: values[::-1], "not ordered by image"),
     ("face_image", first(1), "there twice"),
-    ("number", first(-1), "'number' has -1"),
-    ("number", first(2**31, np.int64), r"'number' has 2\.14748e\+09"),
     ("box", first([0, 1, 2, np.nan]), "a box is not left, top, right and bottom"),
     ("box", first([2, 0, 1, 2]), "a box is not left, top, right and bottom"),
     ("box", first([0, 2, 1, 2]), "a box is not left, top, right and bottom"),
-    ("box", first([0, 0, 1, 1e300], float), r"'box' has 1e\+300"),
-    ("points", first(-np.inf), "'points' has -inf"),
     ("embedding", lambda values: 2 * values, "unit length"),
-    ("embedding", first(np.nan), "'embedding' has NaN"),
-    ("embedding", first(1e300, float), r"'embedding' has 1e\+300"),
-    ("quality", first(np.inf), "'quality' has inf"),
-    ("quality", first(-1e300, float), r"'quality' has -1e\+300"),
-    ("percentile", first(1e300, float), r"'percentile' has 1e\+300"),
-    ("percentile", first(-1), "'percentile' has -1"),
     ("reasons", lambda _: np.array(["evil"] * 6), "reasons of a face are 'evil'"),
 ]
-BROKEN_GROUPS: list[tuple[str, Any, str]] = [
+BROKEN_GROUPS = [
     ("format", lambda _: "x", "not a file of groups of format"),
     ("group", None, "there is no array 'group'"),
     ("probability", lambda values: values[1:], r"\(5,\), not \(6,\)"),
     ("group", first(0), "'group' has a number that no group has"),
     ("group", first(4), "'group' has a number that no group has"),
-    ("group", first(2**63, np.uint64), r"'group' has 9\.22337e\+18"),
-    ("suggested", first(-2), "'suggested' has -2"),
     ("suggested", first(4), "'suggested' has a number that no group has"),
     ("alike", lambda _: np.array([[1, 3]]), r"'alike_probability' has the shape \(0,\), not \(1,\)"),
-    ("highest", lambda _: np.array(-3), "'highest' has -3"),
     ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
-    ("min_quality", lambda _: np.array(np.nan), "'min_quality' has NaN"),
-    ("probability", first(2), "'probability' has 2"),
-    ("probability", first(-1), "'probability' has -1"),
     ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
 ]
 BROKEN = [

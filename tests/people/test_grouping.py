@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from facerts.errors import DataError, ModelError
 from facerts.metrics.same_person import SamePerson
 from facerts.onnx.contract import SCHEMA, Description
-from facerts.people.grouping import FEW_IMAGES, OTHER_IMAGES, FaceGroups, group_faces, same_person_of
+from facerts.people.grouping import FEW_IMAGES, OTHER_IMAGES, group_faces, same_person_of
 
 # With few images, faces are grouped from a mean cosine of 0.5 on.
 NEEDED = float(np.log(FEW_IMAGES / OTHER_IMAGES))
@@ -15,7 +15,7 @@ RATIO = SamePerson((NEEDED - 20 * 0.5, 20.0, 0.0, 0.0))
 GOOD, POOR = 80.0, 1.0
 
 
-def people(sizes: list[int], spread: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def people(sizes, spread=0.05, seed=0):
     """Embeddings of some faces of some people, and the person of each."""
     random = np.random.default_rng(seed)
     person = np.repeat(np.arange(len(sizes)), sizes)
@@ -25,7 +25,7 @@ def people(sizes: list[int], spread: float = 0.05, seed: int = 0) -> tuple[np.nd
     return (faces / np.linalg.norm(faces, axis=1, keepdims=True)).astype(np.float32), person
 
 
-def grouped(embedding: np.ndarray, percentile: np.ndarray | None = None, **options: object) -> FaceGroups:
+def grouped(embedding, percentile=None, **options):
     percentile = np.full(len(embedding), GOOD) if percentile is None else percentile
     return group_faces(embedding, percentile, percentile > 5, RATIO, **options)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from facerts.people import People, find_people, merge_people, move_faces, name_person, read_people
-from facerts.scoring import Scorer
+from facerts.people import find_people, merge_people, move_faces, name_person, read_people
 from tests.people.photos import face, open_scorer, write_people, write_photo
 from tests.people.test_people import by_photo, of, path
 
@@ -17,7 +14,7 @@ from tests.people.test_people import by_photo, of, path
 
 
 @pytest.fixture
-def photos(tmp_path) -> Path:
+def photos(tmp_path):
     write_people(tmp_path / "photos", range(6), range(3))
     for image in range(3):
         write_photo(tmp_path / "photos" / f"sibling_{image}.png", face(3.5, image))
@@ -26,14 +23,14 @@ def photos(tmp_path) -> Path:
     return tmp_path / "photos"
 
 
-def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -> list[Callable[[], People]]:
+def later_runs(scorer, photos, out, *, store=True):
     """Three runs: with new photos; renamed and copied, with another detector; and in the first way, to more photos.
 
     Args:
         store: False deletes the stored decisions before the first.
     """
 
-    def first() -> People:
+    def first():
         if not store:
             (out / "decisions.jsonl").unlink()
         write_people(photos, range(7), range(30, 33))
@@ -41,7 +38,7 @@ def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -
             write_photo(photos / f"sibling_{image}.png", face(3.5, image))
         return find_people(scorer, photos, out).people
 
-    def second() -> People:
+    def second():
         for photo in sorted(photos.iterdir())[::2]:
             photo.rename(photo.with_name(f"renamed_{photo.name}"))
         for photo in sorted(photos.iterdir())[::3]:
@@ -49,7 +46,7 @@ def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -
             shutil.copy(photo, photos / "copies" / f"copied_{photo.name}")
         return find_people(open_scorer(out.parent, 9.0), photos, out).people
 
-    def third() -> People:
+    def third():
         write_people(photos, range(8), range(40, 43))
         # A person is once in a photo, so both whom one decision made one are in different ones.
         write_photo(photos / "late.png", face(3.5, 44), face(0, 44))
@@ -59,7 +56,7 @@ def later_runs(scorer: Scorer, photos: Path, out: Path, *, store: bool = True) -
     return [first, second, third]
 
 
-def people_of(people: People, begin: str) -> set[int | None]:
+def people_of(people, begin):
     """The people of all photos of one face whose names begin so, however they were renamed."""
     return {
         number
@@ -84,7 +81,7 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(sc
     move_faces(out, [path(start, "p5_0.png")], "nobody")
     done = read_people(out)
 
-    def holds(people: People) -> dict[str, bool]:
+    def holds(people):
         found = by_photo(people)
         whole = next(numbers for name, numbers in found.items() if name.endswith("all.png"))
         return {
@@ -106,46 +103,3 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(sc
         assert set(holds(people).values()) == {store}, holds(people)
         # New people are not drawn into anybody's group.
         assert not people_of(people, "p6_") & {zero, two, three, four, five, sibling}
-
-
-@pytest.mark.parametrize("add", [False, True])
-def test_a_later_decision_overrides_an_earlier_one_in_all_runs(scorer, photos, tmp_path, add, out):
-    start = find_people(scorer, photos, out).people
-    zero, one, two = (of(start, f"p{person}_0.png") for person in range(3))
-    merge_people(out, [zero, one])
-    name_person(out, zero, "Anna")
-    ones = [path(start, f"p1_{image}.png") for image in range(3)]
-    one = move_faces(out, [*ones, f"{path(start, 'all.png')}#1"], "new").numbers[0]
-    move_faces(out, ones[:1], two)
-    move_faces(out, ones[:1], one)
-    move_faces(out, ones[1:2], "nobody")
-    move_faces(out, ones[1:2], one)
-    (tmp_path / "new").mkdir()
-    write_people(tmp_path / "new", range(3), range(50, 52))
-    given = tmp_path / "new" if add else [photos, tmp_path / "new"]
-    for _ in range(3):
-        people = find_people(scorer, given, out, add=add).people
-        assert people_of(people, "p0_") == {zero}
-        assert people_of(people, "p1_") == {one}
-        assert people_of(people, "p2_") == {two}
-        assert (people.by_number[zero].name, people.by_number[one].name) == ("Anna", "")
-        assert by_photo(people)["all.png"][:3] == [zero, one, two]
-
-
-def test_people_of_one_name_are_one_and_of_two_names_two(scorer, photos, out):
-    start = find_people(scorer, photos, out).people
-    zero, one, two, three = (of(start, f"p{person}_0.png") for person in range(4))
-    name_person(out, zero, "Anna")
-    name_person(out, one, "Anna")
-    siblings = [path(start, f"sibling_{image}.png") for image in range(3)]
-    sibling = move_faces(out, [*siblings, f"{path(start, 'all.png')}#4"], "new").numbers[0]
-    name_person(out, three, "Dora")
-    name_person(out, sibling, "Emma")
-    for run in later_runs(scorer, photos, out):
-        people = run()
-        names = {person.name for person in people.persons} - {""}
-        assert names == {"Anna", "Dora", "Emma"}
-        assert people_of(people, "p0_") == people_of(people, "p1_") == {people.person("Anna").number}
-        assert people_of(people, "p3_") == {people.person("Dora").number}
-        assert people_of(people, "sibling_") == {people.person("Emma").number}
-        assert people_of(people, "p2_") == {two}

@@ -8,7 +8,7 @@ from facerts.errors import MissingExtraError
 from facerts.people.neighbors import nearest, similar_pairs
 
 
-def unit(rows: int, size: int = 32, seed: int = 0) -> np.ndarray:
+def unit(rows, size=32, seed=0):
     vectors = np.random.default_rng(seed).normal(size=(rows, size))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
@@ -38,7 +38,7 @@ def test_without_faiss_the_pairs_are_the_same(monkeypatch):
         similar_pairs(embedding, 0.3, exact=False)
 
 
-def _not_installed(name: str) -> None:
+def _not_installed(name):
     raise ImportError(name)
 
 

@@ -15,14 +15,10 @@ from facerts.errors import DataError, Error, LockedError, ModelError
 from facerts.galleries import Gallery
 from facerts.io.files import locked
 from facerts.people import (
-    FaceGroups,
     FaceStatus,
-    FoundPeople,
-    People,
     copy_photos,
     find_job,
     find_people,
-    group_faces,
     merge_people,
     move_faces,
     name_person,
@@ -31,12 +27,12 @@ from facerts.people import (
     undo_decision,
 )
 from facerts.people.decisions import Action
-from facerts.people.found_faces import FoundFaces, read_found_faces
+from facerts.people.found_faces import read_found_faces
 from tests.people.photos import face, open_scorer, write_people, write_photo
 
 
 @pytest.fixture
-def photos(tmp_path) -> Path:
+def photos(tmp_path):
     """Three photos of each of five people, and one of two people."""
     write_people(tmp_path / "photos", range(5), range(3))
     write_photo(tmp_path / "photos" / "both.png", face(0, 8), face(1, 8))
@@ -44,27 +40,26 @@ def photos(tmp_path) -> Path:
 
 
 @pytest.fixture
-def people(scorer, photos, out) -> People:
+def people(scorer, photos, out):
     """The people of the photos, in the folder ``out``."""
     return find_people(scorer, photos, out).people
 
 
-def by_photo(people: People) -> dict[str, list[int | None]]:
+def by_photo(people):
     """The person of each face of each photo, by the photo's name."""
-    found: dict[str, list[int | None]] = {}
+    found = {}
     for row in sorted(people.faces(), key=lambda row: (row.path, row.face or 0)):
         found.setdefault(Path(row.path).name, []).append(row.person)
     return found
 
 
-def of(people: People, photo: str) -> int:
+def of(people, photo):
     """The person of the only face of a photo."""
     (number,) = by_photo(people)[photo]
-    assert number is not None
     return number
 
 
-def path(people: People, photo: str) -> str:
+def path(people, photo):
     (found,) = (each for each in people.found.path.tolist() if Path(each).name == photo)
     return str(found)
 
@@ -114,7 +109,6 @@ def test_without_the_threshold_poor_faces_join_people_and_a_notice_says_so(photo
 def test_a_model_without_match_thresholds_is_refused_before_anything_is_read(tmp_path, out):
     scorer = open_scorer(tmp_path)
     calibration = scorer.recognizer.opened.description.calibration
-    assert calibration is not None
     scorer.recognizer.opened.description = scorer.recognizer.opened.description.model_copy(
         update={"calibration": calibration.model_copy(update={"matching": None})}
     )
@@ -180,9 +174,9 @@ def test_a_run_that_is_interrupted_continues(scorer, photos, tmp_path, monkeypat
     monkeypatch.setattr(find_job, "BLOCK_SIZE", 4)
     write_people(photos, range(5), range(3, 9))
     load = find_job._load
-    loaded: list[str] = []
+    loaded = []
 
-    def stopped(source: object, index: int, sha256: str) -> np.ndarray:
+    def stopped(source, index, sha256):
         loaded.append(sha256)
         if len(loaded) > 40:
             raise KeyboardInterrupt
@@ -208,7 +202,7 @@ def test_a_run_that_is_interrupted_continues(scorer, photos, tmp_path, monkeypat
 def test_images_that_could_not_be_decoded_are_tried_again(scorer, photos, monkeypatch, out):
     decode = find_job.decode
 
-    def without_png(data: bytes, *, where: str) -> np.ndarray:
+    def without_png(data, *, where):
         if where.endswith("p0_0.png"):
             raise DataError(f"{where}: PNG is not installed")
         return decode(data, where=where)
@@ -309,7 +303,7 @@ def test_corrections_take_effect_at_once_and_can_be_undone(people, out):
 def test_only_a_decision_that_holds_makes_a_face_certain(scorer, photos, out):
     write_photo(photos / "dim.png", face(1, 21, light=0.8))
 
-    def probability(people: People) -> float | None:
+    def probability(people):
         return next(row.probability for row in people.faces() if Path(row.path).name == "dim.png")
 
     start = find_people(scorer, photos, out).people
@@ -355,20 +349,6 @@ def test_impossible_corrections_change_nothing(people, out):
         with pytest.raises(Error, match=message):
             wrong()
     assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
-
-
-def test_removed_faces_do_not_take_part_when_others_are_grouped(scorer, photos, monkeypatch, out):
-    grouped = []
-    people = find_people(scorer, photos, out).people
-    move_faces(out, [path(people, "p2_0.png")], "nobody")
-
-    def watched(embedding: np.ndarray, *rest: object, **options: object) -> FaceGroups:
-        grouped.append(len(embedding))
-        return group_faces(embedding, *rest, **options)
-
-    monkeypatch.setattr(people_folder, "group_faces", watched)
-    find_people(scorer, photos, out)
-    assert grouped == [len(people.found) - 1]
 
 
 def test_a_second_process_is_refused(people, scorer, photos, out):
@@ -502,9 +482,9 @@ def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(peo
 def test_a_run_that_ends_between_two_reads_is_seen_whole(scorer, photos, tmp_path, monkeypatch, out):
     find_people(scorer, photos, out)
     write_people(tmp_path / "more", range(4, 6), range(2))
-    ended: list[FoundPeople] = []
+    ended = []
 
-    def read_later(path: Path) -> FoundFaces:
+    def read_later(path):
         if not ended:
             monkeypatch.undo()
             ended.append(find_people(scorer, tmp_path / "more", out))

@@ -7,27 +7,20 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
-from numpy.typing import NDArray
 
 import facerts
 from facerts.detection import Detection
-from facerts.embedding import FaceOutputs
 from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
 from facerts.serving.server import make_server
-from tests.matching import write_matcher
 from tests.shipped import write_model
 
 # Of a gallery: its people, and the number of images of each.
@@ -44,7 +37,7 @@ class BrightSquares:
 
     identity = "bright squares"
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+    def __call__(self, image):
         faces = []
         for left in range(0, image.shape[1] - 39, 40):
             if image[:40, left : left + 40].mean() > 128:
@@ -57,17 +50,17 @@ class BrightSquares:
 class Wrapped:
     """A model that can be kept busy, and can fail on bright crops."""
 
-    def __init__(self, scorer: Scorer, error: Exception | None = None) -> None:
+    def __init__(self, scorer, error=None):
         self._embedder = scorer.recognizer.opened
         self._error = error
         self.free = threading.Event()
         self.free.set()
         self.runs = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._embedder, name)
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         self.runs += 1
         self.free.wait(10)
         if self._error is not None and crops.max() > 200:
@@ -75,7 +68,7 @@ class Wrapped:
         return self._embedder(crops)
 
 
-def write_bright(path: Path, thresholds: dict[str, float]) -> Path:
+def write_bright(path, thresholds):
     """A model whose quality is the brightness of the crop, with thresholds by the share of faces that they keep."""
     data = {"data": "drawn", "data_sha256": "0" * 64, "faces": 1000, "identities": None}
     return write_model(
@@ -90,23 +83,23 @@ def write_bright(path: Path, thresholds: dict[str, float]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model_file(tmp_path_factory) -> Path:
+def model_file(tmp_path_factory):
     """A model whose quality is the brightness of the crop, from -1 to 1, and thresholds that say so."""
     return write_bright(tmp_path_factory.mktemp("served") / "bright.onnx", {"0.95": -0.5})
 
 
 @pytest.fixture(scope="session")
-def scorer(model_file) -> Scorer:
+def scorer(model_file):
     return facerts.load(model_file, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="session")
-def photo_scorer(scorer) -> Scorer:
+def photo_scorer(scorer):
     return Scorer(scorer.quality, scorer.recognizer, BrightSquares())
 
 
 @pytest.fixture(scope="session")
-def searcher(tmp_path_factory) -> Scorer:
+def searcher(tmp_path_factory):
     """A model like that of ``model_file``, with a threshold for searches."""
     folder = tmp_path_factory.mktemp("searcher")
     path = write_bright(folder / "searcher.onnx", {"0.95": -0.5, "0.99": -0.85})
@@ -114,7 +107,7 @@ def searcher(tmp_path_factory) -> Scorer:
 
 
 @pytest.fixture(scope="session")
-def gallery_file(searcher, tmp_path_factory) -> Path:
+def gallery_file(searcher, tmp_path_factory):
     """Images of six people, also dark ones."""
     folder = tmp_path_factory.mktemp("gallery")
     for person, name in enumerate(NAMES):
@@ -126,21 +119,8 @@ def gallery_file(searcher, tmp_path_factory) -> Path:
     return folder / "people.npz"
 
 
-@pytest.fixture(scope="session")
-def everything(tmp_path_factory) -> Iterator[httpx.Client]:
-    """A client of a service that scores, verifies and searches."""
-    folder = tmp_path_factory.mktemp("everything")
-    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
-    for person in range(3):
-        (folder / "people" / f"{person}").mkdir(parents=True)
-        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
-    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
-    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
-        yield client
-
-
 @contextmanager
-def started(scorer: Scorer, settings: Settings) -> Iterator[tuple[uvicorn.Server, httpx.Client]]:
+def started(scorer, settings):
     """A service that runs in a thread, and a client of it."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
@@ -158,32 +138,32 @@ def started(scorer: Scorer, settings: Settings) -> Iterator[tuple[uvicorn.Server
 
 
 @contextmanager
-def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
+def running(scorer, settings):
     """The client alone."""
     with started(scorer, settings) as (_, client):
         yield client
 
 
 @pytest.fixture(scope="session")
-def client(scorer) -> Iterator[httpx.Client]:
+def client(scorer):
     """Of a service for aligned crops, with no options."""
     with running(scorer, Settings()) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def photo_client(photo_scorer) -> Iterator[httpx.Client]:
+def photo_client(photo_scorer):
     """Of a service that finds faces in photos."""
     with running(photo_scorer, Settings(max_faces=3)) as client:
         yield client
 
 
-def crop(level: int) -> bytes:
+def crop(level):
     """An aligned crop of one gray, whose quality is its brightness from -1 to 1."""
     return encode_png(np.full((112, 112, 3), level, dtype=np.uint8))
 
 
-def variant(person: int, image: int) -> NDArray[np.uint8]:
+def variant(person, image):
     """An image of a person: blocks of colors, a little different in each, and dark in every third."""
     small = np.random.default_rng(person).integers(60, 256, (7, 7, 3))
     small += np.random.default_rng(100 + image).integers(-30, 31, (7, 7, 3))
@@ -191,7 +171,7 @@ def variant(person: int, image: int) -> NDArray[np.uint8]:
     return (dark * small.clip(0, 255)).astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
 
 
-def photo(levels: list[int], width: int = 400) -> NDArray[np.uint8]:
+def photo(levels, width=400):
     """A dark photo with bright squares, one for each level."""
     image = np.full((60, width, 3), 20, dtype=np.uint8)
     for place, level in enumerate(levels):
@@ -199,60 +179,60 @@ def photo(levels: list[int], width: int = 400) -> NDArray[np.uint8]:
     return image
 
 
-def post(client: httpx.Client, *images: bytes, to: str = "score", **options: Any) -> httpx.Response:
+def post(client, *images, to="score", **options):
     """The response to images as files of a form, with the options as its fields."""
     files = [("images", (f"{number}.png", data)) for number, data in enumerate(images)]
     return client.post(f"/v1/{to}", files=files, data={name: str(value) for name, value in options.items()})
 
 
-def problem(response: httpx.Response) -> tuple[int, str]:
+def problem(response):
     """Status and code of an error."""
     return response.status_code, response.json()["code"]
 
 
-def refused(response: httpx.Response, expected: tuple[int, str], words: str) -> None:
+def refused(response, expected, words):
     """Check status and code of an error, and what its sentence says."""
     assert problem(response) == expected, response.text
     assert words in response.json()["error"]
 
 
-def metric(client: httpx.Client, name: str) -> float:
+def metric(client, name):
     """A metric of the service; 0 for one that it has never counted."""
     values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines())
     return float(values.get(name, 0))
 
 
-def until(condition: Callable[[], bool]) -> bool:
+def until(condition):
     return any(condition() or time.sleep(0.01) for _ in range(3000))
 
 
-def in_loop(work: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+def in_loop(work):
     """A coroutine as a test, or a function, which runs it in a loop."""
 
     @wraps(work)
-    def run(*given: Any, **named: Any) -> Any:
+    def run(*given, **named):
         return asyncio.run(asyncio.wait_for(work(*given, **named), 20))
 
     return run
 
 
-def alive(client: httpx.Client) -> bool:
+def alive(client):
     """Whether it still scores; one with a short time limit may need another try on a busy machine."""
     healthy = client.get("/healthz").json() == {"status": "ok"}
     return healthy and until(lambda: post(client, crop(9)).status_code == 200)
 
 
-def head(*lines: str, content_type: str = "image/png") -> bytes:
+def head(*lines, content_type="image/png"):
     """The head of a request."""
     first = ("POST /v1/score HTTP/1.1", "Host: localhost", f"Content-Type: {content_type}")
     return "\r\n".join([*first, *lines, "", ""]).encode()
 
 
-def address(client: httpx.Client) -> tuple[str, int]:
+def address(client):
     return client.base_url.host, client.base_url.port or 80
 
 
-def talk(client: httpx.Client, *pieces: bytes, seconds: float = 10.0, pause: float = 0.0) -> bytes:
+def talk(client, *pieces, seconds=10.0, pause=0.0):
     """The response to these bytes on one connection."""
     with socket.create_connection(address(client), timeout=seconds) as connection:
         # Who is refused may find the connection closed before everything is sent.
@@ -272,13 +252,13 @@ def talk(client: httpx.Client, *pieces: bytes, seconds: float = 10.0, pause: flo
     return response
 
 
-def complete(client: httpx.Client, body: bytes, length: int | None = None) -> socket.socket:
+def complete(client, body, length=None):
     """A request whose response nobody has read yet."""
     connection = socket.create_connection(address(client), timeout=10)
     connection.sendall(head(f"Content-Length: {length or len(body)}") + body)
     return connection
 
 
-def unfinished(client: httpx.Client, size: int) -> socket.socket:
+def unfinished(client, size):
     """A request whose body still lacks its last byte."""
     return complete(client, bytes(size), size + 1)

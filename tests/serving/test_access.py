@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import httpx
 import pytest
 
 from facerts.serving import Settings, build
@@ -23,11 +20,11 @@ FOREIGN = (
 PATHS = ("/", "/healthz", "/metrics", "/v1/model", "/openapi.json", "/nowhere")
 
 
-def get(client: httpx.Client, host: str, path: str = "/healthz") -> int:
+def get(client, host, path="/healthz"):
     return client.get(path, headers={"host": host}).status_code
 
 
-def post(client: httpx.Client, *origins: str, host: str | None = None) -> httpx.Response:
+def post(client, *origins, host=None):
     headers = [("content-type", "image/png"), *(("origin", origin) for origin in origins)]
     if host is not None:
         headers.append(("host", host))
@@ -112,12 +109,12 @@ def test_each_check_can_be_switched_off(scorer):
 async def test_the_address_that_a_request_came_in_on_is_a_name_of_the_service(scorer):
     """As where it listens on all addresses, 0.0.0.0."""
     app = build(scorer, Settings())
-    sent: list[Any] = []
+    sent = []
 
-    async def receive() -> Any:
+    async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message)
 
     for host, server, expected in (
@@ -136,7 +133,7 @@ async def test_the_address_that_a_request_came_in_on_is_a_name_of_the_service(sc
 
 
 def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(model_file, monkeypatch, capsys):
-    given: list[Settings] = []
+    given = []
     monkeypatch.setattr("facerts.serving.build", lambda scorer, settings: given.append(settings))
     # Nobody has this name, so nothing is opened.
     options = ("--host", "faces.invalid", "--token", "a", "--set", "serve.allowed_hosts=a.invalid,b.invalid")
@@ -151,7 +148,7 @@ def test_the_command_passes_the_names_on_and_adds_the_one_to_listen_on(model_fil
 async def test_cookies_of_other_services_on_this_host_are_not_even_parsed():
     seen = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope, receive, send):
         seen.extend(scope["headers"])
 
     headers = [(b"host", b"localhost"), (b"cookie", b'a="' + 5000 * b"\\1" + b'"'), (b"accept", b"*/*")]

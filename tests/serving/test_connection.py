@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
-import httpx
 import pytest
 
 from facerts.serving import Settings
@@ -19,12 +17,12 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
-def client(scorer) -> Iterator[httpx.Client]:
+def client(scorer):
     with running(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as client:
         yield client
 
 
-def closed_after(connection: socket.socket, drip: bytes = b"") -> float:
+def closed_after(connection, drip=b""):
     """Seconds until the service closes a connection on which a byte is sent now and then, without a response."""
     began = time.monotonic()
     connection.settimeout(0.05)
@@ -41,7 +39,7 @@ def closed_after(connection: socket.socket, drip: bytes = b"") -> float:
     raise AssertionError(f"the connection is still open after {PATIENCE} seconds")
 
 
-def connect(client: httpx.Client) -> socket.socket:
+def connect(client):
     return socket.create_connection(address(client), timeout=10)
 
 
@@ -106,7 +104,7 @@ def test_a_response_that_is_not_read_is_not_kept(scorer):
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
             unread = 0
 
-            def given_up() -> bool:
+            def given_up():
                 nonlocal unread
                 connections = server.server_state.connections
                 unread = max([unread, *(each.transport.get_write_buffer_size() for each in connections)])

@@ -57,6 +57,7 @@ def test_errors_of_http_have_the_same_form(client):
         assert (response.status_code, response.json()["code"]) == (status, code)
         assert set(response.json()) == {"error", "code", "images"}
         assert ("allow" in response.headers) == (status == 405)
+        assert status != 404 or "POST /v1/score, POST /v1/verify" in response.json()["error"]
 
 
 def test_every_response_has_the_headers_that_keep_browsers_from_mischief(client):

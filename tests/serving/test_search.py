@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -20,12 +17,12 @@ from tests.serving.conftest import NAMES, BrightSquares, crop, photo, post, prob
 
 
 @pytest.fixture(scope="module")
-def client(searcher, gallery_file) -> Iterator[httpx.Client]:
+def client(searcher, gallery_file):
     with running(searcher, Settings(gallery=gallery_file, fpir=0.2)) as client:
         yield client
 
 
-def search(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:
+def search(client, *images, **options):
     return post(client, *images, to="search", **options)
 
 
@@ -73,7 +70,7 @@ def test_an_answer_has_all_that_scores_have(searcher, gallery_file):
 
 
 def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(client, searcher, gallery_file):
-    def outcome(client: httpx.Client, level: int, **options: Any) -> tuple[Any, str, int]:
+    def outcome(client, level, **options):
         answer = search(client, crop(level), **options).json()
         (face,) = answer["images"][0]["faces"]
         return answer["min_quality"], face["decision"], len(face["candidates"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-from typing import Any
 from unittest.mock import Mock
 
 import h11
@@ -24,7 +23,7 @@ CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 SPACES = 20_000 * b" "
 
 
-def events(*pieces: bytes) -> list[Any]:
+def events(*pieces):
     """What the pieces are parsed to, as they arrive."""
     parser = StrictParser()
     found = []
@@ -35,11 +34,11 @@ def events(*pieces: bytes) -> list[Any]:
     return found
 
 
-def kinds(*pieces: bytes) -> list[str]:
+def kinds(*pieces):
     return [type(event).__name__ for event in events(*pieces)]
 
 
-def refuses(words: str, *pieces: bytes) -> None:
+def refuses(words, *pieces):
     with pytest.raises(h11.RemoteProtocolError, match=words):
         events(*pieces)
 
@@ -186,10 +185,10 @@ def test_large_headers_are_answered_although_they_are_not_read(client):
 
 
 def test_the_loop_parses_little_at_a_time(client, monkeypatch):
-    sizes: list[int] = []
+    sizes = []
     receive = server.Connection.data_received
 
-    def received(connection: Any, data: bytes) -> None:
+    def received(connection, data):
         sizes.append(len(data))
         receive(connection, data)
 

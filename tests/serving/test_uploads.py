@@ -5,27 +5,28 @@ from __future__ import annotations
 import base64
 import json
 import tracemalloc
-from typing import Any
 
-import httpx
 import pytest
 
+import facerts
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.serving import Settings
 from facerts.serving.error_responses import RequestError
 from facerts.serving.uploads import Expected, read_json
+from tests.matching import write_matcher
 from tests.serving.conftest import crop, head, metric, problem, running, talk, unfinished, until, variant
 
 EXPECTED = Expected("image", 2, ("keep", "largest"))
 BOTH = encode_png(variant(0, 0)), encode_png(variant(1, 0))
 
 
-def text(data: bytes) -> str:
+def text(data):
     return base64.b64encode(data).decode()
 
 
 URL = f"data:image/png;base64,{text(BOTH[1])}"
-OF_TWO: tuple[dict[str, Any], ...] = (
+OF_TWO = (
     {"files": [("images", BOTH[0]), ("images", BOTH[1])]},
     {"files": [("b", BOTH[0]), ("a", BOTH[1])]},
     # Names of options, too; and a part that says its type and no name is a file.
@@ -33,7 +34,7 @@ OF_TWO: tuple[dict[str, Any], ...] = (
     {"json": {"images": [text(BOTH[0]), URL]}},
     {"json": {"images": [text(BOTH[0]), URL.replace("data", "DATA")], "aligned": None, "keep": None}},
 )
-OF_ONE: tuple[dict[str, Any], ...] = (
+OF_ONE = (
     {"files": {"photo": BOTH[0]}, "data": {"keep": "0.95"}},
     {"files": {"photo": BOTH[0]}, "params": {"keep": "0.95"}},
     {"json": {"image": text(BOTH[0]), "keep": 0.95}},
@@ -54,6 +55,19 @@ OF_ONE: tuple[dict[str, Any], ...] = (
         )
     ),
 )
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A client of a service that scores, verifies and searches."""
+    folder = tmp_path_factory.mktemp("everything")
+    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
+    for person in range(3):
+        (folder / "people" / f"{person}").mkdir(parents=True)
+        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
+    Gallery.create(folder / "g.npz", scorer, folder / "people", min_quality=-9)
+    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,7 @@ def test_two_images_are_compared_in_their_order_and_no_other_number(everything):
     assert "more than 2 images" in response.json()["error"]
 
 
-WRONG: dict[str, tuple[str, int]] = {
+WRONG = {
     "{": ("not valid JSON", 400),
     '{"image": "AAAA"} x': ("not valid JSON", 400),
     '{"image": "AAAA", "keep": ' + 5000 * "9" + "}": ("not valid JSON", 400),
@@ -135,9 +149,9 @@ def test_json_that_is_not_as_expected_is_refused_with_a_sentence_that_says_what_
 def test_json_is_refused_over_http_too(client):
     image = text(crop(9))
     for values, words in (
-        ({"image": image, "keep": "0.95"}, "keep: Input should be a valid number"),
+        ({"image": image, "keep": "0.95"}, "keep must be a number, not '0.95'"),
         ({"image": image, "keep": True}, "keep"),
-        ({"image": image, "largest": 1}, "largest: Input should be a valid boolean"),
+        ({"image": image, "largest": 1}, "largest must be true or false, not 1"),
         ({"image": image, "largest": None}, "largest"),
         ({"image": image, "min_quality": float("nan")}, "min_quality"),
         ({"image": image, "min_quality": 10**400}, "min_quality"),
@@ -193,7 +207,7 @@ NAMED = b'Content-Disposition: form-data; name="a"; filename="a.png"'
 OPTION = b'Content-Disposition: form-data; name="keep"'
 
 
-def form(client: httpx.Client, *lines: bytes, boundary: str = "boundary=XX") -> httpx.Response:
+def form(client, *lines, boundary="boundary=XX"):
     headers = {"content-type": f"multipart/form-data; {boundary}"}
     return client.post("/v1/score", content=b"\r\n".join(lines), headers=headers)
 
@@ -219,7 +233,7 @@ def test_names_of_files_come_back_as_clients_write_them(client, written, name):
     assert response.json()["images"][0]["name"] == name
 
 
-BROKEN: tuple[tuple[tuple[bytes, ...], str], ...] = (
+BROKEN = (
     ((b"",), "broken or cut short"),
     ((b"--XX", NAMED, b"", b"data"), "Unexpected end"),
     ((b"--XX", NAMED, b"", b"data", b"--XX"), "Unexpected end"),

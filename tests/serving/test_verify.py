@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import httpx
 import pytest
 
 import facerts
@@ -18,18 +14,18 @@ from tests.serving.conftest import BrightSquares, crop, metric, photo, post, pro
 
 
 @pytest.fixture(scope="module")
-def matcher(tmp_path_factory) -> Scorer:
+def matcher(tmp_path_factory):
     path = write_matcher(tmp_path_factory.mktemp("matcher") / "matcher.onnx")
     return facerts.load(path, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="module")
-def client(matcher) -> Iterator[httpx.Client]:
+def client(matcher):
     with running(matcher, Settings()) as client:
         yield client
 
 
-def verify(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:
+def verify(client, *images, **options):
     return post(client, *images, to="verify", **options)
 
 

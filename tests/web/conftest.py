@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import skimage.data
-from numpy.typing import NDArray
 
 import facerts
-from facerts.scoring import Row, Scorer
 from facerts.web import write_site
 from tests.browser import of_others
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 # How far apart the numbers of Python and of the browser may be.
 PIXELS, QUALITY = 1.0, 1e-3
@@ -43,7 +39,7 @@ class SiteServer:
 class _Handler(SimpleHTTPRequestHandler):
     server: Any
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         name = self.path.rpartition("/photos/")[2]
         if self.path == "/empty.html":
             self._send(b"<!doctype html><title>empty</title>", "text/html")
@@ -52,16 +48,16 @@ class _Handler(SimpleHTTPRequestHandler):
         else:
             super().do_GET()
 
-    def end_headers(self) -> None:
+    def end_headers(self):
         if self.server.isolated:
             self.send_header("Cross-Origin-Opener-Policy", "same-origin")
             self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
-    def _send(self, content: bytes, kind: str) -> None:
+    def _send(self, content, kind):
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
@@ -70,9 +66,9 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def serving(folder: Path, *, isolated: bool = False) -> Iterator[SiteServer]:
+def serving(folder, *, isolated=False):
     """The folder on a server; isolated, with the headers that let threads share memory."""
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
     served = SiteServer(f"http://127.0.0.1:{server.server_port}")
     server.photos, server.isolated = served.photos, isolated
     thread = threading.Thread(target=server.serve_forever)
@@ -86,7 +82,7 @@ def serving(folder: Path, *, isolated: bool = False) -> Iterator[SiteServer]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory) -> Path:
+def site(tmp_path_factory):
     """The folder with a recognizer."""
     folder = tmp_path_factory.mktemp("web") / "site"
     write_site(folder, "facerts-small")
@@ -94,43 +90,42 @@ def site(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(site) -> Iterator[SiteServer]:
+def served(site):
     with serving(site) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def scorer() -> Scorer:
+def scorer():
     return facerts.load(threads=1)
 
 
 @pytest.fixture(scope="session")
-def astronaut() -> NDArray[np.uint8]:
+def astronaut():
     """A photo of one face."""
     return np.ascontiguousarray(skimage.data.astronaut())
 
 
 @pytest.fixture
-def reading(page, served, requested) -> Iterator[Callable[..., dict[str, Any]]]:
+def reading(page, served, requested):
     """What the module says of an encoded image, by name and content; it asks its own server alone."""
     open_module(page, served)
 
-    def read(content: bytes, name: str = "photo", **options: Any) -> dict[str, Any]:
+    def read(content, name="photo", **options):
         served.photos[name] = content
-        found: dict[str, Any] = page.evaluate(READ, [name, options])
-        return found
+        return page.evaluate(READ, [name, options])
 
     yield read
     assert of_others(requested, served.address) == []
 
 
-def open_module(page: Page, served: SiteServer, **options: Any) -> None:
+def open_module(page, served, **options):
     """Load the module in a page that has nothing else, as another application would."""
     page.goto(f"{served.address}/empty.html")
     page.evaluate("async (options) => { window.facerts = await (await import('/facerts.js')).load(options); }", options)
 
 
-def differences(rows: list[Row], answer: dict[str, Any]) -> list[str]:
+def differences(rows, answer):
     """Where an answer of the module differs from Python's rows of the image by more than it may."""
     if rows[0].error is not None or answer["error"] is not None:
         return [] if rows[0].error and answer["error"] else [f"{rows[0].error!r}, not {answer['error']!r}"]
@@ -140,7 +135,7 @@ def differences(rows: list[Row], answer: dict[str, Any]) -> list[str]:
     found = []
     for row, face in zip(expected, answer["faces"], strict=True):
         points = None if face["points"] is None else np.ravel(face["points"])
-        values: dict[str, tuple[Any, Any, float]] = {
+        values = {
             "box": (row.box, face["box"], PIXELS),
             "points": (row.points, points, PIXELS),
             "det_score": (row.det_score, face["det_score"], QUALITY),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cv2
@@ -13,23 +11,23 @@ import pytest
 
 from facerts.images import encode_png
 from tests.browser import accessibility_faults, choose, of_others, saved, settled
-from tests.web.conftest import SiteServer, serving
+from tests.web.conftest import serving
 
 pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 
-def visit(page: Page, served: SiteServer) -> None:
+def visit(page, served):
     """Open the page until its models are loaded: its policy keeps scripts of strings from waiting in it."""
     page.goto(f"{served.address}/")
     page.locator("#about").wait_for(timeout=60_000)
 
 
 @pytest.fixture
-def opened(page, served, requested) -> Iterator[Page]:
+def opened(page, served, requested):
     """The page with its models; whatever is done on it, it asks its own server alone."""
     visit(page, served)
     yield page
@@ -38,7 +36,7 @@ def opened(page, served, requested) -> Iterator[Page]:
 
 
 @pytest.fixture
-def photos(tmp_path, astronaut) -> list[Path]:
+def photos(tmp_path, astronaut):
     """One good, one blurred, and one that is no image."""
     blurred = cv2.GaussianBlur(astronaut, (0, 0), 6)
     files = {"good.png": encode_png(astronaut), "blurred.png": encode_png(blurred), "broken.jpg": b"no image"}
@@ -47,7 +45,7 @@ def photos(tmp_path, astronaut) -> list[Path]:
     return [tmp_path / name for name in files]
 
 
-def compare(page: Page, photos: list[Path]) -> None:
+def compare(page, photos):
     choose(page, photos)
     page.get_by_role("button", name="Compare").click()
     page.get_by_text("Not enough quality to say").wait_for()
@@ -99,14 +97,6 @@ def test_without_a_network_it_still_works(page, site, photos):
     visit(page, server)
     assert page.evaluate("crossOriginIsolated")
     compare(page, photos[:2])
-
-
-def test_the_quality_in_eight_bits_can_be_chosen(opened, photos):
-    choose(opened, photos[:1])
-    opened.get_by_role("combobox", name="Quality").select_option("facerts-quality-int8")
-    opened.get_by_text("About the model").click()
-    opened.locator("#model-facts").get_by_text("facerts-quality-int8", exact=True).first.wait_for()
-    settled(opened, 1)
 
 
 def test_the_best_shot_of_the_camera_is_kept_and_it_stops(opened):

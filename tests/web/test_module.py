@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
 import PIL.Image
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
@@ -32,7 +31,7 @@ KINDS = "blur", "dark", "bright", "noise", "jpeg", "low_resolution", "gray", "ma
 SIZES = (60, 90), (250, 250), (333, 500), (700, 640), (1300, 1100), (2100, 900)
 
 
-def variants(photo: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+def variants(photo):
     face = np.ascontiguousarray(photo[:300, 70:370])
     crop = align(photo, ASTRONAUT)
     for kind in KINDS:
@@ -56,7 +55,7 @@ def variants(photo: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
     yield large
 
 
-def encoded(image: NDArray[np.uint8], kind: str, orientation: int = 0, **options: Any) -> bytes:
+def encoded(image, kind, orientation=0, **options):
     exif = PIL.Image.Exif()
     if orientation:
         exif[0x0112] = orientation
